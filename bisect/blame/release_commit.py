@@ -62,8 +62,12 @@ class ReleaseEnd:
     commit: str = ""
 
 
-def release_commit(repository: Path, built: ReleaseEnd) -> ReleaseCommit:
-    """The commit that was built; BadInput when neither its name, nor its files, nor a tag of the repository say."""
+def release_commit(repository: Path, built: ReleaseEnd, *, before: bool = False) -> ReleaseCommit:
+    """The commit that was built; BadInput when neither its name, nor its files, nor a tag of the repository say.
+
+    A nightly that says nothing but its day may be of any commit of it: the last one is taken, for an end that lies `before` a change the last
+    one of the day before.
+    """
     with open_repository(repository) as found:
         if built.commit:
             return ReleaseCommit(commit_named(found, built.commit), built.name)
@@ -74,7 +78,7 @@ def release_commit(repository: Path, built: ReleaseEnd) -> ReleaseCommit:
                 continue  # a commit that this clone does not have: a tag may be there all the same
         if not built.number:
             raise BadInput(f"{shown(built.name, 200)} states no commit: name it by its commit or its version")
-        near = _of_nightly(found, built.number)
+        near = _of_nightly(found, built.number, before)
         if near is not None:
             return near
         try:
@@ -87,8 +91,8 @@ def release_commit(repository: Path, built: ReleaseEnd) -> ReleaseCommit:
             return near
 
 
-def _of_nightly(repository: "Repo", number: str) -> ReleaseCommit | None:
-    """Of a development version: the commit in its local part (`0.20.dev12+g1a2b3c4`), else the last one of the day that it names."""
+def _of_nightly(repository: "Repo", number: str, before: bool) -> ReleaseCommit | None:
+    """Of a development version: the commit in its local part (`0.20.dev12+g1a2b3c4`), else the last one of the day that it names, or before it."""
     stated = re.search(r"\+(?:.*\.)?g?([0-9a-f]{7,40})(?:\.|$)", number)
     if stated and not stated[1].isdigit():
         with contextlib.suppress(BadInput):
@@ -97,10 +101,12 @@ def _of_nightly(repository: "Repo", number: str) -> ReleaseCommit | None:
     if day is None:
         return None
     date = f"{day[1]}-{day[2]}-{day[3]}"
+    moment = f"{date}T00:00:00" if before else f"{date}T23:59:59"
     last = repository.git.rev_list(
-        "-1", "--first-parent", f"--before={date}T23:59:59", default_branch(repository), with_exceptions=False
+        "-1", "--first-parent", f"--before={moment}", default_branch(repository), with_exceptions=False
     )
-    return ReleaseCommit(str(last), f"the last commit of {date}", exact=False) if last else None
+    said = f"the last commit {'before' if before else 'of'} {date}"
+    return ReleaseCommit(str(last), said, exact=False) if last else None
 
 
 def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:

@@ -32,7 +32,7 @@ def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues:
 
 def _rank(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
     started = time.monotonic()
-    ends = [release_commit(repository, built) for built in change]
+    ends = [release_commit(repository, built, before=built is change[0]) for built in change]
     old, new = (end.sha for end in ends)
     with open_repository(repository) as opened:
         base = merge_base(opened, old, new)

@@ -1,6 +1,7 @@
 """Commits between two releases ranked without a build, on made histories whose guilty commit is known."""
 
 import math
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -346,3 +347,33 @@ def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None
         file.write_bytes(b"broken")
     with pytest.raises(BadInput, match=r"git cannot read|no commit|no tag"):
         rank_commits(made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0")), Clues(operators=("Resize",)))
+
+
+def test_a_nightly_that_says_only_its_day_is_of_any_commit_of_it(tmp_path: Path) -> None:
+    made = history(tmp_path / "r", noise(1))
+    for day in (5, 5, 6):
+        at = f"2026-03-{day:02}T12:00:00"
+        dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at, **os.environ}
+        command = [
+            "git",
+            "-C",
+            str(made.folder),
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b",
+            "commit",
+            "-qm",
+            str(day),
+        ]
+        subprocess.run([*command, "--allow-empty"], check=True, env=dates)
+    listed = subprocess.run(
+        ["git", "-C", str(made.folder), "log", "--format=%H %s"], check=True, capture_output=True, text=True
+    )
+    (last, _), (second, _), _, (base, _) = (line.split(" ", 1) for line in listed.stdout.splitlines()[:4])
+    nights = [ReleaseEnd("", f"1.3.dev2026030{day}") for day in (5, 6)]
+    assert release_commit(made.folder, nights[0]).sha == second
+    assert release_commit(made.folder, nights[0], before=True).sha == base
+    assert release_commit(made.folder, nights[1]).sha == last
+    found = rank_commits(made.folder, (nights[0], nights[1]), Clues())
+    assert (found.commits, found.good.source) == (3, "the last commit before 2026-03-05")
