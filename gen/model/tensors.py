@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
+from opsieve.gen.model.printable import printable
 
 Value: TypeAlias = Any
 M = TypeVar("M", bound=Message)
@@ -46,7 +47,7 @@ class TensorType:
         dims = (
             "..." if self.shape is None else ", ".join("?" if dim is None else str(dim)[:40] for dim in self.shape[:12])
         )
-        return f"{self.dtype or 'untyped'}[{dims}]"
+        return f"{self.dtype or 'untyped'}[{printable(dims)}]"
 
 
 @dataclass(frozen=True, slots=True)

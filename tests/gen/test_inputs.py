@@ -130,6 +130,10 @@ def test_types_that_cannot_be_made_are_refused():
     model.graph.input[0].type.Clear()
     with pytest.raises(BadInput, match="'x'"):
         seeded_inputs(model, 0)
+    model = model_of([node("Identity", ["x"])], [("x", 0, ["\x1b[31m", 2])])
+    with pytest.raises(BadInput) as refused:
+        seeded_inputs(model, 0)
+    assert "\x1b" not in str(refused.value)
 
 
 INDEX = ("i", INT64, [40])

@@ -137,6 +137,22 @@ def faults(sound: Path, place: Path, wanted: Iterable[tuple[tuple[str, str, str]
     return wrong
 
 
+def test_names_that_are_no_text_or_steer_a_terminal_are_a_sentence(sound: Path, tmp_path: Path) -> None:
+    for at, (name, word) in enumerate(itertools.product((b"odd\xf5name", b"\x1b[31m"), (b"TABLE", b"TABLX"))):
+        shutil.copytree(sound, store := tmp_path / str(at))
+        with closing(sqlite3.connect(store / INDEX)) as index:
+            index.execute("CREATE TABLE placeholder (x)")
+            index.commit()
+        data = (store / INDEX).read_bytes()
+        assert data.count(b"placeholder") >= 2
+        data = data.replace(b"CREATE TABLE placeholder", b"CREATE " + word + b" placeholder")
+        (store / INDEX).write_bytes(data.replace(b"placeholder", name.ljust(11, b"_")))
+        assert not [found for use in uses(store) if (found := ended_badly(use))]
+        assert not [
+            found for command in COMMANDS if (found := command_ended_badly([part.format(store) for part in command]))
+        ]
+
+
 def test_a_value_of_another_type_is_a_sentence(sound: Path, tmp_path: Path) -> None:
     assert not faults(sound, tmp_path, zip(columns(), itertools.cycle(VALUES)))
 

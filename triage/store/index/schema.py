@@ -10,6 +10,8 @@ import sqlite3
 import time
 from collections.abc import Iterator
 
+from opsieve.gen.model.bad_input import shown
+
 # Each step brings an index to the version of its position; a new index takes all of them.
 MIGRATIONS = (
     """
@@ -113,12 +115,15 @@ def problem_of(connection: sqlite3.Connection) -> str:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if not 0 <= version <= SCHEMA:
         return f"has schema {version}"
-    found = _objects(connection)
+    try:
+        found = _objects(connection)
+    except UnicodeDecodeError:
+        return "holds names that are no text"
     if not version and not found:
         return ""
     expected, columns = ours(version)
     if foreign := sorted(found.keys() - expected.keys()):
-        return f"holds {foreign[0][:80]}, which is none of ours"
+        return f"holds {shown(foreign[0], 80)}, which is none of ours"
     if missing := sorted(expected.keys() - found.keys()):
         return f"lacks {missing[0]}"
     if other := sorted(name for name, statement in expected.items() if found[name] != statement):
