@@ -227,23 +227,17 @@ OPERATORS = (
         bounds=_skip_bounds,
         ranks=(3, 3),
     ),
-    contrib(
-        "QLinearAdd",
-        _quantised_pair,
-        infer=_pairwise,
-        bounds=_range_of,
-        dtypes=_BYTES,
-        scales=(1, 4, 6),
-        rounding=Rounding.REQUANTISES,
-    ),
-    contrib(
-        "QLinearMul",
-        _quantised_pair,
-        infer=_pairwise,
-        bounds=_range_of,
-        dtypes=_BYTES,
-        scales=(1, 4, 6),
-        rounding=Rounding.REQUANTISES,
+    *(
+        contrib(
+            name,
+            _quantised_pair,
+            infer=_pairwise,
+            bounds=_range_of,
+            dtypes=_BYTES,
+            scales=(1, 4, 6),
+            rounding=Rounding.REQUANTISES,
+        )
+        for name in ("QLinearAdd", "QLinearMul")
     ),
     contrib(
         "QLinearSigmoid",
