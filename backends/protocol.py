@@ -85,6 +85,12 @@ class Helper(Protocol):
     helper: bool
 
 
+class RunsCommand(Protocol):
+    """What a backend has besides when a program of the user's does the work: its words stand in the target and in `options["command"]`."""
+
+    runs_command: bool
+
+
 class Related(Protocol):
     """What a backend has besides when it shares code with another one: agreement between them is one witness, not two."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from opsieve.backends.command_words import absolute_command
 from opsieve.backends.protocol import Backend
 from opsieve.backends.target import BadTarget, Target
 from opsieve.gen.model.bad_input import BadInput, meant
@@ -91,13 +92,15 @@ class ResolvedTarget:
 
     @property
     def build(self) -> str:
-        """The absolute path of a build, "" for none."""
+        """The absolute path of a build, or the words of a command; "" for neither."""
         return self.target.build
 
     @property
     def options(self) -> dict[str, str]:
         """A value for every option of the backend."""
         defaults = {name: legal[0] if legal else "" for name, legal in self.backend.options.items()}
+        if runs_command(self.backend):
+            defaults["command"] = self.build
         return {**defaults, **dict(self.unrewritten.target.options)}
 
     @property
@@ -174,7 +177,9 @@ def resolve(text: str | Target) -> ResolvedTarget:
     found = plugin(target.backend)
     if target.release and not found.backend.package:
         raise BadTarget(f"{found.backend.name} has no releases: write {found.backend.name} without =={target.release}")
-    if target.build:
+    if runs_command(found.backend):
+        target = replace(target, build=absolute_command(target.build))
+    elif target.build:
         if not found.backend.package:
             raise BadTarget(
                 f"{found.backend.name} has no builds: write {found.backend.name} without @{target.build[:80]}"
@@ -220,6 +225,12 @@ def _check_rewrite(written: str) -> None:
         raise BadTarget(str(error)) from None
 
 
+def runs_command(backend: Backend) -> bool:
+    """Whether a backend is a command of the user's, which stands in the target (`protocol.RunsCommand`)."""
+    return bool(getattr(backend, "runs_command", False))
+
+
 def compilers() -> tuple[str, ...]:
-    """The names of every backend whose bugs are looked for: not those that help to find them (`protocol.Helper`)."""
-    return tuple(name for name in names() if not getattr(plugin(name).backend, "helper", False))
+    """The names of every backend that can be asked by its name and whose bugs are looked for: not those that help to find them (`protocol.Helper`)."""
+    found = ((name, plugin(name).backend) for name in names())
+    return tuple(name for name, backend in found if not (getattr(backend, "helper", False) or runs_command(backend)))

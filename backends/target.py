@@ -1,7 +1,8 @@
 """A target: the compiler, release and options that a program is run on.
 
 Written `backend[==release | @path][:option[=value],...]`, for example `onnxruntime`, `onnxruntime:all`,
-`onnxruntime==1.20.1:extended`, `onnxruntime@~/venvs/nightly:basic`, `tvm:pipeline=zero`, `reference:float64`.
+`onnxruntime==1.20.1:extended`, `onnxruntime@~/venvs/nightly:basic`, `tvm:pipeline=zero`, `reference:float64`. One kind has no options: all that stands behind `command:` is the
+command (command_words.py), which is kept as the path of a build is, for it too is code of the user's own.
 
 The path of a build ends at the first colon. What would end it is percent-encoded as in a URL (RFC 3986, section 2.1): a colon as `%3A`,
 a percent sign as `%25`.
@@ -17,9 +18,15 @@ _TARGET = re.compile(
     r"(?P<backend>[A-Za-z][A-Za-z0-9_-]*)(?:==(?P<release>[A-Za-z0-9.!+_-]+)|@(?P<build>[^:]+))?(?::(?P<options>.*))?",
     re.DOTALL,
 )
+COMMAND = "command:"
 _MAX = 2000
 _AS_IT_IS = "/~=+@"  # of a path, beside letters, digits and `_.-`
 _FORM = "backend[==release][:option[=value],...] or backend@path[:option[=value],...]"
+
+
+def may_be_own(text: str) -> bool:
+    """Whether a target may name code of the user's own, a build or a command; nothing is loaded."""
+    return "@" in text or text.startswith(COMMAND)
 
 
 class BadTarget(BadInput):
@@ -42,6 +49,8 @@ class Target:
     @staticmethod
     def parse(text: str) -> "Target":
         """The target that `text` names; BadTarget when it does not follow the grammar."""
+        if text.startswith(COMMAND) and len(text) <= _MAX:
+            return Target(COMMAND[:-1], build=text.removeprefix(COMMAND))
         match = _TARGET.fullmatch(text) if len(text) <= _MAX else None
         if match is None:
             raise BadTarget(f"{text[:80]!r} is not a target: write {_FORM}")
@@ -66,6 +75,8 @@ class Target:
         return replace(self, options=tuple(sorted({**dict(self.options), **changes}.items())))
 
     def __str__(self) -> str:
+        if self.backend == COMMAND[:-1] and not self.options:
+            return f"{COMMAND}{self.build}"
         release = f"=={self.release}" if self.release else ""
         if self.build:
             release = f"@{urllib.parse.quote(self.build, safe=_AS_IT_IS, errors='surrogateescape')}"

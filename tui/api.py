@@ -409,9 +409,11 @@ def _names(targets: Iterable[str]) -> tuple[str, ...]:
     """Targets as a tuple, builds among them looked at and from now on allowed; BadInput for the single string that is meant as a list of one."""
     if isinstance(targets, str):
         raise BadInput(f"targets is a list: targets=[{targets!r}]")
+    from opsieve.backends.target import may_be_own
+
     names = tuple(targets)
     for name in names:
-        if "@" in name:
+        if may_be_own(name):
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow
 

@@ -7,6 +7,8 @@ The path is one of
   `lib/python3*/site-packages`): the running Python imports the package from there, and the rest from beside opsieve;
 - a wheel, which is installed into the store of releases as a release is.
 
+A command (`command:PROGRAM ...`) is one more: its files are the program and the files among its words.
+
 A target stands in cases and stores, too, and those may come from strangers: of them only such paths are run as somebody has named on the
 command line on this machine (`allow`).
 """
@@ -24,9 +26,11 @@ from itertools import islice
 from pathlib import Path
 
 from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
+from opsieve.backends.releases.commands import check_command, command_files, command_reads
 from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
 from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, check_private, default_root
+from opsieve.backends.target import may_be_own
 from opsieve.gen.model.bad_input import BadInput, shown
 
 _FOLDERS = (
@@ -57,7 +61,7 @@ def allow(target: ResolvedTarget) -> None:
     """Remember that the build of `target`, if it is one, may run: the user named it. BadInput when it is no build of the compiler."""
     if not target.build:
         return
-    _check(target.backend, Path(target.build))
+    _check(target.backend, target.build)
     mark = _mark(target.build)
     try:
         check_private(mark.parent.parent)
@@ -74,14 +78,14 @@ def is_allowed(target: ResolvedTarget) -> bool:
 
 def trusted(text: str) -> str:
     """A target that a store or a case names, as it is; BadInput for a build that nobody named on the command line."""
-    if "@" in text and not is_allowed(target := resolve(text)):
-        raise BadInput(_untrusted(target.build))
+    if may_be_own(text) and not is_allowed(target := resolve(text)):
+        raise BadInput(_untrusted(target.backend, target.build))
     return text
 
 
-def _untrusted(path: str) -> str:
+def _untrusted(backend: Backend, path: str) -> str:
     return (
-        f"the build {shown(path)} is named by a file and was never named on the command line here: "
+        f"the {'command' if runs_command(backend) else 'build'} {shown(path)} is named by a file and was never named on the command line here: "
         "to trust it, name it with -t of opsieve run once"
     )
 
@@ -89,9 +93,11 @@ def _untrusted(path: str) -> str:
 def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> Environment:
     """The environment that runs the build at an absolute path. BadInput when it is none, or nobody named it (`allow`)."""
     if not _mark(path).exists():
-        raise BadInput(_untrusted(path))
+        raise BadInput(_untrusted(backend, path))
     place = Path(path)
-    _check(backend, place)
+    _check(backend, path)
+    if runs_command(backend):
+        return Environment(Path(sys.executable), (), path, sys.version_info[:3], build_state(backend, path))
     if place.suffix == ".whl":
         return _of_wheel(backend, place, offline, say)
     python = _python_of(place)
@@ -103,11 +109,18 @@ def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> E
 
 def build_state(backend: Backend, path: str) -> str:
     """Ten hexadecimal digits that change with the files of a build. BadInput when it is no build."""
+    if runs_command(backend):
+        return _state(build_files(backend, path))
     place = Path(path)
     if place.suffix == ".whl":
         return _state([place])
     libraries = [] if _python_of(place) else [found for name in _LIBRARIES for found in place.glob(name)]
     return _state([*build_files(backend, path), *libraries])
+
+
+def build_reads(backend: Backend, path: str) -> list[Path]:
+    """What a build at an absolute path reads besides the files of its Python: it, or the files of a command and what lies beside them."""
+    return command_reads(path) if runs_command(backend) else [Path(path)]
 
 
 def build_number(backend: Backend, path: str) -> str:
@@ -129,7 +142,9 @@ def build_number(backend: Backend, path: str) -> str:
 
 
 def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
-    """What of a build is imported as the compiler's package: folders or files; () of a wheel. BadInput when it is no build."""
+    """What of a build is imported as the compiler's package, or the files of a command; () of a wheel. BadInput when it is no build."""
+    if runs_command(backend):
+        return command_files(path)
     place = Path(path)
     if place.suffix == ".whl":
         return ()
@@ -141,12 +156,14 @@ def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
 
 def stated_version(version: str, state: str) -> str:
     """A version with the state of a build's files as its local part: what is kept by version is not kept for a rebuilt tree."""
-    return f"{version}{'.' if '+' in version else '+'}build.{state}" if state else version
+    if not state:
+        return version
+    return f"{version}{'.' if '+' in version else '+'}build.{state}" if version else f"build.{state}"
 
 
 def unstated_version(version: str) -> str:
     """The version that a build says itself."""
-    return re.sub(r"[+.]build\.[0-9a-f]{10}$", "", version)
+    return re.sub(r"(?:^|[+.])build\.[0-9a-f]{10}$", "", version)
 
 
 def module_of(backend: Backend) -> str:
@@ -158,8 +175,12 @@ def _mark(path: str) -> Path:
     return default_root() / ".builds" / hashlib.sha256(os.fsencode(path)).hexdigest()
 
 
-def _check(backend: Backend, place: Path) -> None:
-    """BadInput unless there is a build of the compiler at `place`."""
+def _check(backend: Backend, path: str) -> None:
+    """BadInput unless there is a build of the compiler at `path`."""
+    if runs_command(backend):
+        check_command(path)
+        return
+    place = Path(path)
     if not place.exists():
         raise BadInput(f"there is no build of {backend.name} at {shown(str(place))}: nothing is there")
     if place.suffix == ".whl" and place.is_file():

@@ -8,10 +8,11 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import resolve, runs_command
 from opsieve.backends.releases.builds import trusted
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.gen.model.bad_input import Unconfirmed, shown
+from opsieve.backends.target import may_be_own
+from opsieve.gen.model.bad_input import BadInput, Unconfirmed, shown
 from opsieve.gen.model.variables import variable_set
 
 SWITCH = "OPSIEVE_INSTALL"
@@ -37,8 +38,13 @@ def named_by_file(text: str, offline: bool = False, recorded: Mapping[str, str] 
 
 
 def named_by_settings(text: str) -> None:
-    """A target that `opsieve.toml` names; Unconfirmed for a build, which is code that came with the directory, perhaps."""
-    if "@" in text and resolve(text).build and os.environ.get(SWITCH) != "yes":
+    """A target that `opsieve.toml` names; Unconfirmed for a build, which is code that came with the directory, perhaps; BadInput for a command."""
+    target = resolve(text) if may_be_own(text) else None
+    if target is not None and runs_command(target.backend):
+        raise BadInput(
+            f"opsieve.toml names the command {shown(target.build, 200)}, and sets no program that runs: name it with -t"
+        )
+    if target is not None and target.build and os.environ.get(SWITCH) != "yes":
         what = f"opsieve.toml names the build {shown(text, 200)}"
         raise Unconfirmed(
             f"{what}, which is code that would run: {SWITCH}=yes allows it, -t names a target yourself",

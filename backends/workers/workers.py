@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
-from opsieve.backends.releases.builds import build_environment, stated_version
+from opsieve.backends.releases.builds import build_environment, build_reads, stated_version
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.workers import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
@@ -365,7 +365,7 @@ class Workers:
             else:
                 home = self._store.environment(source.backend, target.release, offline=self.offline, say=self._say)
             template = self._template(source, home.python, environment)
-            readable += [Path(target.build)] if target.build else []
+            readable += build_reads(source.backend, target.build) if target.build else []
             # It ends with the template process, which is of these workers alone.
             made = self._shared.take(object(), environment, lambda: started(home.python, home.path, template))
             made.version = stated_version(made.version, home.state)

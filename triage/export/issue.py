@@ -15,11 +15,12 @@ from typing import Any
 
 from opsieve import __version__
 from opsieve.backends.observation import Observation
+from opsieve.backends.registry import runs_command
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import SOURCES, ExportedFailure
 from opsieve.triage.export.literals import literal
-from opsieve.triage.export.script import build_note, packages, script
+from opsieve.triage.export.script import build_note, command_name, packages, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 from opsieve.triage.known.issue_match import ProbableIssue
@@ -273,7 +274,8 @@ def _often(shows: tuple[int, int]) -> str:
 def _name(exported: ExportedFailure) -> str:
     backend = exported.target.backend
     version = _word(exported.target.release or exported.observation.version, 60)
-    return f"{backend.package or backend.name} {version}".strip()
+    own = command_name(exported.target) if runs_command(backend) else backend.name
+    return f"{backend.package or own} {version}".strip()
 
 
 def _listed(names: tuple[str, ...]) -> str:

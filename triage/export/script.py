@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import PurePath
 
 from opsieve import __version__
+from opsieve.backends.command_words import command_words
+from opsieve.backends.registry import ResolvedTarget, runs_command
 from opsieve.backends.releases.builds import unstated_version
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.bad_input import BadInput
@@ -88,7 +90,7 @@ def requirements(exported: ExportedFailure) -> list[str]:
 
 def packages(exported: ExportedFailure) -> list[str]:
     """The names of what `requirements` asks for, and of a compiler that was built."""
-    own = [exported.target.backend.package] if exported.target.build else []
+    own = [exported.target.backend.package] if exported.target.build and exported.target.backend.package else []
     return list(dict.fromkeys([*own, *(re.split(r"[<>=!~]", line)[0] for line in requirements(exported))]))
 
 
@@ -104,8 +106,15 @@ def build_note(exported: ExportedFailure) -> str:
     if not exported.target.build:
         return ""
     version = _public(exported.observation.version)
+    if runs_command(exported.target.backend):
+        return f"Seen with the program {command_name(exported.target)} ({version}), which has to be where the script calls it."
     name = PurePath(exported.target.build).name
     return f"Seen with a build of {exported.target.name} of one's own: {name} ({version or 'no version'}). pip cannot install it: use such a build."
+
+
+def command_name(target: ResolvedTarget) -> str:
+    """The program of a command, as a person calls it: the rest of its path tells only where its owner keeps things."""
+    return PurePath(command_words(target.build)[0]).name
 
 
 def test_name(exported: ExportedFailure) -> str:
@@ -122,16 +131,17 @@ def _public(version: str) -> str:
 
 
 def _head(exported: ExportedFailure, test: bool) -> str:
-    verdict = exported.verdict
+    verdict, target = exported.verdict, exported.target
+    compiler = command_name(target) if runs_command(target.backend) else target.with_release("").display
     ways = "python -m pytest {}" if test else "python {}"
     lines = [
         plain(
-            f"{exported.target.with_release('').display} {_public(unstated_version(exported.observation.version))}: {verdict.kind}",
+            f"{compiler} {_public(unstated_version(exported.observation.version))}".strip() + f": {verdict.kind}",
             100,
         ),
         "",
     ]
-    lines += textwrap.wrap(plain(_reason(verdict)), WIDTH)
+    lines += textwrap.wrap(plain(_reason(verdict, target)), WIDTH)
     often = f"It does not always show, so it is looked for in up to {exported.runs} runs." if exported.runs > 1 else ""
     facts = [
         build_note(exported),
@@ -215,7 +225,9 @@ def _table(name: str, items: Mapping[str, str]) -> list[str]:
     return [f"{name} = {{", *(f"    {quoted(key)}: {value}," for key, value in items.items()), "}"]
 
 
-def _reason(verdict: Verdict) -> str:
+def _reason(verdict: Verdict, target: ResolvedTarget) -> str:
     """Why, without who agreed with whom, which is a matter of opsieve's."""
     reason = verdict.reason or verdict.message
+    if runs_command(target.backend):
+        reason = reason.replace(target.display, command_name(target))
     return reason.rpartition("; ")[0] if reason.endswith(" agree") and "; " in reason else reason

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from opsieve.backends.target import may_be_own
 from opsieve.tui.commands import completions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,7 +24,7 @@ def named_builds(context: click.Context, parameter: click.Parameter, value: Any)
             from opsieve.backends.releases.consent import named_by_settings
 
             named_by_settings(text)
-        if "@" in text:
+        if may_be_own(text):
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow
 
