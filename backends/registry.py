@@ -8,7 +8,7 @@ import importlib.metadata
 import inspect
 import os
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from opsieve.backends.command_words import absolute_command
@@ -117,8 +117,7 @@ class ResolvedTarget:
     @property
     def baseline(self) -> "ResolvedTarget | None":
         """The unoptimised build of the same compiler and release, None when it has none or the target is it."""
-        base = self.with_options(**self.backend.baseline)
-        return None if base == self else base
+        return _baseline(self)
 
     @property
     def runtime(self) -> "ResolvedTarget | None":
@@ -151,9 +150,7 @@ class ResolvedTarget:
     @property
     def display(self) -> str:
         """The target as a person writes it: its main option's value without the name."""
-        main = self.backend.main_option
-        pairs = sorted(("" if name == main else name, value) for name, value in self.target.options)
-        return str(replace(self.target, options=tuple(pairs)))
+        return _display(self)
 
     def with_options(self, **changes: str) -> "ResolvedTarget":
         """The same compiler with some options set otherwise; BadTarget for an option or a value that it does not have."""
@@ -165,6 +162,19 @@ class ResolvedTarget:
 
     def __str__(self) -> str:
         return str(self.target)
+
+
+@lru_cache(maxsize=1024)  # asked several times a test
+def _baseline(target: ResolvedTarget) -> ResolvedTarget | None:
+    base = target.with_options(**target.backend.baseline)
+    return None if base == target else base
+
+
+@lru_cache(maxsize=1024)
+def _display(target: ResolvedTarget) -> str:
+    main = target.backend.main_option
+    pairs = sorted(("" if name == main else name, value) for name, value in target.target.options)
+    return str(replace(target.target, options=tuple(pairs)))
 
 
 def resolve(text: str | Target) -> ResolvedTarget:

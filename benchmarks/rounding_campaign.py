@@ -29,8 +29,9 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.testing import do_tests
 from opsieve.triage.review.review import review
+from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Campaign, Store
+from opsieve.triage.store.store import Store
 
 PLAIN = frozenset(["Add", "Sub", "Mul", "Div", "Relu", "Tanh", "Sigmoid", "Sqrt", "Exp", "Abs", "Neg", "ReduceMean"])
 SHOWING = ("Floor", "Cast", "Sin", "ArgMax")

@@ -34,7 +34,8 @@ from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, 
 from opsieve.triage.campaign.lane_pool import LaneProcess, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
-from opsieve.triage.store.store import Campaign, Store
+from opsieve.triage.store.finished_test import Campaign
+from opsieve.triage.store.store import Store
 
 SAMPLE = 256  # tests that a real lane does
 PIECE = 32

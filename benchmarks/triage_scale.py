@@ -26,9 +26,10 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.review.review import review
 from opsieve.triage.store.decisions import Ledger
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
 from opsieve.triage.store.index.index_file import writing
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
+from opsieve.triage.store.store import Store
 
 OPERATORS = [
     "Pad",

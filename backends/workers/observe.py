@@ -47,10 +47,12 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
         for item in reply.get("hazards", ())
     )
     source = target.backend
-    common = Observation(
+    outputs = wire.unpack_values(reply["outputs"], body, 0)[0] if reply["ok"] else None
+    answer = Observation(
         target.display,
         version,
         "ok",
+        outputs=outputs,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         peak_memory=reply["peak"],
@@ -61,11 +63,10 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
         reached=tuple(reply["reached"]) if "reached" in reply else None,
     )
     if reply["ok"]:
-        outputs, _ = wire.unpack_values(reply["outputs"], body, 0)
-        return replace(common, outputs=outputs)
+        return answer
     outcome: Any = source.classify(reply["stage"], reply["exception"], reply["message"])
     return replace(
-        common,
+        answer,
         outcome=outcome,
         stage=reply["stage"],
         exception=reply["exception"],

@@ -52,9 +52,9 @@ STANDARD = frozenset(
     ]
 )
 
+DTYPES: Dict[str, "np.dtype[Any]"] = {**{name: np.dtype(name) for name in STANDARD}, **EXTENDED}
 # dtype -> its name: numpy takes five microseconds to spell one
-NAMES = {np.dtype(name): name for name in STANDARD}
-NAMES.update({dtype: name for name, dtype in EXTENDED.items()})
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class WireError(ValueError):
@@ -63,10 +63,8 @@ class WireError(ValueError):
 
 def dtype_of(name: str) -> "np.dtype[Any]":
     """The numpy dtype called `name`; WireError for one this environment does not know."""
-    if name in STANDARD:
-        return np.dtype(name)
-    if name in EXTENDED:
-        return EXTENDED[name]
+    if name in DTYPES:
+        return DTYPES[name]
     raise WireError("dtype %s is not known here" % name[:40])
 
 

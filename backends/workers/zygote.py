@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from opsieve.backends.coverage.notes import Notes
 from opsieve.backends.workers.work_clock import WorkClock, memory_of
 from opsieve.gen.model.scratch import Scratch
@@ -33,6 +35,7 @@ CALLBACKS = TRACER.with_name("callbacks.py")
 START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
 LOG_LIMIT = 256 << 10
 PROCESSES = 200  # of a worker, at once
+_FROM_JSON = msgspec.json.Decoder().decode
 CREDENTIALS = struct.Struct("3i")  # process, user and group
 
 
@@ -358,7 +361,7 @@ class Worker:
             header, size = wire.frame_size(bytes(head), self._limits.output + (64 << 20))
             text = self._read(header, clock)
             body = self._read(size, clock)
-            reply = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
+            reply = _header(text)
             if not isinstance(reply, dict) or not isinstance(reply.get("peak"), int):
                 raise ValueError("not an answer")
             if self._notes and "reached" in reply:
@@ -468,6 +471,14 @@ class Worker:
         """The zygote's next word on this worker, None when none comes in time."""
         word, self._unread = read_line(self._status.fileno(), self._unread, seconds)
         return word or None
+
+
+def _header(text: bytearray) -> Any:
+    """What a reply's header says; ValueError where it is no JSON."""
+    try:
+        return _FROM_JSON(text)
+    except ValueError:  # halves of characters, NaN: a worker writes with `json`
+        return json.loads(bytes(text).decode("utf-8", "surrogatepass"))
 
 
 def sender(channel: socket.socket, seconds: float) -> int:

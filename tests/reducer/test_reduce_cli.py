@@ -31,7 +31,8 @@ from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.reducer.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
+from opsieve.triage.store.store import Store
 from opsieve.tui.commands.examine.reduce_command import command, main
 
 KEYS = [

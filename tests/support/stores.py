@@ -10,7 +10,8 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.gen.case.case import Case
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
+from opsieve.triage.store.store import Store
 
 CAMPAIGN = Campaign("c0ffee", "small-1", 7, ("fake", "onnxruntime"))
 NOW = 1_800_000_000.0

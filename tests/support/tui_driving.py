@@ -10,8 +10,8 @@ from stores import NOW, done, filled, finding
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from opsieve.triage.store.finished_test import FinishedTest, NonBug
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import FinishedTest, NonBug
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.widgets.paged_list import PagedList

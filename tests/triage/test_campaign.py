@@ -25,8 +25,9 @@ from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
 from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import INDEX
-from opsieve.triage.store.store import Campaign, FinishedTest, Store
+from opsieve.triage.store.store import Store
 
 SEEDED = {  # many operators, so that some are met whatever the generator makes of a seed
     "wrong": ("Softmax", "PRelu", "Mean", "Softplus", "Cast", "Neg", "Relu", "Abs"),

@@ -21,9 +21,10 @@ from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import read_failure
+from opsieve.triage.store.finished_test import FinishedTest
 from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import FinishedTest, Store
+from opsieve.triage.store.store import Store
 
 LETTERS = "abcdefgh"
 

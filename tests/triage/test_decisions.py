@@ -26,7 +26,8 @@ from opsieve.triage.campaign.schedule.resumption import forget_changed, resumed,
 from opsieve.triage.campaign.schedule.schedule import BACK, Schedule
 from opsieve.triage.campaign.schedule.shares import FLOOR, MOST, Shares
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
+from opsieve.triage.store.store import Store
 
 COSTS = Costs(({"onnx": 10.0},))
 CAMPAIGN = Campaign("c0ffee", "mix", 3, ("fake",))

@@ -15,8 +15,9 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for, wilson
 from opsieve.reducer.reproduce import case_folder as folder_of
+from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Campaign, Store
+from opsieve.triage.store.store import Store
 from opsieve.tui.commands.examine.export_command import command
 
 

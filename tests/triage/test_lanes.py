@@ -39,7 +39,8 @@ from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
+from opsieve.triage.store.store import Store
 
 CAMPAIGN = Campaign("c0ffee", "isra", 3, ("fake",))
 

@@ -7,8 +7,8 @@ from stores import done, filled, finding
 
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.store.finished_test import FoundFailure
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import FoundFailure
 
 
 def of_invalid(found: FoundFailure) -> FoundFailure:

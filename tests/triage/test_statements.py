@@ -14,8 +14,9 @@ from opsieve.triage.clustering.statements import VARIES, common_text, statement_
 from opsieve.triage.external.external_logs import read_and_cluster
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.store.finished_test import FoundFailure
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import FoundFailure, Store
+from opsieve.triage.store.store import Store
 
 HEAD = "Traceback (most recent call last):\n"
 FRONTEND = "v/lib/python3.11/site-packages/tvm/relax/frontend/onnx/onnx_frontend.py"

@@ -16,8 +16,9 @@ from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
 from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA
-from opsieve.triage.store.store import KEPT, Campaign, FinishedTest, FoundFailure, Store
+from opsieve.triage.store.store import KEPT, Store
 
 CAMPAIGN = Campaign("c0ffee", "small-1", 7, ("fake", "onnxruntime"))
 

@@ -16,10 +16,11 @@ from stores import done, filled, finding
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.reducer import store_session
 from opsieve.triage.store.candidates import candidates
+from opsieve.triage.store.finished_test import Campaign, NonBug
 from opsieve.triage.store.index.index_file import INDEX, SCHEMA, joined
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Campaign, NonBug, Store
+from opsieve.triage.store.store import Store
 
 KEYS = {
     "id",

@@ -14,8 +14,8 @@ from repository import SAMPLES
 from stores import CAMPAIGN, filled, finding
 
 from opsieve.gen.case.open_case import open_case
+from opsieve.triage.store.finished_test import FinishedTest
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import FinishedTest
 
 SAMPLE = SAMPLES / "pad-maxpool-wrong-value"  # wrong in every release since 1.20
 TMUX = shutil.which("tmux")

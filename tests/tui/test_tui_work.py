@@ -17,7 +17,8 @@ from tui_driving import app_of, drive, on_screen, shows, store_at, until
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.store.store import FinishedTest, Store
+from opsieve.triage.store.finished_test import FinishedTest
+from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen

@@ -19,8 +19,9 @@ from opsieve.triage.campaign.lane_pool import LanePool, Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.resumption import resumed
 from opsieve.triage.campaign.tests_in_order import TestsInOrder
+from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import DiskFull
-from opsieve.triage.store.store import Campaign, FinishedTest, Store
+from opsieve.triage.store.store import Store
 
 
 def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:

@@ -9,7 +9,7 @@ from opsieve.backends.registry import resolve
 from opsieve.triage.campaign.coverage_record import CoverageRecord, resumed, save
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.session import FuzzRequest, coverage_of, programs_of
-from opsieve.triage.store.store import Campaign
+from opsieve.triage.store.finished_test import Campaign
 
 _SAVED_EVERY = 60.0  # seconds
 

@@ -19,7 +19,8 @@ from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.triage.campaign.guidance import Programs
 from opsieve.triage.campaign.testing import do_tests
-from opsieve.triage.store.store import Campaign, FinishedTest, Store, case_of
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, case_of
+from opsieve.triage.store.store import Store
 
 _NO_CHOICE = OracleChoice()
 CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again

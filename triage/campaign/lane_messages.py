@@ -22,7 +22,7 @@ from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram, TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
 _LENGTH = struct.Struct(">Q")
 _MOST = 4 << 30  # bytes of a message

@@ -20,7 +20,7 @@ from opsieve.triage.campaign import lane_messages
 from opsieve.triage.campaign.lane_messages import Answered, Begin, Done, Failed, Finished, Further, NumberRange, Stop
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule
-from opsieve.triage.store.store import Campaign
+from opsieve.triage.store.finished_test import Campaign
 
 AHEAD = 2  # batches for each lane that may be begun beyond what is recorded
 _LEAST = 16  # tests that a fast lane is given, however many lanes there are

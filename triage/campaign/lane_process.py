@@ -39,7 +39,7 @@ from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.campaign.schedule.features import features
 from opsieve.triage.campaign.schedule.known_failures import left_out
 from opsieve.triage.campaign.testing import do_tests
-from opsieve.triage.store.store import Campaign, FinishedTest
+from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
 PIECE = 32  # tests between two answers, at most
 SLICE = 2.0  # seconds between two answers, about: of slow targets a piece has fewer tests

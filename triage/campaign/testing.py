@@ -23,7 +23,7 @@ from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
 from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
 _NO_CHOICE = OracleChoice()
 SAMPLE = 16  # one test in so many is judged in full

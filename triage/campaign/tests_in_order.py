@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from opsieve.triage.campaign.lane_messages import Done, Further
 from opsieve.triage.campaign.schedule.schedule import Schedule
-from opsieve.triage.store.store import FinishedTest
+from opsieve.triage.store.finished_test import FinishedTest
 
 
 class TestsInOrder:

@@ -17,7 +17,7 @@ from opsieve.triage.campaign.lane_messages import Failed, Stop, decode, encode, 
 from opsieve.triage.campaign.lane_pool import LaneProcess, Spawn
 from opsieve.triage.cluster import remote_lane
 from opsieve.triage.cluster.remote_lane import Installed
-from opsieve.triage.store.store import Campaign
+from opsieve.triage.store.finished_test import Campaign
 
 _CONNECT = 10.0  # seconds
 _LOOK = 5.0  # seconds after which it is asked whether a worker that may do the task is still there

@@ -22,17 +22,14 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.observation import Observation
 from opsieve.backends.record import write_observations
-from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import sync_tree
-from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.candidates import needs_reduction
 from opsieve.triage.store.decision_log import DecisionReplay
 from opsieve.triage.store.failure_record import (
@@ -44,6 +41,7 @@ from opsieve.triage.store.failure_record import (
     read_failure,
     write_failure,
 )
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, case_of
 from opsieve.triage.store.index.campaign_index import CampaignIndex
 from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import INDEX, locked, opened, trouble
@@ -53,68 +51,6 @@ KEPT = 5  # cases kept of one fingerprint; further ones are counted
 KEPT_VAGUE = (
     50  # of one that does not know the operators to blame, since many bugs may hide in it until its cases are reduced
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Campaign:
-    """What determines the tests of a campaign; `id` is a digest of the rest."""
-
-    id: str
-    generator: str
-    seed: int
-    targets: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFailure:
-    """A failure, confirmed or flaky: the observations that its verdict stands on, that of the target blamed first."""
-
-    target: str
-    verdict: Verdict
-    fingerprint: Fingerprint
-    observations: Sequence[Observation]
-
-
-@dataclass(frozen=True, slots=True)
-class NonBug:
-    """A verdict that is no bug (`unsupported`, `environment`): what the target said, as a template and as it said it first."""
-
-    target: str
-    verdict: str
-    what: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedTest:
-    """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug.
-
-    `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage. The case may be left out
-    (None) where nothing was found, with the `digest` of its program in its place. The `form` and the `features` of its program are what
-    a campaign decides by (triage/campaign/schedule); they are not stored.
-    """
-
-    number: int
-    case: Case | None
-    answers: dict[str, tuple[str, float]]
-    findings: Sequence[FoundFailure]
-    non_bugs: Sequence[NonBug] = ()
-    reached: int = 0
-    program_digest: str = ""
-    form: str = "onnx"
-    features: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)  # targets that were not asked, and the feature for which
-
-    @property
-    def digest(self) -> str:
-        """The digest of its program."""
-        return self.program_digest or case_of(self).program.digest
-
-
-def case_of(test: FinishedTest) -> Case:
-    """The case of a test that has one."""
-    assert test.case is not None
-    return test.case
 
 
 class Store:

@@ -7,7 +7,8 @@ from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule import batch
 from opsieve.triage.campaign.schedule.schedule import Schedule
-from opsieve.triage.store.store import Campaign, Store
+from opsieve.triage.store.finished_test import Campaign
+from opsieve.triage.store.store import Store
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 

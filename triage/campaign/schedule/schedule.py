@@ -16,7 +16,7 @@ from opsieve.triage.campaign.schedule.known_failures import KnownFailures, left_
 from opsieve.triage.campaign.schedule.lacks import UNSUPPORTED, Lacks
 from opsieve.triage.campaign.schedule.pace import Pace
 from opsieve.triage.campaign.schedule.shares import FORMS, Shares
-from opsieve.triage.store.store import Campaign, FinishedTest
+from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
 BACK = 4  # batches from the last one that a decision stands on to the one that it is for: lanes are in those between
 BACK_SLOW = 2  # where tests are slow, lanes share a batch

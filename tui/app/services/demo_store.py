@@ -24,7 +24,8 @@ def make_demo(folder: Path) -> Path:
     from opsieve.triage.fingerprint.program_names import program_names
     from opsieve.triage.review.review import review
     from opsieve.triage.store.failure_record import AbsentOutput
-    from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
+    from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
+    from opsieve.triage.store.store import Store
 
     class Observed(msgspec.Struct):
         sample: str

@@ -15,7 +15,8 @@ from opsieve.tui.commands.find.campaign_picture import Point, picture
 from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
-    from opsieve.triage.store.store import Campaign, Store
+    from opsieve.triage.store.finished_test import Campaign
+    from opsieve.triage.store.store import Store
 
 _POINTS = 240  # of the picture
 _NAME = "growth"  # what they are kept under

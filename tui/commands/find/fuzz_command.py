@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
     from opsieve.triage.campaign.lane_pool import Spawn
     from opsieve.triage.campaign.session import FuzzRequest
-    from opsieve.triage.store.store import Campaign
+    from opsieve.triage.store.finished_test import Campaign
 
 
 class Share(click.ParamType[float]):
