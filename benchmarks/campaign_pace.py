@@ -8,7 +8,6 @@ each has half of the time, so onnxruntime's tests in a second of CPU, with the s
 
 import argparse
 import json
-import os
 import tempfile
 import time
 from dataclasses import replace
@@ -43,7 +42,7 @@ def measured(names: list[str], seconds: float, jobs: int) -> dict[str, float]:
         for done in run(store, campaign, plan, Limits(seconds=30), lanes=jobs):
             if done < WARM:
                 continue
-            spent = time.process_time() + children_cpu(os.getpid(), -1)
+            spent = time.process_time() + children_cpu(-1)
             tests = {name: sum(counts.values()) for name, counts in store.totals(campaign).items()}
             begun = begun or (spent, tests)
             cpu = spent - begun[0]

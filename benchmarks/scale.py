@@ -31,7 +31,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygote import Limits
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, SentTest, receive, send
-from opsieve.triage.campaign.lane_pool import LaneProcess, spawn
+from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.store.finished_test import Campaign

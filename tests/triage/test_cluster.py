@@ -17,7 +17,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.cluster_reductions import cluster_reducer
 from opsieve.reducer.store_session import StoreReductionRequest, cases_to_reduce, reduce_cases
 from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.lane_pool import Spawn, spawn
+from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.cluster.cluster import Cluster, cluster_lanes
 from opsieve.triage.cluster.remote_lane import installed

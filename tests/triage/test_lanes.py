@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
+from opsieve.triage.campaign import campaign as campaign_loop
 from opsieve.triage.campaign import lane_messages
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_messages import (
@@ -36,6 +38,7 @@ from opsieve.triage.campaign.lane_messages import (
     send,
 )
 from opsieve.triage.campaign.lane_pool import LanePool
+from opsieve.triage.campaign.lane_spawn import first_begun
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
@@ -150,6 +153,52 @@ class ThreadLane:
         return 0
 
 
+class LateLane(ThreadLane):
+    """A lane that has done its first test when it is asked to stop, and no sooner."""
+
+    def answer(self, asked: NumberRange) -> bool:
+        assert isinstance(receive(self.connection), Stop)
+        first = FinishedTest(asked.start, None, {}, (), program_digest="first")
+        send(self.connection, finished([first], asked.start + 1, 1.0, True))
+        return True
+
+
+def started(lane: ThreadLane) -> ThreadLane:
+    lane.thread = threading.Thread(target=lane.serve, daemon=True)
+    lane.thread.start()
+    return lane
+
+
+def test_the_first_test_of_a_run_is_waited_for_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign_loop, "GRACE", 0.0)
+
+    def late() -> tuple[ThreadLane, socket.socket]:
+        ours, theirs = socket.socketpair()
+        return started(LateLane(theirs, 1, 0)), ours
+
+    with Store(tmp_path / "store") as store:
+        store.begin(CAMPAIGN)
+        assert list(run(store, CAMPAIGN, CampaignPlan(), Limits(), seconds=1e-3, start=late)) == [1]
+
+
+def test_the_first_lane_is_started_at_once_and_ends_when_nobody_asked_for_it() -> None:
+    with contextlib.ExitStack() as stack:
+        lanes = [stack.enter_context(subprocess.Popen(["sleep", "60"])) for _ in range(3)]
+        ends = [stack.enter_context(end) for _ in lanes for end in socket.socketpair()]
+        waiting = list(zip(lanes, ends, strict=False))
+        with first_begun(lambda: waiting.pop(0)) as start:
+            assert len(waiting) == 2
+            assert [start()[0], start()[0]] == lanes[:2]
+        with first_begun(lambda: waiting.pop(0)):
+            pass
+        assert lanes[2].poll() == -signal.SIGKILL
+        assert [lane.poll() for lane in lanes[:2]] == [None, None]  # those are their pool's to end
+        for lane in lanes:
+            lane.kill()
+
+
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # threads shrink badly
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=12),
@@ -165,10 +214,7 @@ def test_every_test_comes_once_whatever_lanes_do(
 
     def spawn() -> tuple[ThreadLane, socket.socket]:
         ours, theirs = socket.socketpair()
-        lane = ThreadLane(theirs, *next(coming, (32, 0)))
-        lane.thread = threading.Thread(target=lane.serve, daemon=True)
-        lane.thread.start()
-        return lane, ours
+        return started(ThreadLane(theirs, *next(coming, (32, 0)))), ours
 
     got: list[int] = []
     with LanePool(CAMPAIGN, CampaignPlan(), Limits(), lanes, first, first + many, spawn) as pool:

@@ -15,13 +15,16 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.zygote import Limits
 from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.guided_run import GRACE, run_guided
-from opsieve.triage.campaign.lane_pool import LanePool, Spawn, spawn
+from opsieve.triage.campaign.lane_pool import LanePool
+from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.resumption import resumed
 from opsieve.triage.campaign.tests_in_order import TestsInOrder
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Store
+
+_FIRST = 60.0  # seconds beyond the end that the first test of a run may take: on a busy machine imports alone outlast a short run
 
 
 def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
@@ -47,7 +50,8 @@ def run(
 ) -> Generator[int, None, None]:
     """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
 
-    No tests are begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
+    No tests are begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again. The
+    first one is waited for longer.
 
     `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage` what the targets'
     native code was reached of is recorded by it, and given to `programs`. Where the disk is `full` that is asked whether to try again.
@@ -72,9 +76,10 @@ def run(
             now = time.monotonic()
             if now >= end:
                 pool.stop()
-            if pool.idle or now >= end + GRACE:
+            grace = GRACE if order.recorded > recorded else _FIRST
+            if pool.idle or now >= end + grace:
                 return
-            for done in pool.wait((end if now < end else end + GRACE) - now):
+            for done in pool.wait((end if now < end else end + grace) - now):
                 order.arrive(done)
             pool.ask(order.questions())
             ready, learnt = order.ready()

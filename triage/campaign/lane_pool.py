@@ -6,18 +6,16 @@ part of one. It answers piece by piece. Lanes are given work only so far ahead o
 
 import selectors
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign import lane_messages
 from opsieve.triage.campaign.lane_messages import Answered, Begin, Done, Failed, Finished, Further, NumberRange, Stop
+from opsieve.triage.campaign.lane_spawn import LaneProcess, Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule
 from opsieve.triage.store.finished_test import Campaign
@@ -26,30 +24,6 @@ AHEAD = 2  # batches for each lane that may be begun beyond what is recorded
 _LEAST = 16  # tests that a fast lane is given, however many lanes there are
 SLICE = 4.0  # seconds of work that a lane is given
 DEATHS = 3  # lanes that die one after another on the same test
-
-
-class LaneProcess(Protocol):
-    """What a pool asks of a lane's process; `subprocess.Popen` has it."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-    def wait(self) -> int:
-        """Wait for its end; its status."""
-
-
-Spawn = Callable[[], tuple[LaneProcess, socket.socket]]
-
-
-def spawn() -> tuple[LaneProcess, socket.socket]:
-    """A new lane process, and the socket by which it is spoken to."""
-    ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
-    process = subprocess.Popen(
-        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    theirs.close()
-    return process, ours
 
 
 @dataclass(eq=False)

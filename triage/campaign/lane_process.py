@@ -12,12 +12,14 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.lane_messages import (
@@ -59,8 +61,10 @@ class Lane:
         begin = receive(self._connection)
         assert isinstance(begin, Begin)
         threading.Thread(target=self._listen, daemon=True).start()
-        plan = read_plan(begin.campaign.generator, begin.supports)
         with Workers(begin.limits) as workers:
+            first = begin.first or begin.campaign.targets
+            threading.Thread(target=_start_compilers, args=(workers, first), daemon=True).start()
+            plan = read_plan(begin.campaign.generator, begin.supports)
             lab = ObservationCache(workers)
             while True:
                 given = self._given.get()
@@ -107,6 +111,13 @@ class Lane:
                 self._stop.set()
             elif isinstance(message, (NumberRange, Further)):
                 self._given.put(message)
+
+
+def _start_compilers(workers: Workers, targets: tuple[str, ...]) -> None:
+    """Have compilers be imported while the first programs are made; one that cannot be is told of where it is asked."""
+    for name in targets:
+        with suppress(Unavailable, BadInput):
+            workers.version(resolve(name))
 
 
 def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.triage.campaign.lane_messages import Failed, Stop, decode, encode, receive_frame, send_frame
-from opsieve.triage.campaign.lane_pool import LaneProcess, Spawn
+from opsieve.triage.campaign.lane_spawn import LaneProcess, Spawn
 from opsieve.triage.cluster import remote_lane
 from opsieve.triage.cluster.remote_lane import Installed
 from opsieve.triage.store.finished_test import Campaign

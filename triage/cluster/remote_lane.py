@@ -16,7 +16,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.triage.campaign.lane_messages import Answered, Failed, Finished, decode, receive_frame, send_frame
-from opsieve.triage.campaign.lane_pool import LaneProcess, spawn
+from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn
 
 _PATIENCE = 120.0  # seconds that a lane waits for a question
 

@@ -5,7 +5,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from opsieve.tui.commands.text import counted, say
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
-    from opsieve.triage.campaign.lane_pool import Spawn
+    from opsieve.triage.campaign.lane_spawn import Spawn
     from opsieve.triage.campaign.session import FuzzRequest
     from opsieve.triage.store.finished_test import Campaign
 
@@ -44,6 +44,7 @@ class Share(click.ParamType[float]):
         return share
 
 
+_OF_TVM = ("relax", "tir")  # strategies, by how their names begin
 SHOWN = 5  # new clusters in the summary for a person
 
 
@@ -161,22 +162,22 @@ def command(
     Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures (see --fail-on), 130 if
     it was interrupted: finished tests are stored, and --resume continues.
     """
-    from opsieve.backends.judge.oracle_names import chosen
-    from opsieve.backends.workers.zygote import Limits
-    from opsieve.triage.campaign.session import FuzzRequest
-    from opsieve.tui.commands.find.campaign_report import checked, write_reports
-
     begun = time.monotonic()
-    checked(reports)
-    verdict = CampaignVerdict(fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci)
-    verdict.check()
-    limits = Limits(seconds=seconds, memory=memory << 20)
-    choice = chosen(oracles, oracle_file)
-    given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
-    request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
-    events = _Events(json_lines)
-    with ended_by_signals():
-        facts, growth, interrupted = _hunt(request, begun, auto_triage, events, quiet or ci)
+    with ended_by_signals(), _first_lane(given) as local:
+        from opsieve.backends.judge.oracle_names import chosen
+        from opsieve.backends.workers.zygote import Limits
+        from opsieve.triage.campaign.session import FuzzRequest
+        from opsieve.tui.commands.find.campaign_report import checked, write_reports
+
+        checked(reports)
+        verdict = CampaignVerdict(fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci)
+        verdict.check()
+        limits = Limits(seconds=seconds, memory=memory << 20)
+        choice = chosen(oracles, oracle_file)
+        given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
+        request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
+        events = _Events(json_lines)
+        facts, growth, interrupted = _hunt(request, begun, auto_triage, events, quiet or ci, local)
         if auto_triage:
             _taken_up(folder)
         write_reports(reports, folder, facts, growth)
@@ -191,9 +192,9 @@ def command(
 
 
 def _hunt(
-    request: "FuzzRequest", begun: float, auto_triage: float, events: "_Events", quiet: bool
+    request: "FuzzRequest", begun: float, auto_triage: float, events: "_Events", quiet: bool, local: "Spawn"
 ) -> tuple[dict[str, Any], list[Point], bool]:
-    """Run the campaign that is asked for: what it found, how that grew, and whether it was interrupted."""
+    """Run the campaign that is asked for, with `local` to start lanes here: what it found, how that grew, and whether it was interrupted."""
     from opsieve.triage.campaign.campaign import run
     from opsieve.triage.campaign.coverage_session import CoverageSession
     from opsieve.triage.campaign.session import campaign_facts, checked_store, open_campaign
@@ -211,7 +212,11 @@ def _hunt(
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         beside = AutoTriage(request.store, auto_triage, left)
-        with _lanes(request, campaign) as (lanes, start), counting_bar(request.tests, "tests", quiet) as show, beside:
+        with (
+            _lanes(request, campaign, local) as (lanes, start),
+            counting_bar(request.tests, "tests", quiet) as show,
+            beside,
+        ):
             going = run(
                 store, campaign, plan, request.limits, lanes=lanes, tests=request.tests, seconds=left,
                 programs=session.programs, coverage=session.coverage,
@@ -236,13 +241,19 @@ def _hunt(
     return facts, growth.points, interrupted
 
 
-@contextmanager
-def _lanes(request: "FuzzRequest", campaign: "Campaign") -> "Iterator[tuple[int, Spawn]]":
-    """How many tests are done at once, and what starts a lane for them: a process here, or on a cluster."""
-    from opsieve.triage.campaign.lane_pool import spawn
+def _first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
+    """What starts lanes here, one of which is started at once unless programs will be made in this process, or on a cluster."""
+    from opsieve.triage.campaign.lane_spawn import first_begun, spawn
 
+    elsewhere = given["scheduler"] or given["coverage"] or (given["strategy"] or "").startswith(_OF_TVM)
+    return nullcontext(spawn) if elsewhere else first_begun()
+
+
+@contextmanager
+def _lanes(request: "FuzzRequest", campaign: "Campaign", local: "Spawn") -> "Iterator[tuple[int, Spawn]]":
+    """How many tests are done at once, and what starts a lane for them: a process here, or on a cluster."""
     if request.scheduler is None:
-        yield request.lanes or 1, spawn
+        yield request.lanes or 1, local
         return
     from opsieve.triage.cluster.cluster import cluster_lanes
 

@@ -1,0 +1,48 @@
+"""How the process of a lane is started. It imports next to nothing, so that a command can start one before it does anything else."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class LaneProcess(Protocol):
+    """What a pool asks of a lane's process; `subprocess.Popen` has it."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def wait(self) -> int:
+        """Wait for its end; its status."""
+
+
+Spawn = Callable[[], tuple[LaneProcess, socket.socket]]
+
+
+def spawn() -> tuple[LaneProcess, socket.socket]:
+    """A new lane process, and the socket by which it is spoken to."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
+    process = subprocess.Popen(
+        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    theirs.close()
+    return process, ours
+
+
+@contextmanager
+def first_begun(spawn: Spawn = spawn) -> Iterator[Spawn]:
+    """What starts lanes, the first of which is started at once: it imports what it needs while its campaign is being opened.
+
+    One that nobody asked for ends with the context.
+    """
+    begun = [spawn()]
+    try:
+        yield lambda: begun.pop() if begun else spawn()
+    finally:
+        for process, connection in begun:
+            connection.close()
+            process.kill()
+            process.wait()
