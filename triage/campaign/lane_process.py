@@ -114,7 +114,7 @@ class Lane:
 
 
 def _start_compilers(workers: Workers, targets: tuple[str, ...]) -> None:
-    """Have compilers be imported while the first programs are made; one that cannot be is told of where it is asked."""
+    """Have compilers be imported while the first programs are made; one that cannot be imported answers so when it is asked."""
     for name in targets:
         with suppress(Unavailable, BadInput):
             workers.version(resolve(name))
