@@ -24,6 +24,8 @@ class Request:
     `inputs` are the values that will be fed (for compilers that want shapes while they compile). `stage` is to be called when
     the next stage begins (`request.stage("compile")`): prepare starts in `import`, and what it returns runs in `run`.
     `notes` collects sentences for the observation; `hazards` JSON objects with the fields of `Hazard`.
+    A backend with `maps_tensors` finds large tensors in `mapped`: name, ONNX's number of the element type, shape, and the data in ONNX's raw
+    form as a read-only `mmap`. Of these `model` has external data that lies nowhere; `whole()` gives the model with their data.
     """
 
     model: bytes
@@ -34,6 +36,8 @@ class Request:
     hazards: list[dict[str, Any]] = field(default_factory=list)
     form: str = "onnx"
     passes: Sequence[str] = ()
+    mapped: Sequence[tuple[str, int, list[int], Any]] = ()
+    whole: Callable[[], bytes] = bytes
     effects: list[str] | None = None  # where to write what the compiler did, for `--coverage passes`; None: nobody asks
 
 

@@ -5,7 +5,7 @@
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
     python benchmarks/reduce_sets.py attack [--cases DIR] [--most N]
-    python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB]
+    python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide] [--fault crash|error|mismatch]
 
 `two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
@@ -43,6 +43,7 @@ def main() -> None:
         help="`crash` of `fake`, the others of onnxruntime 1.31",
     )
     parser.add_argument("--polygraphy", type=Path, help="a Python that has polygraphy and onnxruntime")
+    parser.add_argument("--weights", type=int, default=512, help="MiB of external data of the host `heavy`")
     parser.add_argument("--only", default="", help="hosts with this in their name")
     options = parser.parse_args()
     if options.what == "two-bugs":
@@ -56,7 +57,7 @@ def main() -> None:
     elif options.what == "attack":
         attacked.report([options.cases] if options.cases else [], options.most or 30)
     elif options.what == "hosts":
-        hosts.report(options.cases, options.polygraphy, options.only, options.most or 64)
+        hosts.report(options.cases, options.polygraphy, options.only, options.most or 64, options.weights)
     else:
         target = "fake:crash@Tanh>Exp" if options.fault == "crash" else "onnxruntime"
         scaled.report(options.nodes, options.shape, target, options.fault)

@@ -84,10 +84,10 @@ class OnnxReduction(OnnxForm):
 
     def twin(self, subject: Subject) -> str:
         """A digest of a small model under canonical names, without its inputs' values."""
-        if len(subject.program.data) > _SMALL:
+        if subject.program.byte_size > _SMALL:
             return ""
         named = renamed(subject)
-        return hashlib.sha256((subject if named is None else named).program.data).hexdigest()
+        return hashlib.sha256((subject if named is None else named).program.model).hexdigest()
 
     def rest(self, start: Subject) -> Subject | None:
         """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""

@@ -7,7 +7,7 @@ FOLDER/reduction.json       figures, certificate and every attempt
 FOLDER/other_failures/KEY/  different failures found while reducing, a case folder each
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def save_subject(subject: Runnable, folder: Path, name: str, origin: Origin, tar
     """
     parameters = {"target": target} if target else {}
     save(Case(named(subject.program, name), subject.inputs, None, origin, parameters), folder)
-    write(folder / model_name(subject.program), subject.program.data)
+    write(folder / model_name(subject.program), subject.program.chunks())
 
 
 def model_name(program: Program) -> str:
@@ -74,7 +74,7 @@ def save_story(folder: Path, facts: dict[str, Any]) -> None:
     write(folder / STORY, msgspec.json.format(msgspec.json.encode(story), indent=1) + b"\n")
 
 
-def write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
     """Write a file whole or not at all; BadInput when it cannot be."""
     try:
         write_file(path, data)

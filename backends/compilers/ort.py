@@ -6,6 +6,7 @@ https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.
 
 import ctypes
 import inspect
+import mmap
 import os
 import re
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
@@ -47,6 +48,21 @@ EXTENDED = {
     "float4e2m1": (23, "uint8", 2),
     "uint2": (25, "uint8", 4),
     "int2": (26, "uint8", 4),
+}
+# ONNX's numbers of the element types that numpy has.
+PLAIN = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
 }
 NUMPY_NAMES = {
     "float8e4m3fn": "float8_e4m3fn",
@@ -145,6 +161,7 @@ class Onnxruntime:
     baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": "", "trace": "off"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
     starts_processes = False
+    maps_tensors = True
     lacks: Tuple[str, ...] = ("kernels for some operators and types: it says so, operator by operator",)
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
@@ -183,6 +200,7 @@ class Onnxruntime:
             report_passes(end=False)
         if request.options["trace"] == "graph":
             options.optimized_model_filepath = os.path.abspath("optimised.onnx")
+        map_tensors(ort, options, request)
         request.stage("compile")
         try:
             session = open_session(ort, request.model, options, extra)
@@ -203,6 +221,8 @@ class Onnxruntime:
             os.remove("optimised.onnx")
             return lambda values: {"model": optimised}
         request.model = b""  # the session has its own
+        for _, _, _, data in request.mapped:  # what it has not packed anew it reads from there again
+            data.madvise(mmap.MADV_DONTNEED)
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]
@@ -306,6 +326,21 @@ def open_session(ort: Any, model: bytes, options: Any, extra: Dict[str, Any]) ->
         if "disabled_optimizers" in extra:
             raise ValueError("optimizers cannot be disabled in this release of onnxruntime") from None
         return ort.InferenceSession(model, options)
+
+
+def map_tensors(ort: Any, options: Any, request: "Request") -> None:
+    """Have the session read large tensors where they are mapped, which the request holds on to; a release that cannot gets the model whole."""
+    known = all(number in PLAIN for _, number, _, _ in request.mapped)
+    if not request.mapped:
+        return
+    if not known or not hasattr(options, "add_external_initializers"):
+        request.model = request.whole()
+        return
+    values = [
+        ort.OrtValue.ortvalue_from_numpy(np.frombuffer(data, PLAIN[number]).reshape(shape))
+        for _, number, shape, data in request.mapped
+    ]
+    options.add_external_initializers([name for name, _, _, _ in request.mapped], values)
 
 
 def refuse_unknown(ort: Any, names: List[str]) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from opsieve.backends.judge.pieces import constants, tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
+from opsieve.gen.model.tensors import read_tensor
 from opsieve.gen.spec.catalogue import declared
 from opsieve.gen.spec.rounding import Rounding
 
@@ -111,7 +112,7 @@ def fed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tu
     copy.graph.node.extend(kept)
     for tensor in [tensor for tensor in copy.graph.initializer if tensor.name in names]:
         copy.graph.initializer.remove(tensor)
-    return copy, {**inputs, **{name: numpy_helper.to_array(held[name]) for name in names}}
+    return copy, {**inputs, **{name: read_tensor(held[name]) for name in names}}
 
 
 def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:

@@ -12,12 +12,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto, NodeProto, numpy_helper
+from onnx import ModelProto, NodeProto
 
 from opsieve.backends.compare import Policy
 from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, rounding, shifted
 from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, tapped
+from opsieve.gen.model.tensors import read_tensor
 from opsieve.gen.spec.rounding import Rounding
 
 RUNS = 6
@@ -59,7 +60,7 @@ def movements(
     centre = ask("float64", tapped(model, names), inputs).outputs
     if native is None or centre is None:
         return {}
-    held = {name: numpy_helper.to_array(tensor) for name, tensor in constants(model).items()}
+    held = {name: read_tensor(tensor) for name, tensor in constants(model).items()}
     makers = {output: node for node in model.graph.node for output in node.output}
     units = {
         name: float(ml_dtypes.finfo(value.dtype).eps) * _size(name, makers[name], {**held, **inputs, **centre})

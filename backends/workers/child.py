@@ -68,6 +68,8 @@ class TestRequest:
         self.effects: Optional[List[str]] = None
         self.form = "onnx"
         self.passes: List[str] = []
+        self.mapped: List[Any] = []
+        self.whole: Callable[[], bytes] = lambda: self.model
 
 
 def clip(text: str, limit: int = TEXT_LIMIT) -> str:
@@ -146,11 +148,15 @@ class TestServer:
 
     def serve(self) -> None:
         """Answer frames of tests, one reply frame a test, until the other side closes."""
+        files: List[int] = []  # of large tensors, the last one that came
         while True:
             try:
-                header, body = self.wire.receive(self.connection)
+                header, body = self.wire.receive(self.connection, files=files)
             except EOFError:
                 return
+            for old in files[:-1]:
+                os.close(old)
+            del files[:-1]
             offset = 0
             whole = [body]
             if len(header["tests"]) == 1:
@@ -159,11 +165,15 @@ class TestServer:
                 chunks: List[bytes] = []
                 if len(header["tests"]) > 1:
                     whole = [body[offset : offset + test["span"]]]
-                reply = self.run(index, test, whole, chunks)
+                reply = self.run(index, test, whole, chunks, files)
                 offset += test["span"]
                 self.connection.sendall(self.wire.encode(reply, chunks))
+                if "outside" in test:
+                    self.give_back()
 
-    def run(self, index: int, test: Dict[str, Any], given: List[memoryview], chunks: List[bytes]) -> Dict[str, Any]:
+    def run(
+        self, index: int, test: Dict[str, Any], given: List[memoryview], chunks: List[bytes], files: List[int]
+    ) -> Dict[str, Any]:
         """The reply for one test, whose body is taken out of `given`; output tensors are appended to `chunks`."""
         seconds: Dict[str, float] = {}
         current, since = "", time.perf_counter()
@@ -188,6 +198,8 @@ class TestServer:
         request = TestRequest(model, test["options"], {}, stage)
         del model
         request.form, request.passes = test.get("form", "onnx"), test.get("passes", [])
+        if "outside" in test:
+            self.take_in(request, test["outside"], files[-1])
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")
@@ -218,6 +230,22 @@ class TestServer:
         extra = {"notes": request.notes, "hazards": request.hazards, "effects": request.effects, "log": self.printed()}
         reply.update((name, value) for name, value in extra.items() if value)
         return reply
+
+    def give_back(self) -> None:
+        """Return the memory that a large model took: a traceback may hold on to it, and the C library."""
+        gc.collect()
+        with contextlib.suppress(AttributeError):  # glibc has it
+            self.libc.malloc_trim(0)
+
+    def take_in(self, request: TestRequest, outside: Dict[str, Any], file: int) -> None:
+        """Give a request the large tensors of its model, which lie in a file: mapped where its backend takes them so, else as parts of the model."""
+        sent, request.model = request.model, b""
+        request.whole = lambda: self.wire.assembled(sent, outside["pieces"], file)
+        if getattr(self.backend, "maps_tensors", False):
+            request.mapped = self.wire.mapped(outside["tensors"], file)
+            request.model = sent[len(sent) - outside["bare"] :]
+        else:
+            request.model = request.whole()
 
     @staticmethod
     def time(

@@ -3,20 +3,35 @@
 from functools import lru_cache
 from typing import Any
 
+from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.lowering import lower_ir, lower_opset, lowest_ir
 from opsieve.gen.model.program import OnnxProgram, Program
 
 
-def payload(program: Program, as_is: bool) -> bytes:
-    """The bytes that are sent: of an ONNX model with the lowest IR version that it allows, unless it is to stay `as_is`."""
-    if as_is or not isinstance(program, OnnxProgram):
-        return program.data
-    return _lowered(program) if len(program.data) < _HEAVY else _lowered_in_place(program)
+def payload(program: Program, as_is: bool) -> tuple[bytes, dict[str, Any]]:
+    """What is sent, and what a test's header says beside: of an ONNX model with the lowest IR version that it allows, unless it is to stay `as_is`."""
+    if not isinstance(program, OnnxProgram):
+        return program.data, {"form": program.form, "passes": list(program.passes)}
+    if len(program.pieces) > 1:
+        return _outside(program, as_is)
+    if as_is:
+        return program.data, {}
+    return (_lowered(program) if len(program.data) < _HEAVY else program.data + _lower(program)), {}
 
 
-def facts(program: Program) -> dict[str, Any]:
-    """What a test's header says beside; nothing for an ONNX model."""
-    return {} if isinstance(program, OnnxProgram) else {"form": program.form, "passes": list(program.passes)}
+def _outside(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
+    """What lies around the large tensors of a model, and behind it the model with references; where the worker finds the tensors."""
+    end = b"" if as_is else _lower(program)
+    pieces = (*program.pieces, end)
+    bare = program.model + end
+    tensors = [
+        [tensor.name, tensor.data_type, list(tensor.dims), part.offset, part.length]
+        for tensor in program.proto.graph.initializer
+        if (part := part_of(tensor)) is not None
+    ]
+    places = [[len(piece)] if isinstance(piece, bytes) else [piece.offset, piece.length] for piece in pieces]
+    sent = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+    return sent + bare, {"outside": {"pieces": places, "tensors": tensors, "bare": len(bare)}}
 
 
 def for_older(program: Program) -> Program | None:
@@ -30,10 +45,10 @@ def for_older(program: Program) -> Program | None:
 _HEAVY = 16 << 20  # bytes of a model that is not kept twice
 
 
-def _lowered_in_place(program: OnnxProgram) -> bytes:
-    """Likewise, without another copy of what a large model stores: of a field that stands twice protobuf takes the last one."""
+def _lower(program: OnnxProgram) -> bytes:
+    """What lowers the IR version of a serialised model that it is added to: of a field that stands twice protobuf takes the last one."""
     lowest = lowest_ir(program.proto)
-    return program.data if lowest == program.proto.ir_version else program.data + b"\x08" + bytes([lowest])
+    return b"" if lowest == program.proto.ir_version else b"\x08" + bytes([lowest])
 
 
 @lru_cache(maxsize=64)

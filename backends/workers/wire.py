@@ -7,11 +7,14 @@ A *value* is what a model takes or gives: a numpy array (strings as an object ar
 ml_dtypes arrays, one element per item), a list of values (an ONNX sequence), or None (an optional that is absent).
 """
 
+import io
 import json
 import math
+import mmap
+import os
 import socket
 import struct
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -29,6 +32,7 @@ except ImportError:  # an old release's environment can lack it: such values are
 
 MAGIC = b"OPSV"
 HEAD = struct.Struct(">4sIQ")
+FILE = struct.Struct("i")
 TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 MAX_HEADER = 64 << 20
 ALIGN = 64
@@ -154,12 +158,50 @@ def frame_size(head: bytes, limit: int) -> Tuple[int, int]:
     return header, body
 
 
-def receive(connection: socket.socket, limit: int = 1 << 40) -> Tuple[Any, memoryview]:
-    """The next frame's header and body, blocking; EOFError when the other side is gone."""
-    header, size = frame_size(bytes(receive_exactly(connection, HEAD.size)), limit)
+def receive(
+    connection: socket.socket, limit: int = 1 << 40, files: Optional[List[int]] = None
+) -> Tuple[Any, memoryview]:
+    """The next frame's header and body, blocking; EOFError when the other side is gone. A descriptor that came with it is added to `files`."""
+    begin = b""
+    if files is not None:
+        begin, carried, _, _ = connection.recvmsg(HEAD.size, socket.CMSG_LEN(FILE.size))
+        files += (FILE.unpack(data)[0] for _, kind, data in carried if kind == socket.SCM_RIGHTS)
+        if not begin:
+            raise EOFError("the connection closed")
+    head = begin + bytes(receive_exactly(connection, HEAD.size - len(begin)))
+    header, size = frame_size(head, limit)
     text = receive_exactly(connection, header)
     body = receive_exactly(connection, size)
     return json.loads(bytes(text).decode("utf-8", "surrogatepass")), memoryview(body)
+
+
+def assembled(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
+    """A model of which only some was sent: `pieces` are the length of what was, and offset and length of what lies in a file. Held once."""
+    buffer = io.BytesIO()
+    size = sum(piece[-1] for piece in pieces)
+    buffer.seek(max(0, size - 1))
+    buffer.write(bytes(min(1, size)))
+    with buffer.getbuffer() as view:
+        at = begin = 0
+        for piece in pieces:
+            end = at + piece[-1]
+            if len(piece) == 1:
+                view[at:end] = sent[begin : begin + piece[0]]
+                begin += piece[0]
+            elif os.preadv(file, [view[at:end]], piece[0]) != piece[1]:
+                raise WireError("the file of large tensors is too short")
+            at = end
+    return buffer.getvalue()
+
+
+def mapped(
+    tensors: List[Tuple[str, int, List[int], int, int]], file: int
+) -> List[Tuple[str, int, List[int], mmap.mmap]]:
+    """Name, ONNX's number of the element type, shape and mapped data of tensors that lie in a file."""
+    return [
+        (name, type_, shape, mmap.mmap(file, length, prot=mmap.PROT_READ, offset=offset))
+        for name, type_, shape, offset, length in tensors
+    ]
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytearray:

@@ -227,12 +227,12 @@ class Workers:
                 if worker is None:
                     worker = self._forked(target, zygote) if fresh else self._take(target, zygote)
                     for batch in sent:
-                        worker.submit(batch.frame(), batch.left)
+                        worker.submit(batch.frame(), batch.left, batch.file)
                 while held and (
                     not sent or (len(sent) < 2 and held.size < PIPELINED_BYTES and not fresh and not again)
                 ):
                     sent.append(held)
-                    worker.submit(held.frame(), held.left)
+                    worker.submit(held.frame(), held.left, held.file)
                     held = next(batches, None)
                 batch = sent[0]
                 answer = worker.reply(self.limits.seconds)
@@ -407,6 +407,15 @@ class _Batch:
         """How many tests await their answer."""
         return len(self.tests) - self.done
 
+    @property
+    def file(self) -> int | None:
+        """The file that some of the tests have data in."""
+        if not any("outside" in header for header in self.headers):
+            return None
+        from opsieve.gen.model.detached import descriptor
+
+        return descriptor()
+
     def frame(self) -> list[Any]:
         """The frame that holds the tests not yet answered: in one piece, or in several of which the large ones are no copies."""
         chunks = [chunk for chunks in self.chunks[self.done :] for chunk in chunks]
@@ -420,12 +429,13 @@ def _batches(
     tests: Sequence[Test], options: dict[str, str], most: int, repeat: int, effects: bool = False
 ) -> Iterator[_Batch]:
     from opsieve.backends.workers import wire
-    from opsieve.backends.workers.program_forms import facts, payload
+    from opsieve.backends.workers.program_forms import payload
 
     batch = _Batch([], [], [])
     for test in tests:
-        chunks = [payload(test.program, test.as_is)]
-        header = {"model": len(chunks[0]), "options": options, "repeat": repeat, **facts(test.program)}
+        sent, about = payload(test.program, test.as_is)
+        chunks = [sent]
+        header = {"model": len(sent), "options": options, "repeat": repeat, **about}
         header["inputs"] = wire.pack_values(test.inputs, chunks)
         header.update(again=test.again, effects=effects)
         header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)

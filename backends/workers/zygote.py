@@ -341,13 +341,18 @@ class Worker:
             self._release()
             raise Unavailable("its process ended")
 
-    def submit(self, frame: Sequence[Any], tests: int) -> None:
-        """Send one frame, in pieces, that holds `tests` tests; a worker that has died is noticed by `reply`."""
+    def submit(self, frame: Sequence[Any], tests: int, file: int | None = None) -> None:
+        """Send one frame, in pieces, that holds `tests` tests, and a descriptor with it; a worker that has died is noticed by `reply`."""
         self.tests += tests
         self._connection.settimeout(max(self._limits.seconds, 10.0))
         with contextlib.suppress(OSError):
+            sent = 0
+            if file is not None:
+                carried = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))]
+                sent = self._connection.sendmsg([frame[0]], carried)
             for part in frame:
-                self._connection.sendall(part)
+                self._connection.sendall(memoryview(part)[sent:] if sent else part)
+                sent = 0
 
     def reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
         """The next reply, or how the worker ended; a worker that does not answer in time is killed."""

@@ -245,7 +245,7 @@ def quantised(plant: Plant) -> tuple[onnx.ModelProto, Network]:
 
 
 def heavy(plant: Plant, mebibytes: int = 512) -> tuple[onnx.ModelProto, Network]:
-    """Thirty-two linear layers with so many bytes of weights in all; `onnx.save_model` puts them into a file beside."""
+    """Thirty-two linear layers with so many MiB of weights in all; `onnx.save_model` puts them into a file beside."""
     net = Network()
     width = int((mebibytes * 2**20 / 32 / 4) ** 0.5)
     value = net.feed(net.draw.standard_normal((2, width), dtype=np.float32))
@@ -256,7 +256,8 @@ def heavy(plant: Plant, mebibytes: int = 512) -> tuple[onnx.ModelProto, Network]
     return net.model(value, [2, width]), net
 
 
-HOSTS: dict[str, Callable[[Plant], tuple[onnx.ModelProto, Network]]] = {
+Architecture = Callable[[Plant], tuple[onnx.ModelProto, Network]]
+HOSTS: dict[str, Architecture] = {
     "ResNet": resnet,
     "transformer": transformer,
     "LSTM": lstm,

@@ -8,10 +8,11 @@ gives is added to a value of the network.
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import onnx
-from benchmarks.reducing.architectures import HOSTS, Network
+from benchmarks.reducing.architectures import HOSTS, Architecture, Network, heavy
 from benchmarks.reducing.peers import Peer, Question
 from benchmarks.reducing.scaled import Cost, measured
 from benchmarks.reducing.two_bugs import Bug, bugs
@@ -51,18 +52,22 @@ class HostResult:
     peer: Peer | None
 
 
-def reduce_hosts(folder: Path, polygraphy: Path | None, only: str, most: int) -> Iterator[HostResult]:
-    """Every host whose name has `only` in it; `folder` has cases with a manifest, models above `most` MiB are not given to Polygraphy."""
+def reduce_hosts(folder: Path, polygraphy: Path | None, only: str, most: int, weights: int) -> Iterator[HostResult]:
+    """Every host whose name has `only` in it; `folder` has cases with a manifest, models above `most` MiB are not given to Polygraphy.
+    The heavy one has `weights` MiB of external data."""
     wanted = {host: bug for host, bug in PLANTED.items() if only in host}
     with Workers() as workers:
         found = {bug.name: bug for bug in bugs(workers, folder, {name for name, _ in wanted.values()})}
     for host, (name, sign) in wanted.items():
         with tempfile.TemporaryDirectory(prefix="opsieve-host-") as scratch:
-            yield _one(Path(scratch), host, found[name], sign, polygraphy, most)
+            make = partial(heavy, mebibytes=weights) if HOSTS[host] is heavy else HOSTS[host]
+            yield _one(Path(scratch), host, make, found[name], sign, polygraphy, most)
 
 
-def _one(place: Path, host: str, bug: Bug, sign: str, polygraphy: Path | None, most: int) -> HostResult:
-    model, net = HOSTS[host](lambda network, value: planted(network, value, bug))
+def _one(
+    place: Path, host: str, make: Architecture, bug: Bug, sign: str, polygraphy: Path | None, most: int
+) -> HostResult:
+    model, net = make(lambda network, value: planted(network, value, bug))
     onnx.checker.check_model(model, full_check=model.ByteSize() < _FILE)
     path = place / "model.onnx"
     large = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
@@ -110,10 +115,12 @@ def planted(net: Network, value: str, bug: Bug) -> str:
     return value
 
 
-def report(folder: Path, polygraphy: Path | None, only: str, most: int) -> None:
+def report(folder: Path, polygraphy: Path | None, only: str, most: int, weights: int) -> None:
     """A line of a table for each host."""
-    print("| host (nodes) | bug (known minimum) | nodes left | checks | CPU, s | clock, s | memory, MiB | Polygraphy |")
-    for result in reduce_hosts(folder, polygraphy, only, most):
+    print(
+        "| host (nodes) | bug (known minimum) | nodes left | checks | CPU, s | clock, s | memory, MiB (main process) | Polygraphy |"
+    )
+    for result in reduce_hosts(folder, polygraphy, only, most, weights):
         cost, peer = result.cost, result.peer
         left = (cost.facts.get("nodes_after") or 0) + (cost.facts.get("inner_nodes_after") or 0)
         other = "not asked"
@@ -123,6 +130,6 @@ def report(folder: Path, polygraphy: Path | None, only: str, most: int) -> None:
         print(
             f"| {result.host} ({result.nodes}) | {result.bug} ({result.minimum}) | {left} | "
             f"{cost.facts.get('node_checks')} + {(cost.facts.get('checks') or 0) - (cost.facts.get('node_checks') or 0)} | "
-            f"{cost.cpu:.1f} | {cost.seconds:.1f} | {cost.memory >> 20} | {other} |",
+            f"{cost.cpu:.1f} | {cost.seconds:.1f} | {cost.memory >> 20} ({cost.main_memory >> 20}) | {other} |",
             flush=True,
         )

@@ -77,18 +77,19 @@ def report(nodes: int, shape: str, target: str, fault: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one call of the command gave and took: its facts, CPU seconds, seconds by the clock, bytes that all processes shared at most."""
+    """What one call of the command gave and took: its facts, CPU seconds, seconds by the clock, bytes of memory that all processes had at most (each page shared out among those that map it)."""
 
     facts: dict[str, Any]
     cpu: float
     seconds: float
     memory: int
+    main_memory: int  # of them in the process that the user started
 
     def __str__(self) -> str:
         left = (self.facts.get("nodes_after") or 0) + (self.facts.get("inner_nodes_after") or 0)
         return (
             f"{left} left, minimal {self.facts.get('minimal')}, {self.facts.get('checks')} checks ({self.facts.get('node_checks')} for nodes), "
-            f"{self.cpu:.1f} s of CPU, {self.seconds:.1f} s by the clock, {self.memory >> 20} MiB at most in all processes"
+            f"{self.cpu:.1f} s of CPU, {self.seconds:.1f} s by the clock, {self.memory >> 20} MiB at most in all processes, {self.main_memory >> 20} in the main one"
         )
 
 
@@ -97,7 +98,7 @@ def measured(path: Path, target: str, out: Path, *more: str) -> Cost:
     command = [sys.executable, "-m", "opsieve", "reduce", str(path), "-t", target, "--json", "-o", str(out)]
     since = time.monotonic()
     process = subprocess.Popen([*command, "--seconds", "300", *more], stdout=subprocess.PIPE, text=True)
-    peak = [0]
+    peak = [0, 0]
     ended = threading.Event()
     watch = threading.Thread(target=lambda: _watch(process.pid, peak, ended))
     watch.start()
@@ -107,13 +108,14 @@ def measured(path: Path, target: str, out: Path, *more: str) -> Cost:
     ended.set()
     watch.join()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return Cost(json.loads(printed) if printed else {}, cpu, time.monotonic() - since, peak[0])
+    return Cost(json.loads(printed) if printed else {}, cpu, time.monotonic() - since, *peak)
 
 
 def _watch(pid: int, peak: list[int], ended: threading.Event) -> None:
-    """The largest memory that a process and its children share among themselves, in bytes; looked at every half second."""
-    while not ended.wait(0.5):
-        peak[0] = max(peak[0], sum(map(_resident, _family(pid))))
+    """The largest memory that a process and its children had, in bytes, and the largest that it had itself; looked at five times a second."""
+    while not ended.wait(0.2):
+        each = list(map(_resident, _family(pid)))
+        peak[0], peak[1] = max(peak[0], sum(each)), max(peak[1], *each[:1], 0)
 
 
 def _family(pid: int) -> list[int]:

@@ -102,7 +102,7 @@ def _plain(case: Case, target: ResolvedTarget, variants: "_Variants", lab: Obser
     The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
     """
     baseline = target.baseline
-    if baseline is None or len(case.program.data) < _LARGE:
+    if baseline is None or case.program.byte_size < _LARGE:
         return None
     found = ending(case, variants.observe(target, case.program, case.inputs), "optimiser")
     if found is None or variants.observe(baseline, case.program, case.inputs).outputs is None:

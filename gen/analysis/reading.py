@@ -14,7 +14,7 @@ import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
 from opsieve.gen.build.graph import BodyGraph, Node
-from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_type
+from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_tensor, read_type
 from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL
@@ -54,7 +54,7 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
     reader = _SourceReader()
     scope: dict[str, Tensor] = {}
     for tensor in model.graph.initializer:
-        scope[tensor.name] = leaf(tensor.name, numpy_helper.to_array(tensor), DTYPES[tensor.data_type], "initializer")
+        scope[tensor.name] = leaf(tensor.name, read_tensor(tensor), DTYPES[tensor.data_type], "initializer")
     for info in model.graph.input:
         if info.name not in scope:
             type_ = read_type(info.type)
@@ -180,7 +180,7 @@ class _SourceReader:
             scope[info.name] = inputs[-1]
         constants = []
         for tensor in graph.initializer:
-            array = numpy_helper.to_array(tensor)
+            array = read_tensor(tensor)
             made = leaf(tensor.name, array, DTYPES[tensor.data_type], "")
             scope[tensor.name] = made
             constants.append(Node("Constant", "", [], [made], {"value": array}, f"constant_{tensor.name}"))

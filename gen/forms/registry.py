@@ -81,7 +81,8 @@ def make_inputs(program: Program, seed: int) -> dict[str, Value]:
 
 
 def _write_onnx(program: Program, folder: Path) -> None:
-    (folder / "model.onnx").write_bytes(program.data)
+    with open(folder / "model.onnx", "wb") as file:
+        file.writelines(program.chunks())
 
 
 def _seeded_onnx(program: Program, seed: int) -> dict[str, Value]:

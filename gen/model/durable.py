@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 SAVING = ".saving-"
@@ -29,14 +29,15 @@ def step(what: str) -> None:
     """Called before each system call that changes something. Tests end the process here."""
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all, and on the disk when this returns. A link at `path` is replaced, not followed."""
+def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
+    """Write a file, whole or not at all, and on the disk when this returns. A link at `path` is replaced, not followed.
+    `data` may come in pieces."""
     sweep(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{SAVING}{os.getpid()}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             step("write")
-            file.write(data)
+            file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
             os.fchmod(file.fileno(), 0o644)
             step("fsync")

@@ -1,6 +1,7 @@
 """Reading an ONNX model from a file that may be hostile."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import onnx
@@ -10,17 +11,20 @@ from onnx import TensorProto
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
+from opsieve.gen.model.detached import LEAST, detach
 from opsieve.gen.model.files import LIMIT, confined, held, read_file, read_part, reason, sized
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
 
 _MAX_COMPLAINT = 300
+_CHUNK = 4 << 20  # bytes of external data that are read at once
 _TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in memory; cut it down first"
 
 
 def load_program(path: Path) -> OnnxProgram:
-    """The model in a file, its external data taken in and its structure checked (pure Python; see `check` for the rest).
+    """The model in a file, its external data taken in and its structure checked (pure Python; see `check` for the rest). The data of
+    large tensors of its main graph is not held in memory (gen/model/detached.py).
 
     BadInput for anything but a regular file, a model over 2 GB together with its external data, external data outside the
     model's folder, bytes that are no ONNX model, and a broken structure.
@@ -32,12 +36,14 @@ def load_program(path: Path) -> OnnxProgram:
         raise BadInput(f"{shown(path, 200)} is empty, not an ONNX model")
     model = parse_model(data, path)
     try:
-        external = _take_in(model, path.parent, len(data))
+        changed = _take_in(model, path.parent, len(data))
         check_structure(model)
+        changed |= _lighten(model)
     except BadInput as error:
         raise BadInput(f"{shown(path, 160)} cannot be used: {error}") from None
-    if external:
+    if changed:
         data = model.SerializeToString(deterministic=True)
+        model = onnx.ModelProto.FromString(data)  # the memory of a message's parts comes back only with all of it
     program = OnnxProgram(data, name=path.name)
     program.__dict__["proto"] = model  # where `cached_property` keeps it: it is not parsed again
     return program
@@ -108,11 +114,39 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
             raise BadInput(f"with its external data it {_TOO_BIG}")
         parts.append((tensor, path, offset, length))
     _check_repeated([(path, length) for _, path, _, length in parts])
+    stored = {id(tensor): tensor for tensor in model.graph.initializer}
     for tensor, path, offset, length in parts:
+        if length >= LEAST and id(tensor) in stored:
+            _detach(tensor, _chunks(path, offset, length))
+            continue
         tensor.raw_data = read_part(path, offset, length)
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
     return bool(parts)
+
+
+def _lighten(model: onnx.ModelProto) -> bool:
+    """Keep the data of large tensors of the main graph outside of memory; whether there were any."""
+    large = [
+        tensor for tensor in model.graph.initializer if tensor.ByteSize() >= LEAST and len(tensor.raw_data) >= LEAST
+    ]
+    for tensor in large:
+        _detach(tensor, (tensor.raw_data,))
+    return bool(large)
+
+
+def _detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
+    try:
+        detach(tensor, chunks)
+    except OSError as error:
+        raise BadInput(
+            f"its large tensors cannot be kept in {shown(tempfile.gettempdir(), 100)}: {reason(error)}; set TMPDIR"
+        ) from None
+
+
+def _chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
+    for at in range(offset, offset + length, _CHUNK):
+        yield read_part(path, at, min(_CHUNK, offset + length - at))
 
 
 def _check_repeated(parts: Sequence[tuple[Path, int]]) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import onnx
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.detached import Part, may_refer, pieces
 from opsieve.gen.model.invalid_marker import Broken, broken
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType, graph_inputs, graph_outputs
@@ -31,6 +32,21 @@ class Program(ABC):
     @abstractmethod
     def data(self) -> bytes:
         """The program itself, serialised; workers are sent this."""
+
+    @property
+    def pieces(self) -> "tuple[bytes | Part, ...]":
+        """The same in pieces, the large ones of which need not be in memory."""
+        return (self.data,)
+
+    @property
+    def byte_size(self) -> int:
+        """How many bytes it has, serialised."""
+        return sum(map(len, self.pieces))
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """Its bytes, a piece at a time in memory."""
+        for piece in self.pieces:
+            yield piece.view() if isinstance(piece, Part) else piece
 
     @cached_property
     def digest(self) -> str:
@@ -81,7 +97,10 @@ class Program(ABC):
 
 @dataclass(frozen=True)
 class OnnxProgram(Program):
-    """An ONNX model as serialised bytes, its external data taken in (2 GB at most, protobuf's own limit)."""
+    """An ONNX model as serialised bytes, its external data taken in (2 GB at most, protobuf's own limit).
+
+    In `model` and `proto` the data of large tensors may be references (gen/model/detached.py), which `read_tensor` follows; `data` has none.
+    """
 
     form: ClassVar[str] = "onnx"
     kind: ClassVar[str] = "an ONNX model"
@@ -98,8 +117,18 @@ class OnnxProgram(Program):
 
     @property
     def data(self) -> bytes:
-        """The serialised ModelProto."""
-        return self.model
+        """The serialised ModelProto, whole."""
+        return b"".join(self.chunks()) if len(self.pieces) > 1 else self.model
+
+    @cached_property
+    def pieces(self) -> tuple[bytes | Part, ...]:
+        """Between them lie the data of large tensors, which are not in memory."""
+        return pieces(self.proto, self.model) if may_refer(self.model) else (self.model,)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, in which digests stand for large tensors."""
+        return hashlib.sha256(self.model).hexdigest()
 
     @cached_property
     def proto(self) -> onnx.ModelProto:

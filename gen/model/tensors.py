@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
+from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.printable import printable
 
 Value: TypeAlias = Any
@@ -126,7 +127,8 @@ def data_size(dtype: str, count: int) -> int:
 def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
     """What is wrong with a tensor's declaration or its data, "" when nothing is; its data is looked at only for its size.
 
-    With `external`, data that lies in a file beside the model counts as right: it is checked when it is read.
+    With `external`, data that lies in a file beside the model counts as right: it is checked when it is read. So does what
+    `opsieve.gen.model.detached` keeps, if it is as long as it should be.
     """
     dtype = DTYPES.get(tensor.data_type, "")
     if not dtype:
@@ -143,7 +145,11 @@ def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
     if tensor.data_location == TensorProto.EXTERNAL:
         if dtype == "string" or raw or counts:
             return "has both external and inline data, or external strings"
-        return "" if external else "has its data in another file"
+        part = part_of(tensor)
+        if part is None:
+            return "" if external else "has its data in another file"
+        wanted = data_size(dtype, count)
+        return "" if len(part) == wanted else _disagreement(tensor, wanted, len(part), "bytes")
     if raw:
         wanted, found, unit = data_size(dtype, count), len(tensor.raw_data), "bytes"
         if dtype == "string" or counts:
@@ -158,7 +164,7 @@ def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
 
 
 def read_tensor(tensor: TensorProto) -> np.ndarray[Any, Any]:
-    """A tensor's value, in its shape (0-d stays 0-d); BadInput when its declaration and its data disagree."""
+    """A tensor's value, in its shape (0-d stays 0-d), read-only where its data is mapped; BadInput when its declaration and its data disagree."""
     problem = tensor_problem(tensor)
     if problem:
         raise BadInput(f"tensor {shown(tensor.name)} {problem}")
@@ -167,6 +173,11 @@ def read_tensor(tensor: TensorProto) -> np.ndarray[Any, Any]:
         texts = np.empty(len(tensor.string_data), dtype=object)
         texts[:] = [item.decode("utf-8", "surrogateescape") for item in tensor.string_data]
         return texts.reshape(shape)
+    part = part_of(tensor)
+    if part is not None and DTYPES[tensor.data_type] not in _BITS:
+        return np.frombuffer(part.view(), helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(shape)
+    if part is not None:  # packed
+        tensor = TensorProto(data_type=tensor.data_type, dims=shape, raw_data=part.view().tobytes())
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError) as error:

@@ -21,7 +21,7 @@ def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | Non
     had, though it may be what that compiler refuses."""
     target = test.target.showing_graph
     was_made = test.failure.verdict.stage == "run" or test.target.runtime is not None
-    if target is None or not was_made or len(subject.program.data) > _HEAVY:
+    if target is None or not was_made or subject.program.byte_size > _HEAVY:
         return None
     shown = (test.workers.observe(target, subject.program, subject.inputs).outputs or {}).get("model")
     model = decode(onnx.ModelProto(), shown.tobytes()) if isinstance(shown, np.ndarray) else None

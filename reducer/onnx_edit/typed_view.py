@@ -8,6 +8,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN, check_model
+from opsieve.gen.model.detached import tensor_bytes
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
 from opsieve.gen.spec.schema import has_bodies
@@ -270,7 +271,7 @@ def _inferred(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
     `model` is the caller's own: its large weights, at whose elements inference does not look, are emptied.
     """
     for tensor in model.graph.initializer:
-        if tensor.ByteSize() > _LARGE and (len(tensor.dims) > 1 or tensor.data_type not in _SHAPES):
+        if tensor_bytes(tensor) > _LARGE and (len(tensor.dims) > 1 or tensor.data_type not in _SHAPES):
             type_, dims, name = tensor.data_type, list(tensor.dims), tensor.name
             tensor.Clear()
             tensor.data_type, tensor.name = type_, name

@@ -101,7 +101,7 @@ def _failure_on(
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted), None))
     if not steady(case, target, verdict, workers):
         return sometimes(case, target, verdict, workers)
-    if verdict.kind == "mismatch" and len(case.program.data) < _LARGE:  # of a larger one the small result is replayed
+    if verdict.kind == "mismatch" and case.program.byte_size < _LARGE:  # of a larger one the small result is replayed
         if replayed_spread(case, target, SHORT, workers).differing:
             return varying(case, target, workers)
         return replace(premise, replays=(SHORT, SHORT)), ""
@@ -110,7 +110,7 @@ def _failure_on(
 
 def _doubted(case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict) -> tuple[Premise | None, str]:
     """The failure on a target that passed once, though a user has seen it fail: one that shows sometimes, or is no wrong result."""
-    runs = REPLAYS if len(case.program.data) < _LARGE else SHORT
+    runs = REPLAYS if case.program.byte_size < _LARGE else SHORT
     answers = replayed_runs(case, target, runs, workers)
     ends = [KIND_OF_OUTCOME[answer.outcome] for answer in answers if answer.outcome in KIND_OF_OUTCOME]
     if ends:
@@ -145,7 +145,7 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
     A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
     """
     baseline = target.baseline
-    if baseline is None or len(case.program.data) < _LARGE:
+    if baseline is None or case.program.byte_size < _LARGE:
         return None
     got = lab.observe(target, case.program, case.inputs)
     verdict = ended(got, Verdict("fail", "", blame="optimiser"))

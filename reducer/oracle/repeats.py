@@ -95,7 +95,7 @@ def replayed_runs(case: Case, target: ResolvedTarget, runs: int, workers: Worker
 
 def is_replayed(case: Case, verdict: Verdict) -> bool:
     """Whether a failure of this kind is replayed before it is reduced: those whose runs are quick."""
-    return verdict.kind in ("error", "crash") and len(case.program.data) <= _HEAVY and case.program.size <= _MANY
+    return verdict.kind in ("error", "crash") and case.program.byte_size <= _HEAVY and case.program.size <= _MANY
 
 
 def sure(case: Case, premise: Premise) -> Premise:

@@ -7,6 +7,7 @@ import onnx
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.detached import tensor_bytes
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure
 from opsieve.gen.model.tensors import graph_inputs
@@ -60,7 +61,7 @@ def structural(subject: Subject) -> str:
 def _light(subject: Subject) -> OnnxProgram:
     """A subject's model for the checker, which looks at no values: large stored tensors are inputs of their type."""
     model = subject.model
-    if all(tensor.ByteSize() < _LARGE for tensor in model.graph.initializer):
+    if all(tensor_bytes(tensor) < _LARGE for tensor in model.graph.initializer):
         return subject.program
     light = shell(model)
     graph = light.graph
@@ -68,7 +69,7 @@ def _light(subject: Subject) -> OnnxProgram:
         getattr(graph, part).extend(getattr(model.graph, part))
     known = {info.name for info in graph.input}
     for tensor in model.graph.initializer:
-        if tensor.ByteSize() < _LARGE:
+        if tensor_bytes(tensor) < _LARGE:
             graph.initializer.append(tensor)
         elif tensor.name not in known:
             graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.tensors import Value, dtype_name
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
@@ -219,7 +220,7 @@ def _encodings(model: onnx.ModelProto) -> Iterator[bool]:
         tensors: list[TensorProto] = list(graph.initializer)
         tensors += [attribute.t for node in graph.node for attribute in node.attribute if attribute.HasField("t")]
         for tensor in tensors:
-            array = tensor_array(tensor)
+            array = None if part_of(tensor) else tensor_array(tensor)  # what is that large has no smaller encoding
             if array is None:
                 continue
             smaller = encoded(array, tensor.name)

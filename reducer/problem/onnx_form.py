@@ -8,7 +8,7 @@ import numpy as np
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import DIGITS
 from opsieve.reducer.engine.form import Size
-from opsieve.reducer.problem.order import count_nodes, simpler
+from opsieve.reducer.problem.order import byte_size, count_nodes, simpler
 from opsieve.reducer.problem.subject import Subject
 
 OnnxEdit: TypeAlias = Edit[Subject]
@@ -29,12 +29,12 @@ class OnnxForm:
     def size(self, subject: Subject) -> Size:
         """Nodes and bytes of the model; protobuf serialises it to say how large it is, so the last answer is kept."""
         if self._last is None or self._last[0] is not subject:
-            self._last = subject, Size(*count_nodes(subject.model), subject.model.ByteSize())
+            self._last = subject, Size(*count_nodes(subject.model), byte_size(subject.model))
         return self._last[1]
 
     def digest(self, subject: Subject) -> str:
         """Of the model's bytes and of the values fed."""
-        state = hashlib.sha256(subject.program.data)
+        state = hashlib.sha256(subject.program.model)
         for name, value in sorted(subject.inputs.items()):
             state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
         return state.hexdigest()[:DIGITS]

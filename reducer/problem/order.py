@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
+from opsieve.gen.model.detached import detached_bytes
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES, elements, read_tensor
 from opsieve.reducer.problem.subject import Subject
@@ -210,8 +211,13 @@ def _versions(subject: Subject) -> int:
     return int(model.ir_version + sum(1 + entry.version for entry in imports))
 
 
+def byte_size(model: onnx.ModelProto) -> int:
+    """Bytes of a model, those included that are not in memory."""
+    return int(model.ByteSize()) + detached_bytes(model)
+
+
 def _bytes(subject: Subject) -> int:
-    return int(subject.model.ByteSize())
+    return byte_size(subject.model)
 
 
 def _text(subject: Subject) -> bytes:

@@ -74,7 +74,7 @@ class ExportedFailure:
             return program.data
         if any(note.startswith("the opset was lowered") for note in self.observation.notes):
             program = OnnxProgram(lower_opset(program.proto).SerializeToString())
-        return lower_ir(program.model)
+        return lower_ir(program.data)
 
 
 def as_given(exported: ExportedFailure) -> ExportedFailure:

@@ -108,7 +108,7 @@ def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[
             skipped.append({"path": str(path), "reason": str(error)})
             continue
         group.append((path, program))
-        size += len(program.data)
+        size += program.byte_size
         if len(group) == GROUP or size > GROUP_BYTES:
             yield group
             group, size = [], 0

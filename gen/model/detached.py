@@ -1,0 +1,173 @@
+"""Data of large tensors outside of memory: in one file of no name for each process, which models refer to by a digest.
+
+A model that is read keeps a large tensor of its main graph as a reference: `data_location` is EXTERNAL, and the only entry of `external_data` is a
+`location` that says the SHA-256 of the tensor's raw form. Copies of the model and parts cut out of it share the data, equal tensors are
+kept once, and the user's own files may change. References never leave the process: `pieces` has a model as any other program reads it.
+"""
+
+import hashlib
+import mmap
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import onnx
+from onnx import TensorProto
+
+LEAST = 1 << 20  # bytes of a tensor that is kept so
+SCHEME = "opsieve-sha256:"
+_PAGE = mmap.ALLOCATIONGRANULARITY
+_GRAPH, _INITIALIZER, _RAW_DATA = b"\x3a", b"\x2a", b"\x4a"  # field 7, 5 and 9 of onnx.proto, length-delimited
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of the file: `length` of them from `offset` on, which lies at the beginning of a page."""
+
+    offset: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def view(self) -> memoryview:
+        """The bytes, mapped as long as somebody holds the view."""
+        return memoryview(mmap.mmap(_file().descriptor, self.length, prot=mmap.PROT_READ, offset=self.offset))
+
+
+class _DataFile:
+    """Tensors' data by digest. It is removed from its folder at once, so that it goes when the last process that has it open ends."""
+
+    def __init__(self) -> None:
+        written, name = tempfile.mkstemp(prefix="opsieve-")
+        try:
+            self.descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)  # what workers are given
+        finally:
+            os.unlink(name)
+        self._written = written
+        self._end = 0
+        self._lock = threading.Lock()
+        self.parts: dict[str, Part] = {}
+
+    def put(self, chunks: Iterable[bytes]) -> str:
+        """Keep data; its digest. OSError when the disk is full."""
+        with self._lock:
+            state, at = hashlib.sha256(), self._end
+            for chunk in chunks:
+                state.update(chunk)
+                at += _written(self._written, chunk, at)
+            digest = state.hexdigest()
+            if digest not in self.parts:
+                self.parts[digest] = Part(self._end, at - self._end)
+                self._end = -(-at // _PAGE) * _PAGE
+            return digest
+
+
+def _written(descriptor: int, data: bytes, at: int) -> int:
+    view = memoryview(data)
+    while view:
+        view = view[os.pwrite(descriptor, view, at + len(data) - len(view)) :]
+    return len(data)
+
+
+@cache
+def _file() -> _DataFile:
+    return _DataFile()
+
+
+def descriptor() -> int:
+    """The open file, to read only; a process that is given it finds `Part`s in it."""
+    return _file().descriptor
+
+
+def detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
+    """Make a tensor refer to data in its raw form, which is written to the file. OSError when the disk is full."""
+    digest = _file().put(chunks)
+    tensor.ClearField("raw_data")
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=SCHEME + digest)
+
+
+def part_of(tensor: TensorProto) -> Part | None:
+    """Where a tensor's data is, for one that refers to the file; None for any other, and for a reference that nobody made."""
+    if tensor.data_location != TensorProto.EXTERNAL or len(tensor.external_data) != 1:
+        return None
+    location = tensor.external_data[0].value
+    return _file().parts.get(location.removeprefix(SCHEME)) if location.startswith(SCHEME) else None
+
+
+def tensor_bytes(tensor: TensorProto) -> int:
+    """Bytes of a tensor, those included that are not in memory."""
+    part = part_of(tensor)
+    return int(tensor.ByteSize()) + (0 if part is None else len(part))
+
+
+def detached_bytes(model: onnx.ModelProto) -> int:
+    """How many bytes the model's main graph refers to."""
+    return sum(len(part) for tensor in model.graph.initializer if (part := part_of(tensor)) is not None)
+
+
+def may_refer(data: bytes) -> bool:
+    """Whether a serialised model may have references: False is certain."""
+    return SCHEME.encode() in data
+
+
+def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | Part, ...]:
+    """What the model is when its references are replaced by what they stand for, in order; `data` is the model serialised.
+
+    Stored tensors come last in the graph then, in their order. Protobuf's fields may stand in any order
+    (https://protobuf.dev/programming-guides/encoding/).
+    """
+    if not detached_bytes(model):
+        return (data,)
+    rest = onnx.ModelProto()
+    rest.CopyFrom(model)
+    del rest.graph.initializer[:]
+    graph = rest.graph.SerializeToString(deterministic=True)
+    rest.ClearField("graph")
+    stored = [piece for tensor in model.graph.initializer for piece in _stored(tensor)]
+    length = len(graph) + sum(map(len, stored))
+    return tuple(_joined([rest.SerializeToString(deterministic=True), _GRAPH, _number(length), graph, *stored]))
+
+
+def _stored(tensor: TensorProto) -> Iterator[bytes | Part]:
+    """A stored tensor as a field of its graph."""
+    part = part_of(tensor)
+    if part is None:
+        data = tensor.SerializeToString(deterministic=True)
+        yield _INITIALIZER + _number(len(data)) + data
+        return
+    bare = TensorProto()
+    bare.CopyFrom(tensor)
+    bare.ClearField("external_data")
+    bare.ClearField("data_location")
+    data = bare.SerializeToString(deterministic=True) + _RAW_DATA + _number(len(part))
+    yield _INITIALIZER + _number(len(data) + len(part)) + data
+    yield part
+
+
+def _joined(found: Iterable[bytes | Part]) -> Iterator[bytes | Part]:
+    """The same with neighbouring bytes as one."""
+    held: list[bytes] = []
+    for piece in found:
+        if isinstance(piece, bytes):
+            held.append(piece)
+            continue
+        yield b"".join(held)
+        held = []
+        yield piece
+    yield b"".join(held)
+
+
+def _number(value: int) -> bytes:
+    """Protobuf's variable-length form of a number."""
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
