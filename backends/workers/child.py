@@ -199,7 +199,7 @@ class TestServer:
         del model
         request.form, request.passes = test.get("form", "onnx"), test.get("passes", [])
         if "outside" in test:
-            self.take_in(request, test["outside"], files[-1])
+            self.wire.take_in(request, test["outside"], files[-1], getattr(self.backend, "maps_tensors", False))
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")
@@ -236,16 +236,6 @@ class TestServer:
         gc.collect()
         with contextlib.suppress(AttributeError):  # glibc has it
             self.libc.malloc_trim(0)
-
-    def take_in(self, request: TestRequest, outside: Dict[str, Any], file: int) -> None:
-        """Give a request the large tensors of its model, which lie in a file: mapped where its backend takes them so, else as parts of the model."""
-        sent, request.model = request.model, b""
-        request.whole = lambda: self.wire.assembled(sent, outside["pieces"], file)
-        if getattr(self.backend, "maps_tensors", False):
-            request.mapped = self.wire.mapped(outside["tensors"], file)
-            request.model = sent[len(sent) - outside["bare"] :]
-        else:
-            request.model = request.whole()
 
     @staticmethod
     def time(

@@ -175,6 +175,17 @@ def receive(
     return json.loads(bytes(text).decode("utf-8", "surrogatepass")), memoryview(body)
 
 
+def take_in(request: Any, outside: Dict[str, Any], file: int, maps: bool) -> None:
+    """Give a request the large tensors of its model, which lie in a file: mapped where its backend `maps` them, else as parts of the model."""
+    sent, request.model = request.model, b""
+    request.whole = lambda: assembled(sent, outside["pieces"], file)
+    if maps:
+        request.mapped = mapped(outside["tensors"], file)
+        request.model = sent[len(sent) - outside["bare"] :]
+    else:
+        request.model = request.whole()
+
+
 def assembled(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
     """A model of which only some was sent: `pieces` are the length of what was, and offset and length of what lies in a file. Held once."""
     buffer = io.BytesIO()

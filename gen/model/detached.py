@@ -24,7 +24,7 @@ _GRAPH, _INITIALIZER, _RAW_DATA = b"\x3a", b"\x2a", b"\x4a"  # field 7, 5 and 9 
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DataPart:
     """Bytes of the file: `length` of them from `offset` on, which lies at the beginning of a page."""
 
     offset: int
@@ -50,7 +50,7 @@ class _DataFile:
         self._written = written
         self._end = 0
         self._lock = threading.Lock()
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, DataPart] = {}
 
     def put(self, chunks: Iterable[bytes]) -> str:
         """Keep data; its digest. OSError when the disk is full."""
@@ -61,7 +61,7 @@ class _DataFile:
                 at += _written(self._written, chunk, at)
             digest = state.hexdigest()
             if digest not in self.parts:
-                self.parts[digest] = Part(self._end, at - self._end)
+                self.parts[digest] = DataPart(self._end, at - self._end)
                 self._end = -(-at // _PAGE) * _PAGE
             return digest
 
@@ -79,7 +79,7 @@ def _file() -> _DataFile:
 
 
 def descriptor() -> int:
-    """The open file, to read only; a process that is given it finds `Part`s in it."""
+    """The open file, to read only; a process that is given it finds `DataPart`s in it."""
     return _file().descriptor
 
 
@@ -92,7 +92,7 @@ def detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
     tensor.external_data.add(key="location", value=SCHEME + digest)
 
 
-def part_of(tensor: TensorProto) -> Part | None:
+def part_of(tensor: TensorProto) -> DataPart | None:
     """Where a tensor's data is, for one that refers to the file; None for any other, and for a reference that nobody made."""
     if tensor.data_location != TensorProto.EXTERNAL or len(tensor.external_data) != 1:
         return None
@@ -116,7 +116,7 @@ def may_refer(data: bytes) -> bool:
     return SCHEME.encode() in data
 
 
-def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | Part, ...]:
+def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
     """What the model is when its references are replaced by what they stand for, in order; `data` is the model serialised.
 
     Stored tensors come last in the graph then, in their order. Protobuf's fields may stand in any order
@@ -134,7 +134,7 @@ def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | Part, ...]:
     return tuple(_joined([rest.SerializeToString(deterministic=True), _GRAPH, _number(length), graph, *stored]))
 
 
-def _stored(tensor: TensorProto) -> Iterator[bytes | Part]:
+def _stored(tensor: TensorProto) -> Iterator[bytes | DataPart]:
     """A stored tensor as a field of its graph."""
     part = part_of(tensor)
     if part is None:
@@ -150,7 +150,7 @@ def _stored(tensor: TensorProto) -> Iterator[bytes | Part]:
     yield part
 
 
-def _joined(found: Iterable[bytes | Part]) -> Iterator[bytes | Part]:
+def _joined(found: Iterable[bytes | DataPart]) -> Iterator[bytes | DataPart]:
     """The same with neighbouring bytes as one."""
     held: list[bytes] = []
     for piece in found:

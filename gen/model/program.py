@@ -10,7 +10,7 @@ from typing import ClassVar
 import onnx
 
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.detached import Part, may_refer, pieces
+from opsieve.gen.model.detached import DataPart, may_refer, pieces
 from opsieve.gen.model.invalid_marker import Broken, broken
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType, graph_inputs, graph_outputs
@@ -34,7 +34,7 @@ class Program(ABC):
         """The program itself, serialised; workers are sent this."""
 
     @property
-    def pieces(self) -> "tuple[bytes | Part, ...]":
+    def pieces(self) -> "tuple[bytes | DataPart, ...]":
         """The same in pieces, the large ones of which need not be in memory."""
         return (self.data,)
 
@@ -46,7 +46,7 @@ class Program(ABC):
     def chunks(self) -> Iterator[bytes | memoryview]:
         """Its bytes, a piece at a time in memory."""
         for piece in self.pieces:
-            yield piece.view() if isinstance(piece, Part) else piece
+            yield piece.view() if isinstance(piece, DataPart) else piece
 
     @cached_property
     def digest(self) -> str:
@@ -121,7 +121,7 @@ class OnnxProgram(Program):
         return b"".join(self.chunks()) if len(self.pieces) > 1 else self.model
 
     @cached_property
-    def pieces(self) -> tuple[bytes | Part, ...]:
+    def pieces(self) -> tuple[bytes | DataPart, ...]:
         """Between them lie the data of large tensors, which are not in memory."""
         return pieces(self.proto, self.model) if may_refer(self.model) else (self.model,)
 
