@@ -51,11 +51,12 @@ class Transformed:
 
     `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` imports what that needs;
     `libraries` are the requirements of the package beside numpy and onnxruntime. `package` is given where the distribution is
-    called otherwise than the target and comes with opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
+    called otherwise than the target, `extra` then where it does not come with opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
     `may_lack`: what onnxruntime has no kernel for in the result is onnxruntime's lack, since a user asked for these operators; there is
     then no baseline either, beside which a lack of the result would be a fault. `checked`: onnx's checker must accept the result; not
     what onnxruntime makes for itself, with operators of its own in ONNX's domain (SimplifiedLayerNormalization). `examine` raises BrokenModel where
-    what the result gave is not what it declares. `milliseconds`: `protocol.Costly`.
+    what the result gave is not what it declares. `restore` gives a model that was narrowed, after the original, its precision back: that
+    one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs too. `milliseconds`: `protocol.Costly`.
     """
 
     runs_on = "onnxruntime:level=disable_all"
@@ -67,16 +68,20 @@ class Transformed:
         main_option: str,
         libraries: Tuple[str, ...],
         imports: Callable[[], None],
-        transform: Callable[[Any, Options], Any],
+        transform: Callable[..., Any],
         environment: Optional[Mapping[str, str]] = None,
         package: str = "",
+        extra: str = "",
         patterns: Sequence[Tuple[str, str]] = (),
         may_lack: bool = False,
         checked: bool = True,
         milliseconds: float = 10.0,
         examine: Optional[Callable[[Any, Mapping[str, Any]], None]] = None,
+        restore: Optional[Callable[[Any, Any], Any]] = None,
+        fed: bool = False,
     ) -> None:
-        self.name, self.package, self.extra = name, package or name, "" if package else name
+        self.name, self.package, self.extra = name, package or name, name if not package else extra
+        self.module = self.package.replace("-", "_")  # `protocol.ImportedUnderAnotherName`
         self.family = "onnxoptimizer" if name == "onnxsim" else package or name  # onnxsim calls its passes
         self.options: Mapping[str, Tuple[str, ...]] = dict([("optimise", SWITCH)], **options)
         self.main_option = main_option
@@ -87,6 +92,7 @@ class Transformed:
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
         self.libraries, self.imports, self.transform = libraries, imports, transform
         self.patterns, self.may_lack, self.checked, self.examine = patterns, may_lack, checked, examine
+        self.restore, self.fed = restore, fed
         self.shows_graph: Mapping[str, str] = {"trace": "graph"} if "trace" in options else {}
         self.milliseconds: Mapping[str, float] = {"onnx": milliseconds}
 
@@ -105,7 +111,7 @@ class Transformed:
         import onnxruntime  # noqa: F401
 
         self.imports()
-        return version_of(self.package)
+        return version_of(self.module)
 
     def prepare(self, request: "Request") -> "Run":
         """Transform, check and load the model; BrokenModel when the result is worse than the original."""
@@ -121,12 +127,15 @@ class Transformed:
         request.stage("compile")
         sound, run_result, examine = False, None, self.examine
         try:
-            result = self.transform(model, request.options)
+            result = self.transform(model, request.options, *([request.inputs] if self.fed else []))
             if request.options.get("trace") == "graph":
                 return shown(result)
             CHECKS.inspect(before, result, request, self.checked)
             sound = True
             run_result = load_result(result.SerializeToString(), request.inputs, self.may_lack)
+            if self.restore is not None:
+                restored = self.restore(before, result).SerializeToString()
+                run_result = NARROWING.run_both(run_result, load_result(restored, request.inputs, self.may_lack))
         except Exception:
             try:
                 original(request, request.stage)
@@ -175,6 +184,7 @@ beside = functools.partial(load_neighbour, __file__, "transformers")
 ORT = beside("../ort.py").BACKEND
 PASSES = beside("passes.py")
 CHECKS = beside("result_checks.py")
+NARROWING = beside("narrowing.py")
 
 
 class Unoptimised:

@@ -1,6 +1,6 @@
-"""onnx.version_converter as a compiler: the model at another opset, run by onnxruntime with its optimiser off.
+"""onnx.version_converter and onnxscript.version_converter as compilers: the model at another opset, run by onnxruntime with its optimiser off.
 
-https://onnx.ai/onnx/api/version_converter.html; `opset` is the goal, below or above the model's own. Operators for whose change of
+https://onnx.ai/onnx/api/version_converter.html and https://microsoft.github.io/onnxscript/ (which goes up alone, from opset 18 on); `opset` is the goal, below or above the model's own. Operators for whose change of
 meaning there is no adapter, or whose older version cannot say what the model says, are refused by assertions with a text of their
 own: `unsupported`. Versions for which onnxruntime has no kernel yet are its lack.
 """
@@ -45,6 +45,37 @@ BACKEND = TARGETS.Transformed(
     import_converter,
     convert,
     package="onnx",
+    patterns=MEANINGS,
+    may_lack=True,
+)
+
+
+def import_of_onnxscript() -> None:
+    """Import onnxscript.version_converter."""
+    import onnxscript.version_converter  # noqa: F401
+
+
+def convert_by_onnxscript(model: Any, options: Mapping[str, str]) -> Any:
+    """The model at the opset that the options name, NotImplementedError where the tool left it at its own."""
+    import onnx_ir
+    from onnxscript import version_converter
+
+    held, goal = onnx_ir.from_proto(model), int(options["opset"])
+    version_converter.convert_version(held, goal)
+    if held.opset_imports.get("") != goal:
+        raise NotImplementedError("the tool leaves the model at opset %s" % held.opset_imports.get(""))
+    return onnx_ir.to_proto(held)
+
+
+ONNXSCRIPT = TARGETS.Transformed(
+    "onnxscript-version-converter",
+    {"opset": ("25", *(str(opset) for opset in range(18, 27) if opset != 25))},
+    "opset",
+    ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
+    import_of_onnxscript,
+    convert_by_onnxscript,
+    package="onnxscript",
+    extra="onnxscript",
     patterns=MEANINGS,
     may_lack=True,
 )

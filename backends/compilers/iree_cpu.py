@@ -1,0 +1,189 @@
+"""IREE: an MLIR compiler and runtime, through its ONNX importer, on the CPU.
+
+https://iree.dev/guides/ml-frameworks/onnx/: a model becomes torch-mlir's dialect, then StableHLO's relatives, then machine code (`llvm-cpu`) or the
+bytecode of its reference backend (`vmvx`). `opt` is `--iree-opt-level`; O0 is the unoptimised build. All is done inside the worker.
+"""
+
+import os
+import sys
+import tempfile
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+from opsieve.backends.compilers.worker_common import (
+    drop_fed_defaults,
+    meaning_of,
+    numpy_name,
+    numpy_requirement,
+    refuse_border,
+)
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+CARRIED = frozenset(
+    ["bool", "float16", "float32", "float64"] + [sign + "int%d" % bits for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+# What a message means, first match wins: what its importer has no rule for stays an `onnx.` operator that nothing lowers.
+MEANINGS: Tuple[Tuple[str, str], ...] = (
+    ("unsupported", r"failed to legalize operation 'torch\.operator'"),
+    ("unsupported", r"failed to legalize operation 'torch\.(?:aten|prim|onnx)[^']*' that was explicitly marked illegal"),
+    ("unsupported", r"cannot cross the border|[Uu]nsupported|[Uu]nimplemented|not (?:yet )?(?:implemented|supported)"),
+    ("unsupported", r"no kernel for|OnnxImportError"),
+)
+
+
+class Refused(Exception):
+    """What IREE's compiler says of a module that it does not compile."""
+
+
+class IreeCpu:
+    """The backend `iree`."""
+
+    name = "iree"
+    package = "iree-base-compiler"
+    module = "iree.compiler"
+    extra = "iree"
+    options: Mapping[str, Tuple[str, ...]] = {"opt": ("O2", "O0", "O1", "O3"), "code": ("llvm-cpu", "vmvx")}
+    main_option = "opt"
+    baseline: Mapping[str, str] = {"opt": "O0", "code": "llvm-cpu"}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    lacks: Tuple[str, ...] = ("strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",)
+    milliseconds: Mapping[str, float] = {"onnx": 500.0}
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """numpy, and onnx, by which its importer reads a model."""
+        return (numpy_requirement(python), "onnx", "ml_dtypes")
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """The runtime of the same release."""
+        return ("iree-base-runtime==" + release,)
+
+    def load(self) -> str:
+        """Import the compiler, its importer of ONNX and the runtime."""
+        import iree.compiler.api
+        import iree.compiler.extras.onnx_importer
+        import iree.runtime  # noqa: F401
+        import onnx.shape_inference  # noqa: F401
+
+        return metadata.version(self.package)
+
+    def prepare(self, request: "Request") -> "Run":
+        """Import the model as MLIR, compile it for this processor and load what came of it."""
+        import iree.runtime as runtime
+        import onnx
+
+        model = onnx.load_model_from_string(request.model)
+        drop_fed_defaults(model.graph, request)
+        refuse_border(model.graph, "IREE", numpy_name, lambda name: name in CARRIED)
+        given = {tensor.name for tensor in model.graph.initializer}
+        names = [item.name for item in model.graph.input if item.name not in given]
+        outputs = [(item.name, numpy_name(item.type.tensor_type.elem_type)) for item in model.graph.output]
+        model.graph.name = "entry"
+        text = imported(onnx.shape_inference.infer_shapes(model, data_prop=True))
+        request.stage("compile")
+        data = compiled(text, request.options)
+        config = runtime.Config("local-sync")
+        module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, data), config)
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            results = module["entry"](*[np.ascontiguousarray(values[name]) for name in names])
+            found = list(results) if isinstance(results, (list, tuple)) else [results]
+            return {name: as_declared(value.to_host(), kind) for (name, kind), value in zip(outputs, found)}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """By the exception's class where it says enough, else by the wording of the message."""
+        return meaning_of(exception, message[:4000], MEANINGS)
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script."""
+        return SCRIPT % {"flags": flags(options)}
+
+
+SCRIPT = """\
+def run(model, inputs):
+    import os
+    import subprocess
+    import sys
+    import tempfile
+
+    import iree.runtime
+    from iree.compiler import compile_file
+
+    read = onnx.load_model_from_string(model)
+    read.graph.name = "entry"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(read, path)
+        subprocess.run([sys.executable, "-m", "iree.compiler.tools.import_onnx", path, "-o", path + ".mlir"], check=True)
+        data = compile_file(path + ".mlir", extra_args=%(flags)a)
+    module = iree.runtime.load_vm_flatbuffer(data, driver="local-sync")
+    given = {tensor.name for tensor in read.graph.initializer}
+    results = module["entry"](*[inputs[item.name] for item in read.graph.input if item.name not in given])
+    results = results if isinstance(results, (list, tuple)) else [results]
+    return {item.name: value.to_host() for item, value in zip(read.graph.output, results)}
+"""
+
+
+def flags(options: Mapping[str, str]) -> List[str]:
+    """The compiler's flags for a target's options."""
+    host = ["--iree-llvmcpu-target-cpu=host"] if options["code"] == "llvm-cpu" else []
+    return [
+        "--iree-input-type=onnx",
+        "--iree-hal-target-backends=" + options["code"],
+        "--iree-opt-level=" + options["opt"],
+        *host,
+    ]
+
+
+def imported(model: Any) -> str:
+    """The text of the MLIR module that IREE's importer makes of a ModelProto."""
+    from iree.compiler import ir
+    from iree.compiler.extras import onnx_importer
+
+    with ir.Context() as context:
+        read = onnx_importer.ModelInfo(model)
+        module = read.create_module(context=context).operation
+        onnx_importer.NodeImporter.define_function(read.main_graph, module).import_all()
+        module.verify()
+        return str(module.get_asm())
+
+
+def compiled(text: str, options: Mapping[str, str]) -> bytes:
+    """The bytes of the compiled module; Refused with the compiler's first errors."""
+    from iree.compiler.api import Output, Session, Source
+
+    session = Session()
+    session.set_flags(*flags(options))
+    invocation = session.invocation()
+    invocation.enable_console_diagnostics()
+    source = Source.wrap_buffer(session, text.encode() + b"\0")
+    with tempfile.TemporaryFile() as said:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(said.fileno(), 2)  # its binding shows diagnostics there and nowhere else
+        try:
+            done = invocation.parse_source(source) and invocation.execute()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        if not done:
+            said.seek(0)
+            raise Refused(said.read(4000).decode("utf-8", "replace") or "no reason was given")
+    with Output.open_membuffer() as output:
+        invocation.output_vm_bytecode(output)
+        return bytes(output.map_memory())
+
+
+def as_declared(value: Any, kind: str) -> Any:
+    """A result with the sign that the model declares: IREE's integers have none."""
+    found = np.asarray(value)
+    declared = np.dtype(kind)
+    return found.view(declared) if found.dtype.kind in "iu" and found.dtype.itemsize == declared.itemsize else found
+
+
+BACKEND = IreeCpu()

@@ -1,0 +1,118 @@
+"""Converters of models to float16 as compilers: onnxconverter-common's, and the one in onnxruntime's wheel.
+
+https://github.com/microsoft/onnxconverter-common (float16.py) and onnxruntime.transformers.float16, which began as its copy. Inputs and outputs keep
+their types. Constants may lie half a step of float16 from what they were, after the clamp that both tools state; what is
+run for values has float32 for float16 again (narrowing.py). A model with float16 of its own is `unsupported` here.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import load_neighbour
+
+beside = functools.partial(load_neighbour, __file__, "transformers")
+TARGETS = beside("targets.py")
+NARROWING = beside("narrowing.py")
+_FLOAT, _FLOAT16 = 1, 10
+_HALF_STEP, _LEAST = 2.0**-11, 1.1e-7  # of a magnitude, and of what is next to zero: both tools keep that from becoming zero
+_LARGEST = {"onnxconverter-float16": 1e4, "onnxruntime-float16": 65504.0}
+
+
+def refuse_float16(model: Any) -> None:
+    """NotImplementedError for a model that has float16 of its own, which could not be told from what the tool brings in."""
+    if _FLOAT16 in NARROWING.element_types(model):
+        raise NotImplementedError("the model has float16 of its own")
+
+
+def import_converter() -> None:
+    """Import onnxconverter_common.float16."""
+    import onnxconverter_common.float16  # noqa: F401
+
+
+def import_of_onnxruntime() -> None:
+    """Import onnxruntime.transformers.float16."""
+    import onnxruntime.transformers.float16  # noqa: F401
+
+
+def convert(model: Any, options: Mapping[str, str]) -> Any:
+    """The model in float16 by onnxconverter-common."""
+    from onnxconverter_common import float16
+
+    refuse_float16(model)
+    return float16.convert_float_to_float16(model, keep_io_types=True)
+
+
+def convert_by_onnxruntime(model: Any, options: Mapping[str, str]) -> Any:
+    """The model in float16 by onnxruntime's tool."""
+    from onnxruntime.transformers import float16
+
+    refuse_float16(model)
+    return float16.convert_float_to_float16(
+        model, keep_io_types=True, force_fp16_initializers=options["initializers"] == "all"
+    )
+
+
+def widen(largest: float, before: Any, narrowed: Any) -> Any:
+    """`narrowed` with float32 for float16 and the constants of `before`; BrokenModel for one beyond half a step and the clamp."""
+    import numpy as np
+    from onnx import ModelProto, numpy_helper
+
+    model, were = ModelProto(), NARROWING.constants(before)
+    model.CopyFrom(narrowed)
+    for name, tensor in NARROWING.constants(model).items():
+        if tensor.data_type != _FLOAT16:
+            continue
+        value = numpy_helper.to_array(tensor).astype(np.float32)
+        if name in were and were[name].data_type == _FLOAT:
+            wide = numpy_helper.to_array(were[name])
+            finite = np.where(np.isfinite(wide), np.clip(wide, -largest, largest), wide)
+            NARROWING.within(name, value, finite, np.abs(finite) * _HALF_STEP + _LEAST)
+            value = wide
+        tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+    for graph in NARROWING.graphs(model):
+        widen_types(graph)
+    return model
+
+
+def widen_types(graph: Any) -> None:
+    """Float32 for float16 in what the nodes and declarations of one graph, or of a function, name."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == _FLOAT16:
+                attribute.i = _FLOAT
+            if attribute.HasField("t") and attribute.t.data_type == _FLOAT16:  # ConstantOfShape
+                attribute.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float32)))
+    for name in ("input", "output", "value_info"):
+        for value in getattr(graph, name, ()):
+            if value.type.tensor_type.elem_type == _FLOAT16:
+                value.type.tensor_type.elem_type = _FLOAT
+
+
+CONVERTER = TARGETS.Transformed(
+    "onnxconverter-float16",
+    {},
+    "optimise",
+    ("onnx", "protobuf", "packaging"),
+    import_converter,
+    convert,
+    package="onnxconverter-common",
+    extra="onnxconverter-common",
+    may_lack=True,
+    restore=functools.partial(widen, _LARGEST["onnxconverter-float16"]),
+)
+ONNXRUNTIME = TARGETS.Transformed(
+    "onnxruntime-float16",
+    {"initializers": ("used", "all")},
+    "initializers",
+    ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
+    import_of_onnxruntime,
+    convert_by_onnxruntime,
+    package="onnxruntime",
+    may_lack=True,
+    checked=False,  # its casts stand behind what reads them: onnxruntime sorts nodes when it loads a model, onnx's checker refuses it
+    restore=functools.partial(widen, _LARGEST["onnxruntime-float16"]),
+)

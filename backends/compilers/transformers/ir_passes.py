@@ -1,0 +1,49 @@
+"""onnx-ir's graph passes as a compiler: what they make of a model is run by onnxruntime with its optimiser off.
+
+https://onnx.ai/ir-py/api/ir_passes_common.html; a pass is named as its class is, without `Pass`. Left alone, those run that tidy any model.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import load_neighbour
+
+beside = functools.partial(load_neighbour, __file__, "transformers")
+TARGETS = beside("targets.py")
+PASSES = beside("passes.py")
+_USUAL = (
+    "Inline", "LiftConstantsToInitializers", "LiftSubgraphInitializersToMainGraph", "DeduplicateInitializers", "CommonSubexpressionElimination",
+    "IdentityElimination", "RemoveUnusedNodes", "RemoveUnusedFunctions", "RemoveUnusedOpsets", "NameFix", "TopologicalSort", "OutputFix",
+)  # fmt: skip
+
+
+def import_passes() -> None:
+    """Import onnx_ir and its passes."""
+    import onnx_ir.passes.common  # noqa: F401
+
+
+def run_passes(model: Any, options: Mapping[str, str]) -> Any:
+    """The model after the passes that are named, else the usual ones, without those to skip; UnknownName for one that the release lacks."""
+    import onnx_ir
+    from onnx_ir.passes import common
+
+    every = [name[: -len("Pass")] for name in dir(common) if name.endswith("Pass")]
+    chosen = PASSES.known("onnx-ir", PASSES.split(options["passes"]), every)
+    skipped = PASSES.known("onnx-ir", PASSES.split(options["skip"]), every)
+    held = onnx_ir.from_proto(model)
+    for name in chosen or [name for name in _USUAL if name in every]:
+        if name not in skipped:
+            held = getattr(common, name + "Pass")()(held).model
+    return onnx_ir.to_proto(held)
+
+
+BACKEND = TARGETS.Transformed(
+    "onnx-ir",
+    {"passes": (), "skip": ()},
+    "passes",
+    ("onnx", "ml_dtypes", "typing_extensions"),
+    import_passes,
+    run_passes,
+    package="onnx-ir",
+)

@@ -1,0 +1,77 @@
+"""What is asked of a tool that gives up precision by design: constants within the bound of their new format, and the same program around them.
+
+The result of such a tool is not held against the values of the original. It must load, run and declare what the original does; every constant
+that it narrowed must lie within the step of its format; and the result with its precision given back (`narrow constants` as they were, casts and
+quantisation undone) must compute what the original computes, by the usual policy.
+"""
+
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+from opsieve.backends.compilers.worker_common import BrokenModel
+
+
+def graphs(model: Any) -> Iterator[Any]:
+    """The graph of a ModelProto and every graph within its nodes; functions of the model after them."""
+    waiting = [model.graph, *model.functions]
+    while waiting:
+        graph = waiting.pop(0)
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+
+
+def constants(model: Any) -> Dict[str, Any]:
+    """The TensorProtos of a model by the name of the value that they give: initializers and Constant nodes; first come, first kept."""
+    found: Dict[str, Any] = {}
+    for graph in graphs(model):
+        for tensor in getattr(graph, "initializer", ()):
+            found.setdefault(tensor.name, tensor)
+        for node in graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                found.setdefault(node.output[0], node.attribute[0].t)
+    return found
+
+
+def element_types(model: Any) -> List[int]:
+    """The element types that a model names anywhere a narrowing tool could bring them in: constants, casts, declared values."""
+    kinds = [tensor.data_type for tensor in constants(model).values()]
+    for graph in graphs(model):
+        for node in graph.node:
+            kinds += [attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")]
+        for name in ("input", "output", "value_info"):
+            kinds += [value.type.tensor_type.elem_type for value in getattr(graph, name, ())]
+    return kinds
+
+
+def within(name: str, narrow: Any, wide: Any, step: Any) -> None:
+    """BrokenModel where a narrowed constant lies further than `step` (one number, or one an element) from what it was."""
+    import numpy as np
+
+    if np.shape(narrow) != np.shape(wide):
+        raise BrokenModel("the constant %a has the shape %s and had %s" % (name[:60], np.shape(narrow), np.shape(wide)))
+    got, want = np.asarray(narrow, np.float64), np.asarray(wide, np.float64)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    with np.errstate(invalid="ignore"):
+        bad = ~same & ~(np.abs(got - want) <= step)
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        said = (name[:60], list(place), got[place], want[place])
+        raise BrokenModel("the constant %a at %s is %.9g, beyond a step of its format from %.9g" % said)
+
+
+def run_both(narrowed: Callable[[Any], Any], restored: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What runs the narrowed model, holds the shapes and types of its results against those of the restored one, and gives the latter's."""
+
+    def run(values: Any) -> Any:
+        import numpy as np
+
+        got, right = narrowed(values), restored(values)
+        for name, value in right.items():
+            kinds: List[Tuple[Any, ...]] = [(np.shape(each), getattr(each, "dtype", None)) for each in (got[name], value)]
+            if not isinstance(value, (list, type(None))) and kinds[0] != kinds[1]:
+                said = (name[:60], kinds[0][1], list(kinds[0][0]), kinds[1][1], list(kinds[1][0]))
+                raise BrokenModel("the narrowed model gives %a as %s%s, and with its precision back as %s%s" % said)
+        return right
+
+    return run

@@ -1,0 +1,175 @@
+"""onnxruntime.quantization as a compiler: the model quantised, statically (QDQ, calibrated with the inputs of the test) or dynamically.
+
+https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html. Quantised constants may lie half a step of their scale from what
+they were; what is run for values has the quantisation undone (narrowing.py): quantised constants as they were, pairs of QuantizeLinear
+and DequantizeLinear taken out, integer products as products. A model with quantised parts of its own is `unsupported` here.
+"""
+
+import functools
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import BrokenModel, load_neighbour
+
+beside = functools.partial(load_neighbour, __file__, "transformers")
+TARGETS = beside("targets.py")
+NARROWING = beside("narrowing.py")
+_OWN = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
+_PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
+_SUFFIX, _PRODUCT = "_quantized", "_scale"
+
+
+class Fed:
+    """The inputs of the test as a calibration data reader gives them: once."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.left = [dict(values)]
+
+    def get_next(self) -> Any:
+        """The next set of inputs, None at the end."""
+        return self.left.pop() if self.left else None
+
+
+def import_quantisation() -> None:
+    """Import onnxruntime.quantization."""
+    import onnxruntime.quantization  # noqa: F401
+
+
+def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) -> Any:
+    """The quantised model; activations that a quantised range could stand for are kept, so that taking the pairs out leaves the original."""
+    import onnx
+    from onnxruntime import quantization
+
+    if any(node.op_type in _OWN or node.op_type.startswith("QLinear") for node in nodes(model)):
+        raise NotImplementedError("the model has quantised parts of its own")
+    per_channel = options["channels"] == "each"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "quantised.onnx")
+        if options["mode"] == "dynamic":
+            quantization.quantize_dynamic(
+                model, path, per_channel=per_channel, op_types_to_quantize=["MatMul", "Conv", "Gather"]
+            )
+        else:
+            quantization.quantize_static(
+                model,
+                path,
+                Fed(values),
+                per_channel=per_channel,
+                extra_options={"QDQKeepRemovableActivations": True},
+            )
+        return onnx.load(path)
+
+
+def nodes(model: Any) -> list[Any]:
+    """Every node of a model, of its functions and of the graphs within."""
+    return [node for graph in NARROWING.graphs(model) for node in graph.node]
+
+
+def restore(before: Any, quantised: Any) -> Any:
+    """`quantised` in float32 with the constants of `before`; BrokenModel for one beyond half a step of its scale."""
+    from onnx import ModelProto
+
+    model, were = ModelProto(), NARROWING.constants(before)
+    model.CopyFrom(quantised)
+    undone = Undone(were, NARROWING.constants(model))
+    for graph in NARROWING.graphs(model):
+        made = {name: node for node in graph.node for name in node.output}
+        kept = [new for node in graph.node for new in undone.node(node, made)]
+        del graph.node[:]
+        graph.node.extend(kept)
+    undone.constants(model.graph)
+    return model
+
+
+class Undone:
+    """The undoing of one model's quantisation: `were` are the original's constants by name, `given` the result's."""
+
+    def __init__(self, were: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        self.were, self.given = were, given
+        self.wide: dict[str, Any] = {}  # new constants by name
+
+    def node(self, node: Any, made: Mapping[str, Any]) -> list[Any]:
+        """What stands for a node of the quantised model: itself where it has no part in the quantisation."""
+        from onnx import helper
+
+        if node.op_type == "DequantizeLinear":
+            source = made.get(node.input[0])
+            if source is not None and source.op_type == "QuantizeLinear":
+                return [helper.make_node("Identity", [source.input[0]], [node.output[0]])]
+            self.wide[node.output[0]] = self.original(node.input[0], node)
+            return []
+        if node.op_type == "QuantizeLinear":
+            return []
+        if node.op_type == "DynamicQuantizeLinear":
+            self.wide[node.output[1]] = one()
+            return [helper.make_node("Identity", [node.input[0]], [node.output[0]])]
+        if node.op_type in _PRODUCTS:
+            product = helper.make_node(_PRODUCTS[node.op_type], node.input[:2], node.output)
+            product.attribute.extend(node.attribute)
+            return [product]
+        return [node]
+
+    def original(self, name: str, dequantised: Any = None) -> Any:
+        """The original's constant that a quantised one stands for, after the test of its bound; BrokenModel where there is none."""
+        import numpy as np
+        from onnx import numpy_helper
+
+        base = name[: -len(_SUFFIX)] if name.endswith(_SUFFIX) else name
+        if base not in self.were or name not in self.given:
+            raise NotImplementedError("which constant %a stands for is not told by its name" % name[:60])
+        wide, narrow = (numpy_helper.to_array(each) for each in (self.were[base], self.given[name]))
+        names = [base + _PRODUCT, base + "_zero_point"] if dequantised is None else list(dequantised.input[1:])
+        if any(each not in self.given for each in names):
+            raise NotImplementedError("the scale of %a is not told by its name" % name[:60])
+        scale, zero = [numpy_helper.to_array(self.given[each]).astype(np.float64) for each in [*names, *names[:1]]][:2]
+        if len(names) < 2:
+            zero = np.zeros_like(scale)
+        if scale.size > 1:
+            axes = [each.i for each in dequantised.attribute if each.name == "axis"] if dequantised is not None else []
+            axis = axes[0] if axes else max(i for i, side in enumerate(wide.shape) if side == scale.size)
+            sides = [scale.size if i == axis % wide.ndim else 1 for i in range(wide.ndim)]
+            scale, zero = scale.reshape(sides), zero.reshape(sides)
+        if not (np.isfinite(scale).all() and (scale > 0).all()):
+            raise BrokenModel("the scale of %a is %s" % (name[:60], scale.ravel()[:4].tolist()))
+        got = (narrow.astype(np.float64) - zero.reshape(scale.shape)) * scale
+        NARROWING.within(base, got, wide, np.broadcast_to(scale * 0.501, np.shape(wide)) + 1e-6 * np.abs(wide))
+        return wide
+
+    def constants(self, graph: Any) -> None:
+        """Give the graph its new constants, and what integer products read as it was, with scales of one."""
+        from onnx import numpy_helper
+
+        read = {name for node in graph.node for name in node.input}
+        for tensor in list(graph.initializer):
+            base = tensor.name[: -len(_SUFFIX)]
+            if tensor.name in read and tensor.name.endswith(_SUFFIX) and base in self.were:
+                self.wide[tensor.name] = self.original(tensor.name)
+                self.wide[base + _PRODUCT] = one()
+        kept = [tensor for tensor in graph.initializer if tensor.name not in self.wide]
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in self.wide.items())
+        del graph.value_info[:]
+
+
+def one() -> Any:
+    """The scale that alters nothing."""
+    import numpy as np
+
+    return np.array(1, np.float32)
+
+
+BACKEND = TARGETS.Transformed(
+    "onnxruntime-quantization",
+    {"mode": ("static", "dynamic"), "channels": ("all", "each")},
+    "mode",
+    ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
+    import_quantisation,
+    quantise,
+    package="onnxruntime",
+    may_lack=True,
+    restore=restore,
+    fed=True,
+)
