@@ -169,7 +169,8 @@ def test_a_class_name_has_one_meaning() -> None:
 def test_sql_stands_in_one_folder() -> None:
     words = re.compile(r"\.execute(?:many|script)?\(|\"(?:SELECT|INSERT|UPDATE|DELETE) ")
     found = {path for path, text in _modules() if words.search(text)}
-    assert {path for path in found if not path.startswith("triage/store/index/")} == set()
+    compiler = "backends/compilers/iree_cpu.py"  # it executes pipelines
+    assert {path for path in found if not path.startswith("triage/store/index/")} == {compiler}
 
 
 def test_functions_are_short() -> None:

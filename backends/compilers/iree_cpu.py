@@ -7,8 +7,9 @@ bytecode of its reference backend (`vmvx`). `opt` is `--iree-opt-level`; O0 is t
 import os
 import sys
 import tempfile
+from collections.abc import Collection, Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,18 +25,21 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 CARRIED = frozenset(
-    ["bool", "float16", "float32", "float64"] + [sign + "int%d" % bits for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    ["bool", "float16", "float32", "float64"] + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
 # What a message means, first match wins: what its importer has no rule for stays an `onnx.` operator that nothing lowers.
-MEANINGS: Tuple[Tuple[str, str], ...] = (
+MEANINGS: tuple[tuple[str, str], ...] = (
     ("unsupported", r"failed to legalize operation 'torch\.operator'"),
-    ("unsupported", r"failed to legalize operation 'torch\.(?:aten|prim|onnx)[^']*' that was explicitly marked illegal"),
+    (
+        "unsupported",
+        r"failed to legalize operation 'torch\.(?:aten|prim|onnx)[^']*' that was explicitly marked illegal",
+    ),
     ("unsupported", r"cannot cross the border|[Uu]nsupported|[Uu]nimplemented|not (?:yet )?(?:implemented|supported)"),
     ("unsupported", r"no kernel for|OnnxImportError"),
 )
 
 
-class Refused(Exception):
+class NotCompiled(Exception):
     """What IREE's compiler says of a module that it does not compile."""
 
 
@@ -46,18 +50,18 @@ class IreeCpu:
     package = "iree-base-compiler"
     module = "iree.compiler"
     extra = "iree"
-    options: Mapping[str, Tuple[str, ...]] = {"opt": ("O2", "O0", "O1", "O3"), "code": ("llvm-cpu", "vmvx")}
+    options: Mapping[str, tuple[str, ...]] = {"opt": ("O2", "O0", "O1", "O3"), "code": ("llvm-cpu", "vmvx")}
     main_option = "opt"
     baseline: Mapping[str, str] = {"opt": "O0", "code": "llvm-cpu"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    lacks: Tuple[str, ...] = ("strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",)
+    lacks: tuple[str, ...] = ("strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",)
     milliseconds: Mapping[str, float] = {"onnx": 500.0}
 
-    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
         """numpy, and onnx, by which its importer reads a model."""
         return (numpy_requirement(python), "onnx", "ml_dtypes")
 
-    def companions(self, release: str) -> Tuple[str, ...]:
+    def companions(self, release: str) -> tuple[str, ...]:
         """The runtime of the same release."""
         return ("iree-base-runtime==" + release,)
 
@@ -88,10 +92,12 @@ class IreeCpu:
         config = runtime.Config("local-sync")
         module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, data), config)
 
-        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+        def run(values: dict[str, Any]) -> dict[str, Any]:
             results = module["entry"](*[np.ascontiguousarray(values[name]) for name in names])
             found = list(results) if isinstance(results, (list, tuple)) else [results]
-            return {name: as_declared(value.to_host(), kind) for (name, kind), value in zip(outputs, found)}
+            return {
+                name: as_declared(value.to_host(), kind) for (name, kind), value in zip(outputs, found, strict=False)
+            }
 
         return run
 
@@ -129,7 +135,7 @@ def run(model, inputs):
 """
 
 
-def flags(options: Mapping[str, str]) -> List[str]:
+def flags(options: Mapping[str, str]) -> list[str]:
     """The compiler's flags for a target's options."""
     host = ["--iree-llvmcpu-target-cpu=host"] if options["code"] == "llvm-cpu" else []
     return [
@@ -154,7 +160,7 @@ def imported(model: Any) -> str:
 
 
 def compiled(text: str, options: Mapping[str, str]) -> bytes:
-    """The bytes of the compiled module; Refused with the compiler's first errors."""
+    """The bytes of the compiled module; NotCompiled with the compiler's first errors."""
     from iree.compiler.api import Output, Session, Source
 
     session = Session()
@@ -173,7 +179,7 @@ def compiled(text: str, options: Mapping[str, str]) -> bytes:
             os.close(kept)
         if not done:
             said.seek(0)
-            raise Refused(said.read(4000).decode("utf-8", "replace") or "no reason was given")
+            raise NotCompiled(said.read(4000).decode("utf-8", "replace") or "no reason was given")
     with Output.open_membuffer() as output:
         invocation.output_vm_bytecode(output)
         return bytes(output.map_memory())

@@ -284,7 +284,7 @@ class Exporter(Compiled):
         import onnxscript  # noqa: F401
         import torch.onnx  # noqa: F401
 
-        beside("../transformers/targets.py")
+        beside("../transformers/hosts.py")
         return version
 
     def prepare(self, request: Request) -> Run:
@@ -297,7 +297,7 @@ class Exporter(Compiled):
         request.stage("compile")
         exporting = beside("export.py")
         data, inputs, outputs = exporting.export(module, values, request.options)
-        ort = beside("../transformers/targets.py")
+        ort = beside("../transformers/hosts.py")
         try:
             run_exported = ort.session(data, {}, _unstaged)
         except Exception as error:

@@ -15,12 +15,15 @@ beside = functools.partial(load_neighbour, __file__, "transformers")
 TARGETS = beside("targets.py")
 NARROWING = beside("narrowing.py")
 _FLOAT, _FLOAT16 = 1, 10
-_HALF_STEP, _LEAST = 2.0**-11, 1.1e-7  # of a magnitude, and of what is next to zero: both tools keep that from becoming zero
+_HALF_STEP, _LEAST = (
+    2.0**-11,
+    1.1e-7,
+)  # of a magnitude, and of what is next to zero: both tools keep that from becoming zero
 _LARGEST = {"onnxconverter-float16": 1e4, "onnxruntime-float16": 65504.0}
 
 
 def refuse_float16(model: Any) -> None:
-    """NotImplementedError for a model that has float16 of its own, which could not be told from what the tool brings in."""
+    """NotImplementedError for a model that has float16 of its own, which could not be distinguished from what the tool brings in."""
     if _FLOAT16 in NARROWING.element_types(model):
         raise NotImplementedError("the model has float16 of its own")
 

@@ -12,7 +12,7 @@ from opsieve.backends.compilers.worker_common import load_neighbour
 beside = functools.partial(load_neighbour, __file__, "transformers")
 TARGETS = beside("targets.py")
 PASSES = beside("passes.py")
-_USUAL = (
+USUAL = (
     "Inline", "LiftConstantsToInitializers", "LiftSubgraphInitializersToMainGraph", "DeduplicateInitializers", "CommonSubexpressionElimination",
     "IdentityElimination", "RemoveUnusedNodes", "RemoveUnusedFunctions", "RemoveUnusedOpsets", "NameFix", "TopologicalSort", "OutputFix",
 )  # fmt: skip
@@ -32,15 +32,21 @@ def run_passes(model: Any, options: Mapping[str, str]) -> Any:
     chosen = PASSES.known("onnx-ir", PASSES.split(options["passes"]), every)
     skipped = PASSES.known("onnx-ir", PASSES.split(options["skip"]), every)
     held = onnx_ir.from_proto(model)
-    for name in chosen or [name for name in _USUAL if name in every]:
-        if name not in skipped:
-            held = getattr(common, name + "Pass")()(held).model
+    for name in chosen or [name for name in USUAL if name in every]:
+        if name in skipped:
+            continue
+        if options["trace"] == "on":
+            PASSES.report("ran", [name])
+        done = getattr(common, name + "Pass")()(held)
+        held = done.model
+        if options["trace"] == "on" and done.modified:
+            PASSES.report("acted", [name])
     return onnx_ir.to_proto(held)
 
 
 BACKEND = TARGETS.Transformed(
     "onnx-ir",
-    {"passes": (), "skip": ()},
+    {"passes": (), "skip": (), "trace": TARGETS.TRACE},
     "passes",
     ("onnx", "ml_dtypes", "typing_extensions"),
     import_passes,

@@ -5,7 +5,8 @@ that it narrowed must lie within the step of its format; and the result with its
 quantisation undone) must compute what the original computes, by the usual policy.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from opsieve.backends.compilers.worker_common import BrokenModel
 
@@ -21,9 +22,9 @@ def graphs(model: Any) -> Iterator[Any]:
                 waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
 
 
-def constants(model: Any) -> Dict[str, Any]:
+def constants(model: Any) -> dict[str, Any]:
     """The TensorProtos of a model by the name of the value that they give: initializers and Constant nodes; first come, first kept."""
-    found: Dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for graph in graphs(model):
         for tensor in getattr(graph, "initializer", ()):
             found.setdefault(tensor.name, tensor)
@@ -33,7 +34,7 @@ def constants(model: Any) -> Dict[str, Any]:
     return found
 
 
-def element_types(model: Any) -> List[int]:
+def element_types(model: Any) -> list[int]:
     """The element types that a model names anywhere a narrowing tool could bring them in: constants, casts, declared values."""
     kinds = [tensor.data_type for tensor in constants(model).values()]
     for graph in graphs(model):
@@ -49,7 +50,7 @@ def within(name: str, narrow: Any, wide: Any, step: Any) -> None:
     import numpy as np
 
     if np.shape(narrow) != np.shape(wide):
-        raise BrokenModel("the constant %a has the shape %s and had %s" % (name[:60], np.shape(narrow), np.shape(wide)))
+        raise BrokenModel(f"the constant {name[:60]!a} has the shape {np.shape(narrow)} and had {np.shape(wide)}")
     got, want = np.asarray(narrow, np.float64), np.asarray(wide, np.float64)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
@@ -57,7 +58,7 @@ def within(name: str, narrow: Any, wide: Any, step: Any) -> None:
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
         said = (name[:60], list(place), got[place], want[place])
-        raise BrokenModel("the constant %a at %s is %.9g, beyond a step of its format from %.9g" % said)
+        raise BrokenModel("the constant {!a} at {} is {:.9g}, beyond a step of its format from {:.9g}".format(*said))
 
 
 def run_both(narrowed: Callable[[Any], Any], restored: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -68,10 +69,14 @@ def run_both(narrowed: Callable[[Any], Any], restored: Callable[[Any], Any]) -> 
 
         got, right = narrowed(values), restored(values)
         for name, value in right.items():
-            kinds: List[Tuple[Any, ...]] = [(np.shape(each), getattr(each, "dtype", None)) for each in (got[name], value)]
+            kinds: list[tuple[Any, ...]] = [
+                (np.shape(each), getattr(each, "dtype", None)) for each in (got[name], value)
+            ]
             if not isinstance(value, (list, type(None))) and kinds[0] != kinds[1]:
                 said = (name[:60], kinds[0][1], list(kinds[0][0]), kinds[1][1], list(kinds[1][0]))
-                raise BrokenModel("the narrowed model gives %a as %s%s, and with its precision back as %s%s" % said)
+                raise BrokenModel(
+                    "the narrowed model gives {!a} as {}{}, and with its precision back as {}{}".format(*said)
+                )
         return right
 
     return run

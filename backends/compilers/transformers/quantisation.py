@@ -118,11 +118,11 @@ class Undone:
 
         base = name[: -len(_SUFFIX)] if name.endswith(_SUFFIX) else name
         if base not in self.were or name not in self.given:
-            raise NotImplementedError("which constant %a stands for is not told by its name" % name[:60])
+            raise NotImplementedError(f"which constant {name[:60]!a} stands for cannot be read from its name")
         wide, narrow = (numpy_helper.to_array(each) for each in (self.were[base], self.given[name]))
         names = [base + _PRODUCT, base + "_zero_point"] if dequantised is None else list(dequantised.input[1:])
         if any(each not in self.given for each in names):
-            raise NotImplementedError("the scale of %a is not told by its name" % name[:60])
+            raise NotImplementedError(f"the scale of {name[:60]!a} cannot be read from its name")
         scale, zero = [numpy_helper.to_array(self.given[each]).astype(np.float64) for each in [*names, *names[:1]]][:2]
         if len(names) < 2:
             zero = np.zeros_like(scale)
@@ -132,7 +132,7 @@ class Undone:
             sides = [scale.size if i == axis % wide.ndim else 1 for i in range(wide.ndim)]
             scale, zero = scale.reshape(sides), zero.reshape(sides)
         if not (np.isfinite(scale).all() and (scale > 0).all()):
-            raise BrokenModel("the scale of %a is %s" % (name[:60], scale.ravel()[:4].tolist()))
+            raise BrokenModel(f"the scale of {name[:60]!a} is {scale.ravel()[:4].tolist()}")
         got = (narrow.astype(np.float64) - zero.reshape(scale.shape)) * scale
         NARROWING.within(base, got, wide, np.broadcast_to(scale * 0.501, np.shape(wide)) + 1e-6 * np.abs(wide))
         return wide

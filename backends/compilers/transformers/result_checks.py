@@ -32,6 +32,12 @@ def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -
             raise BrokenModel("onnx.checker accepts the original and refuses the transformed model: %s" % problem)
         request.notes.append("onnx.checker refuses the original and the transformed model")
     for item in before.graph.output:
+        kinds = [kind(each.type) for each in (after_outputs[item.name], item)]
+        if all(kinds) and kinds[0] != kinds[1]:
+            raise BrokenModel(
+                "the transformed model declares %s as %s where the original has %s"
+                % (PASSES.listed([item.name]), *kinds)
+            )
         was, now = dimensions(item), dimensions(after_outputs[item.name])
         if was is None:
             continue
@@ -65,6 +71,18 @@ def complaint(model: Any) -> str:
     except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
         return " ".join(str(error).split()) or type(error).__name__
     return ""
+
+
+def kind(declared: Any) -> str:
+    """What a TypeProto says of a value but its shape, as `seq(float)`; "" where it does not say all of it."""
+    from onnx import TensorProto
+
+    what = declared.WhichOneof("value")
+    if what in ("sequence_type", "optional_type"):
+        inner = kind(getattr(declared, what).elem_type)
+        return inner and "%s(%s)" % ("seq" if what == "sequence_type" else "optional", inner)
+    number = declared.tensor_type.elem_type if what == "tensor_type" else 0
+    return str(TensorProto.DataType.Name(number)).lower() if number else ""
 
 
 def dimensions(info: Any) -> list[int] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from opsieve.backends.compilers.ort import LEVELS, carriers, run_source
+from opsieve.backends.compilers.transformers.ir_passes import USUAL
 
 _CHECKS = """\
 def complaint(model):
@@ -115,6 +116,31 @@ def _version_converter(options: Mapping[str, str]) -> Lines:
     return ["from onnx import version_converter"], [goal]
 
 
+def _onnxscript_converter(options: Mapping[str, str]) -> Lines:
+    return ["import onnx_ir", "from onnxscript import version_converter"], [
+        "held = onnx_ir.from_proto(onnx.load_model_from_string(model))",
+        f"version_converter.convert_version(held, {int(options['opset'])})",
+        "after = onnx_ir.to_proto(held)",
+    ]
+
+
+def _ir_passes(options: Mapping[str, str]) -> Lines:
+    chosen = [name for name in _split(options["passes"]) or USUAL if name not in _split(options["skip"])]
+    return ["import onnx_ir", "from onnx_ir.passes import common"], [
+        "held = onnx_ir.from_proto(onnx.load_model_from_string(model))",
+        f"for name in {chosen!a}:",
+        '    held = getattr(common, name + "Pass")()(held).model',
+        "after = onnx_ir.to_proto(held)",
+    ]
+
+
+def _graphsurgeon(options: Mapping[str, str]) -> Lines:
+    lines = ["graph = onnx_graphsurgeon.import_onnx(onnx.load_model_from_string(model))"]
+    lines += ["graph.fold_constants()"] * (options["fold"] == "on")
+    lines += ["graph.cleanup().toposort()"] * (options["clean"] == "on")
+    return ["import onnx_graphsurgeon"], [*lines, "after = onnx_graphsurgeon.export_onnx(graph)"]
+
+
 def _inliner(options: Mapping[str, str]) -> Lines:
     read = "after = onnx.load_model_from_string(model)"
     call = f"inline_local_functions(after, convert_version={options['convert'] == 'on'})"
@@ -168,7 +194,10 @@ _TRANSFORMS = {
     "onnxruntime-transformers": _ort_fusion,
     "onnxruntime-saved": _ort_saved,
     "onnx-version-converter": _version_converter,
+    "onnxscript-version-converter": _onnxscript_converter,
     "onnx-inliner": _inliner,
+    "onnx-ir": _ir_passes,
+    "onnx-graphsurgeon": _graphsurgeon,
     "onnx-extractor": _extractor,
     "onnx-compose": _compose,
     "onnxoptimizer": _onnxoptimizer,

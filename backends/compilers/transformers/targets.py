@@ -12,8 +12,7 @@ operator which the transformer brought in, and a bug of onnxruntime's from one o
 """
 
 import functools
-from importlib import metadata
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Mapping, Optional, Sequence, Tuple
 
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
@@ -37,7 +36,6 @@ TRACE = (
     "on",
     "graph",
 )  # passes are reported as `transformed_passes.py` says; `graph`: the transformed model is all that is given
-SECOND_HOST = "reference"  # a backend by its name: it evaluates what onnxruntime does not take
 MEMORY = r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate"
 # A release that is too old for one of the options.
 NO_SWITCH = (
@@ -119,7 +117,8 @@ class Transformed:
 
         model = onnx.load_model_from_string(request.model)
         if request.options["optimise"] == "off":
-            return original(request, request.stage)
+            unchanged: "Run" = HOSTS.original(request, request.stage)
+            return unchanged
         names = [item.name for item in model.graph.output]
         drop_fed_defaults(model.graph, request)
         before = onnx.ModelProto()
@@ -129,22 +128,24 @@ class Transformed:
         try:
             result = self.transform(model, request.options, *([request.inputs] if self.fed else []))
             if request.options.get("trace") == "graph":
-                return shown(result)
+                graph: "Run" = HOSTS.shown(result)
+                return graph
             CHECKS.inspect(before, result, request, self.checked)
             sound = True
-            run_result = load_result(result.SerializeToString(), request.inputs, self.may_lack)
+            loaded = HOSTS.load_result(result.SerializeToString(), request.inputs, self.may_lack)
             if self.restore is not None:
                 restored = self.restore(before, result).SerializeToString()
-                run_result = NARROWING.run_both(run_result, load_result(restored, request.inputs, self.may_lack))
+                loaded = NARROWING.run_both(loaded, HOSTS.load_result(restored, request.inputs, self.may_lack))
+            run_result = loaded
         except Exception:
             try:
-                original(request, request.stage)
+                HOSTS.original(request, request.stage)
             except NotRun as lack:  # onnxruntime does not take the original either
-                evaluate(request.model, before, lack)(request.inputs)
+                HOSTS.evaluate(request.model, before, lack)(request.inputs)
                 if not sound:
                     request.notes.append("onnxruntime does not take the original, the reference does: %s" % lack)
                 else:
-                    run_result = evaluate(result.SerializeToString(), before, lack)
+                    run_result = HOSTS.evaluate(result.SerializeToString(), before, lack)
                     examine = None  # the reference is looser about types on the way than a compiler
                     request.notes.append("run by the reference, for onnxruntime does not take the original: %s" % lack)
             if not sound or run_result is None:
@@ -155,7 +156,7 @@ class Transformed:
             try:
                 results = run_result({name: value for name, value in values.items() if name in taken})
             except Exception as error:
-                original(request, unstaged)(values)
+                HOSTS.original(request, HOSTS.unstaged)(values)
                 raise BrokenModel("onnxruntime runs the original and not the transformed model: %s" % error) from error
             if examine is not None:
                 examine(result, results)
@@ -185,91 +186,7 @@ ORT = beside("../ort.py").BACKEND
 PASSES = beside("passes.py")
 CHECKS = beside("result_checks.py")
 NARROWING = beside("narrowing.py")
-
-
-class Unoptimised:
-    """A request to onnxruntime, as `opsieve.backends.protocol.Request` describes one."""
-
-    options = ORT.baseline
-
-    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
-        self.model, self.inputs, self.stage = model, inputs, stage
-
-
-class Evaluated(Unoptimised):
-    """A request to the reference, likewise."""
-
-    form = "onnx"
-    options = {"precision": "native"}
-
-    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
-        super().__init__(model, inputs, stage)
-        self.notes: List[str] = []
-        self.hazards: List[Any] = []
-
-
-def unstaged(name: str) -> None:
-    """For a session that is loaded within a stage of the transformer."""
-
-
-def session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
-    """The function that runs a serialised model on onnxruntime with its optimiser off."""
-    return ORT.prepare(Unoptimised(model, inputs, stage))
-
-
-def shown(model: Any) -> "Run":
-    """What gives the bytes of a model, whatever it is asked."""
-    import numpy as np
-
-    data = np.frombuffer(model.SerializeToString(), np.uint8)
-    return lambda values: {"model": data}
-
-
-def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
-    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it, NotRun for a lack that it may have."""
-    try:
-        return session(model, inputs, unstaged)
-    except Exception as error:
-        if may_lack and ORT.classify("compile", type(error).__name__, str(error)) in ("unsupported", "environment"):
-            raise NotRun("for the transformed model: %s" % error) from error
-        raise BrokenModel("onnxruntime loads the original and not the transformed model: %s" % error) from error
-
-
-def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
-    """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that cannot be, as in the worker of a
-    release, or where onnx's checker refuses the original `before`."""
-    try:
-        (point,) = metadata.entry_points(group="opsieve.backends", name=SECOND_HOST)
-    except (TypeError, ValueError):  # the worker of a release has no opsieve, and maybe an older importlib
-        raise lack from None
-    reference: Any = point.load()
-    if CHECKS.complaint(before):
-        raise lack
-
-    def run(values: Dict[str, Any]) -> Any:
-        try:
-            asked: Any = Evaluated(model, values, unstaged)
-            return reference.prepare(asked)(values)
-        except Exception as error:
-            raise lack from error
-
-    return run
-
-
-def original(request: "Request", stage: Callable[[str], None]) -> "Run":
-    """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime says."""
-    try:
-        run_original = session(request.model, request.inputs, stage)
-    except Exception as error:
-        raise NotRun(str(error)) from error
-
-    def run(values: Dict[str, Any]) -> Any:
-        try:
-            return run_original(values)
-        except Exception as error:
-            raise NotRun(str(error)) from error
-
-    return run
+HOSTS = beside("hosts.py")
 
 
 def import_onnxoptimizer() -> None:

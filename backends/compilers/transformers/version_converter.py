@@ -16,6 +16,7 @@ TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.p
 OPSETS = ("21", *(str(opset) for opset in range(7, 27) if opset != 21))
 # What the converter says of itself (`onnx/version_converter/`: BaseConverter.h, convert.h, adapters/*.h), first match wins.
 MEANINGS: tuple[tuple[str, str], ...] = (
+    ("unsupported", r"Target opset: \d+ less than"),
     ("environment", r"invalid version \(must be between"),
     ("unsupported", r"No Adapter (?:From|To|For)|No Previous Version of|No schema for"),
     ("unsupported", r"isUnallowed: Assertion|is unrestricted for Opset Version"),
@@ -63,7 +64,7 @@ def convert_by_onnxscript(model: Any, options: Mapping[str, str]) -> Any:
     held, goal = onnx_ir.from_proto(model), int(options["opset"])
     version_converter.convert_version(held, goal)
     if held.opset_imports.get("") != goal:
-        raise NotImplementedError("the tool leaves the model at opset %s" % held.opset_imports.get(""))
+        raise NotImplementedError("the tool leaves the model at opset {}".format(held.opset_imports.get("")))
     return onnx_ir.to_proto(held)
 
 

@@ -1,0 +1,101 @@
+"""What runs models for the transformers: onnxruntime with its optimiser off, and the reference for what onnxruntime does not take."""
+
+import functools
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from opsieve.backends.compilers.worker_common import BrokenModel, NotRun, load_neighbour
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+SECOND_HOST = "reference"  # a backend by its name: it evaluates what onnxruntime does not take
+beside = functools.partial(load_neighbour, __file__, "transformers")
+ORT = beside("../ort.py").BACKEND
+CHECKS = beside("result_checks.py")
+
+
+class Unoptimised:
+    """A request to onnxruntime, as `opsieve.backends.protocol.Request` describes one."""
+
+    options = ORT.baseline
+
+    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
+        self.model, self.inputs, self.stage = model, inputs, stage
+
+
+class Evaluated(Unoptimised):
+    """A request to the reference, likewise."""
+
+    form = "onnx"
+    options: Mapping[str, str] = {"precision": "native"}
+
+    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
+        super().__init__(model, inputs, stage)
+        self.notes: list[str] = []
+        self.hazards: list[Any] = []
+
+
+def unstaged(name: str) -> None:
+    """For a session that is loaded within a stage of the transformer."""
+
+
+def session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
+    """The function that runs a serialised model on onnxruntime with its optimiser off."""
+    return ORT.prepare(Unoptimised(model, inputs, stage))
+
+
+def shown(model: Any) -> "Run":
+    """What gives the bytes of a model, whatever it is asked."""
+    import numpy as np
+
+    data = np.frombuffer(model.SerializeToString(), np.uint8)
+    return lambda values: {"model": data}
+
+
+def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
+    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it, NotRun for a lack that it may have."""
+    try:
+        return session(model, inputs, unstaged)
+    except Exception as error:
+        if may_lack and ORT.classify("compile", type(error).__name__, str(error)) in ("unsupported", "environment"):
+            raise NotRun(f"for the transformed model: {error}") from error
+        raise BrokenModel(f"onnxruntime loads the original and not the transformed model: {error}") from error
+
+
+def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
+    """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that cannot be, as in the worker of a
+    release, or where onnx's checker refuses the original `before`."""
+    try:
+        (point,) = metadata.entry_points(group="opsieve.backends", name=SECOND_HOST)
+    except (TypeError, ValueError):  # the worker of a release has no opsieve, and maybe an older importlib
+        raise lack from None
+    reference: Any = point.load()
+    if CHECKS.complaint(before):
+        raise lack
+
+    def run(values: dict[str, Any]) -> Any:
+        try:
+            asked: Any = Evaluated(model, values, unstaged)
+            return reference.prepare(asked)(values)
+        except Exception as error:
+            raise lack from error
+
+    return run
+
+
+def original(request: "Request", stage: Callable[[str], None]) -> "Run":
+    """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime says."""
+    try:
+        run_original = session(request.model, request.inputs, stage)
+    except Exception as error:
+        raise NotRun(str(error)) from error
+
+    def run(values: dict[str, Any]) -> Any:
+        try:
+            return run_original(values)
+        except Exception as error:
+            raise NotRun(str(error)) from error
+
+    return run

@@ -1,0 +1,129 @@
+"""Tools that give up precision, and further rewriters, as targets: what they may alter and what they may not."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from loaded_alone import loaded_alone
+from models import X, chain, program
+
+from opsieve.backends.compilers.transformers import float16, narrowing, quantisation
+from opsieve.backends.compilers.worker_common import BrokenModel
+from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.workers.workers import Workers
+
+PACKAGES = {
+    "onnx-graphsurgeon": "onnx_graphsurgeon",
+    "onnxconverter-float16": "onnxconverter_common",
+    "iree": "iree.compiler",
+    "onnxscript-version-converter": "onnxscript",
+}
+PRODUCT = """g (float[2, 3] x) => (float[2, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 60}, float[2] b = {1, -2}> {
+    t = MatMul(x, w) y = Add(t, b) }"""
+
+
+def here(target: str) -> str:
+    """The target, where its package is installed."""
+    package = PACKAGES.get(target.partition(":")[0], "onnx").partition(".")[0]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}, which CI does not install")
+    return target
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "onnx-ir",
+        "onnx-ir:IdentityElimination+TopologicalSort",
+        "onnx-ir:skip=IdentityElimination,trace=on",
+        "onnx-graphsurgeon",
+        "onnx-graphsurgeon:off,clean=off",
+        "onnxconverter-float16",
+        "onnxruntime-float16",
+        "onnxruntime-float16:all",
+        "onnxruntime-quantization",
+        "onnxruntime-quantization:dynamic,channels=each",
+        "onnxscript-version-converter:24",
+        "iree:O0",
+    ],
+)
+def test_every_configuration_computes(workers: Workers, target: str) -> None:
+    """Tools that narrow are held to the values of the original, since what is run has its precision back."""
+    for asked, values in ((chain("Relu", "Identity", "Tanh"), X), (program(PRODUCT), X)):
+        seen = workers.observe(resolve(here(target)), asked, values)
+        right = workers.observe(resolve("reference"), asked, values).outputs
+        assert seen.outputs is not None, seen.message
+        assert right is not None
+        np.testing.assert_allclose(seen.outputs["y"], right["y"], rtol=1e-5)
+
+
+def model(text: str, narrow: bool = False) -> onnx.ModelProto:
+    read = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> ' + text)
+    return float16.convert_by_onnxruntime(read, {"initializers": "used"}) if narrow else read
+
+
+def test_a_constant_may_lie_half_a_step_of_float16_away_and_no_further() -> None:
+    before, after = model(PRODUCT), model(PRODUCT, narrow=True)
+    assert after.graph.initializer[0].data_type == onnx.TensorProto.FLOAT16
+    restored = float16.widen(65504.0, before, after)
+    assert {tensor.data_type for tensor in restored.graph.initializer} == {onnx.TensorProto.FLOAT}
+    for name, away in (("b", 0.01), ("w", 1.0)):
+        wrong = onnx.ModelProto()
+        wrong.CopyFrom(after)
+        (tensor,) = [each for each in wrong.graph.initializer if each.name == name]
+        moved = onnx.numpy_helper.to_array(tensor) + np.float16(away)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(moved, name))
+        with pytest.raises(BrokenModel, match=rf"the constant '{name}' at .* beyond a step of its format"):
+            float16.widen(65504.0, before, wrong)
+
+
+def test_a_quantised_constant_may_lie_half_a_step_of_its_scale_away_and_no_further() -> None:
+    before = model(PRODUCT)
+    for mode in ("static", "dynamic"):
+        after = quantisation.quantise(model(PRODUCT), {"mode": mode, "channels": "all"}, X)
+        assert any(tensor.data_type == onnx.TensorProto.INT8 for tensor in after.graph.initializer)
+        restored = quantisation.restore(before, after)
+        assert not {node.op_type for node in restored.graph.node} & quantisation._OWN
+        for tensor in after.graph.initializer:
+            if tensor.name == "w_quantized":
+                moved = onnx.numpy_helper.to_array(tensor)
+                tensor.CopyFrom(onnx.numpy_helper.from_array(np.where(moved > 0, moved - 1, moved), tensor.name))
+        with pytest.raises(BrokenModel, match=r"the constant 'w' at .* beyond a step of its format"):
+            quantisation.restore(before, after)
+
+
+def test_what_is_run_of_both_must_have_one_type() -> None:
+    values = {"y": np.zeros(2, np.float32)}
+    assert narrowing.run_both(lambda _: values, lambda _: values)({}) is values
+    for other in (np.zeros(2, np.float16), np.zeros(3, np.float32)):
+        with pytest.raises(BrokenModel, match="the narrowed model gives 'y' as"):
+            narrowing.run_both(lambda _, other=other: {"y": other}, lambda _: values)({})
+
+
+def test_a_program_with_narrow_parts_of_its_own_is_not_asked(workers: Workers) -> None:
+    half = program("g (float[2, 3] x) => (float[2, 3] y) { t = Cast<to = 10>(x) y = Cast<to = 1>(t) }")
+    assert workers.observe(resolve("onnxruntime-float16"), half, X).outcome == "unsupported"
+    steps = program("g (float[2, 3] x) => (uint8[2, 3] y) <float s = {1}> { y = QuantizeLinear(x, s) }")
+    assert workers.observe(resolve("onnxruntime-quantization"), steps, X).outcome == "unsupported"
+
+
+def test_an_output_of_another_type_is_no_result(workers: Workers) -> None:
+    """A bug of onnxruntime 1.31.1: outputs that are sequences become sequences of float16 though outputs are to keep their types."""
+    cut = program("g (float[2, 3] x) => (seq(float[1, 3]) y) { y = SplitToSequence(x) }", opset=17)
+    seen = workers.observe(resolve("onnxruntime-float16"), cut, X)
+    assert (seen.outcome, seen.stage) == ("error", "compile")
+    assert "declares 'y' as seq(float16) where the original has seq(float)" in seen.message
+
+
+def test_a_misspelt_pass_is_no_pass(workers: Workers) -> None:
+    assert workers.observe(resolve("onnx-ir:skip=NoSuchPass"), chain("Relu"), X).outcome == "environment"
+
+
+def test_the_files_load_alone() -> None:
+    folder = Path(float16.__file__).resolve().parent
+    for name in ("float16.py", "quantisation.py", "ir_passes.py", "graphsurgeon.py", "../iree_cpu.py"):
+        assert loaded_alone(folder / name, ["onnx", "onnxruntime", "iree"], "module.__name__")
+    assert plugin("onnxconverter-float16").backend.extra == "onnxconverter-common"
