@@ -1,24 +1,32 @@
-"""A finished builder as ONNX's bytes and values for its inputs. Messages are filled directly: `onnx.helper` takes twice as long."""
+"""A finished builder as ONNX's bytes and values for its inputs."""
 
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import onnx
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import helper
 
-from opsieve.gen.build.graph import BodyGraph, Named, Node
+from opsieve.gen.build.encoding import (
+    RAW,
+    Array,
+    EncodedGraph,
+    encoded_constant,
+    encoded_elements,
+    encoded_info,
+    encoded_model,
+    encoded_node,
+    encoded_tensor,
+)
+from opsieve.gen.build.graph import Named
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.spec.domains import ANY
-from opsieve.gen.spec.dtype_facts import FLOATS, NUMBER, leaf_range
+from opsieve.gen.spec.dtype_facts import INTEGERS, NUMBER, leaf_range
 from opsieve.gen.spec.learned import DOMAIN_VERSION
 from opsieve.gen.spec.tensor import Tensor
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a stream for each.
 _FRACTIONS = Stream(0, "generated values").fractions(1 << 16)
@@ -27,13 +35,7 @@ _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y
 _DTYPES = {
     dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()
 }
-_PLAIN = frozenset(
-    (
-        *FLOATS[:3],
-        *(d for d in NUMBER if d.startswith(("int", "uint")) and d[-1] in "8246" and d[-2:] != "t4" and d[-2:] != "t2"),
-    )
-)
-_FED = _PLAIN | {"bool", "string"}
+_FED = RAW | {"bool", "string"}
 
 
 def serialize(
@@ -48,13 +50,7 @@ def serialize(
     Leaves that no node reads are left out. With `types` every inner tensor's type is in `value_info`. `opened` are shapes with
     names in them, by tensor (gen/generation/symbolic.py).
     """
-    model = onnx.ModelProto()
-    model.ir_version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", builder.opset), 8)
-    model.producer_name = "opsieve"
-    version = model.opset_import.add()
-    version.version = builder.opset
-    graph = model.graph
-    graph.name = name
+    graph = EncodedGraph()
     values: dict[str, Any] = {}
     domains: set[str] = set()
     _part_texts(builder.program.leaves, outputs)
@@ -62,33 +58,26 @@ def serialize(
     for leaf in builder.program.leaves:
         if not leaf.reads:
             continue
-        array = _elements(builder, leaf)
         if leaf.leaf == "input":
-            _declare(graph.input.add(), leaf, opened.get(leaf.name))
-            values[leaf.name] = array
+            graph.inputs.append(encoded_info(leaf, opened.get(leaf.name)))
+            values[leaf.name] = _elements(builder, leaf)
         elif leaf.leaf == "initializer":
-            _tensor(graph.initializer.add(), array, leaf.dtype, leaf.name)
+            graph.initializers.append(_tensor(builder, leaf, leaf.name))
         else:
-            node = graph.node.add()
-            node.op_type = "Constant"
-            node.output.append(leaf.name)
-            held = node.attribute.add()
-            held.name, held.type = "value", AttributeProto.TENSOR
-            _tensor(held.t, array, leaf.dtype, "")
-    for made in builder.nodes:
-        _node(graph.node.add(), made, domains)
-    for output in outputs:
-        _declare(graph.output.add(), output, opened.get(output.name))
+            graph.nodes.append(encoded_constant(leaf.name, _tensor(builder, leaf, "")))
+    graph.nodes.extend([encoded_node(node, domains) for node in builder.nodes])
+    graph.outputs.extend([encoded_info(output, opened.get(output.name)) for output in outputs])
     if types:
         given = {output.name for output in outputs}
-        for made in builder.nodes:
-            for tensor in made.outs:
-                if tensor.name and tensor.name not in given:
-                    _declare(graph.value_info.add(), tensor, opened.get(tensor.name))
-    for domain in sorted(domains):
-        other = model.opset_import.add()
-        other.domain, other.version = domain, DOMAIN_VERSION
-    return model.SerializeToString(deterministic=True), values
+        graph.infos.extend(
+            encoded_info(tensor, opened.get(tensor.name))
+            for made in builder.nodes
+            for tensor in made.outs
+            if tensor.name and tensor.name not in given
+        )
+    version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", builder.opset), 8)
+    opsets = [("", builder.opset), *((domain, DOMAIN_VERSION) for domain in sorted(domains))]
+    return encoded_model(version, "opsieve", graph.encoded(name), opsets), values
 
 
 def _part_texts(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
@@ -112,87 +101,17 @@ def _give_an_input(leaves: Sequence[Tensor]) -> None:
             return
 
 
-def _node(proto: onnx.NodeProto, node: Node, domains: set[str]) -> None:
-    proto.op_type = node.op
-    proto.name = node.name
-    if node.domain:
-        proto.domain = node.domain
-        domains.add(node.domain)
-    proto.input.extend(["" if tensor is None else tensor.name for tensor in node.ins])
-    proto.output.extend([tensor.name for tensor in node.outs])
-    for name, value in node.attrs.items():
-        _attribute(proto.attribute.add(), name, value, domains)
-
-
-def _attribute(proto: AttributeProto, name: str, value: Any, domains: set[str]) -> None:
-    proto.name = name
-    kind = type(value)
-    if kind is int or kind is bool:
-        proto.type, proto.i = AttributeProto.INT, value
-    elif kind is float:
-        proto.type, proto.f = AttributeProto.FLOAT, value
-    elif kind is str:
-        proto.type, proto.s = AttributeProto.STRING, value.encode()
-    elif isinstance(value, BodyGraph):
-        proto.type = AttributeProto.GRAPH
-        graph = proto.g
-        graph.name = name
-        for tensor in value.inputs:
-            _declare(graph.input.add(), tensor)
-        for node in value.nodes:
-            _node(graph.node.add(), node, domains)
-        for tensor in value.outputs:
-            _declare(graph.output.add(), tensor)
-    elif isinstance(value, np.ndarray):
-        proto.type = AttributeProto.TENSOR
-        _tensor(proto.t, value, _dtype_name(value), "")
-    elif value and type(value[0]) is float:
-        proto.type = AttributeProto.FLOATS
-        proto.floats.extend(value)
-    elif value and type(value[0]) is str:
-        proto.type = AttributeProto.STRINGS
-        proto.strings.extend([text.encode() for text in value])
-    else:
-        proto.type = AttributeProto.INTS
-        proto.ints.extend(value)
-
-
-def _dtype_name(array: Array) -> str:
-    return "string" if array.dtype == object else array.dtype.name
-
-
-def _declare(info: onnx.ValueInfoProto, tensor: Tensor, opened: Named | None = None) -> None:
-    info.name = tensor.name
-    info.type.MergeFromString(_type(tensor.dtype, opened or tensor.shape))
+def _tensor(builder: GraphBuilder, leaf: Tensor, name: str) -> bytes:
+    """The TensorProto of a leaf that is no input."""
+    if leaf.values is not None and leaf.dtype in INTEGERS:
+        return encoded_elements(_integers(leaf.dtype, leaf.values), leaf.shape, leaf.dtype, name)
+    return encoded_tensor(_elements(builder, leaf), leaf.dtype, name)
 
 
 @functools.lru_cache(maxsize=1 << 13)
-def _type(dtype: str, shape: Named) -> bytes:
-    """The serialised TypeProto: filling one takes several times as long as reading it."""
-    whole = type_ = onnx.TypeProto()
-    while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
-        kind, _, dtype = dtype[:-1].partition("(")
-        type_ = type_.sequence_type.elem_type if kind == "sequence" else type_.optional_type.elem_type
-    type_.tensor_type.elem_type = NUMBER[dtype]
-    sizes = type_.tensor_type.shape
-    sizes.SetInParent()
-    for size in shape:
-        if isinstance(size, str):
-            sizes.dim.add().dim_param = size
-        else:
-            sizes.dim.add().dim_value = size
-    return bytes(whole.SerializeToString())
-
-
-def _tensor(proto: TensorProto, array: Any, dtype: str, name: str) -> None:
-    if dtype in _PLAIN:
-        proto.data_type = NUMBER[dtype]
-        proto.dims.extend(array.shape)
-        proto.raw_data = array.tobytes()
-    else:  # strings, bool, and types that ONNX packs
-        proto.CopyFrom(numpy_helper.from_array(array))
-    if name:
-        proto.name = name
+def _integers(dtype: str, values: tuple[float, ...]) -> bytes:
+    """Numbers that come again and again, as axes, sizes and repeats do, as numpy has them."""
+    return np.array(values, _DTYPES[dtype]).tobytes()
 
 
 def _elements(builder: GraphBuilder, leaf: Tensor) -> Array:
