@@ -27,6 +27,12 @@ _EDGES = ("constant", "constant", "edge", "reflect")
 
 def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> Tensor | None:
     """A tensor as the first input of an operator; None when it cannot be made one."""
+    if (
+        tensor.dtype in choice.dtypes
+        and choice.low <= len(tensor.shape) <= choice.high
+        and _stays(builder, tensor, choice.safe)
+    ):
+        return tensor
 
     def steps(tensor: Tensor) -> Tensor | None:
         made: Tensor | None = tensor
@@ -41,6 +47,8 @@ def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> 
 
 def adapt_to(builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
     """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it cannot be made so."""
+    if tensor.dtype == dtype and _fits(tensor.shape, shape) and _stays(builder, tensor, domain):
+        return tensor
 
     def steps(tensor: Tensor) -> Tensor | None:
         made: Tensor | None = tensor if tensor.dtype == dtype else _cast(builder, tensor, (dtype,))
@@ -56,7 +64,7 @@ def steps_first(tensor: Tensor, choice: "OpChoice", ranged: bool) -> int:
     return (
         (tensor.dtype not in choice.dtypes)
         + (not choice.low <= len(tensor.shape) <= choice.high)
-        + (ranged and not tensor.within(choice.safe))
+        + (ranged and choice.safe is not ANY and not tensor.within(choice.safe))
     )
 
 
@@ -66,7 +74,7 @@ def steps_to(tensor: Tensor, dtype: str, shape: Shape, domain: Domain, ranged: b
         (tensor.dtype != dtype)
         + (not _fits(tensor.shape, shape))
         + (len(tensor.shape) > len(shape))
-        + (ranged and not tensor.within(domain))
+        + (ranged and domain is not ANY and not tensor.within(domain))
     )
 
 
@@ -161,7 +169,9 @@ def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | N
 
 
 def _fits(shape: Shape, wanted: Shape) -> bool:
-    return len(shape) == len(wanted) and all(b in (FREE, a) for a, b in zip(shape, wanted, strict=True))
+    return shape == wanted or (
+        len(shape) == len(wanted) and all(b in (FREE, a) for a, b in zip(shape, wanted, strict=True))
+    )
 
 
 def _spreads(shape: Shape, wanted: Shape) -> bool:
@@ -195,11 +205,18 @@ def _padded(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | N
 # Values
 
 
+def _stays(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> bool:
+    """Whether a tensor need not be clipped."""
+    if not builder.style.ranged:
+        return True
+    if domain is ANY:
+        return tensor.size <= _LARGEST_USEFUL or not is_float(tensor.dtype)
+    return tensor.within(domain)
+
+
 def _ranged(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> Tensor | None:
     """The tensor inside a domain: as it is, or what is outside brought to its ends."""
-    if not builder.style.ranged:
-        return tensor
-    if tensor.within(domain) and (domain is not ANY or tensor.size <= _LARGEST_USEFUL or not is_float(tensor.dtype)):
+    if _stays(builder, tensor, domain):
         return tensor
     if tensor.dtype == "bool":
         return None

@@ -1,5 +1,7 @@
 """What a program consists of while it is made: nodes, and graphs as attributes of nodes."""
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +9,18 @@ from opsieve.gen.spec.tensor import Attributes, Tensor
 
 Shape = tuple[int, ...]
 Named = tuple[int | str, ...]  # a shape with names of sizes in it
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def volume(shape: Named) -> int:
+    """How many elements a shape has, as far as its sizes are numbers. Kept, as the same shapes come again and again."""
+    return math.prod([side for side in shape if type(side) is int])
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def is_closed(shape: Named) -> bool:
+    """Whether all sizes are numbers."""
+    return str not in map(type, shape)
 
 
 class Node:

@@ -7,10 +7,11 @@ large graph (Isra, section III: constraints are met by construction, "backtrack-
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 
 from opsieve.gen.build.adapters import adapt_first, adapt_to, steps_first, steps_to
-from opsieve.gen.build.graph import BodyGraph, Node, Shape
+from opsieve.gen.build.graph import BodyGraph, Node, Shape, is_closed, volume
 from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.build.scope import TensorScope, is_numeric_result
 from opsieve.gen.spec.builder import FREE
@@ -26,12 +27,24 @@ _TRIES = 3
 _LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
 _HUB = 4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
 _JOINING = 3  # nodes that join two pieces: two that adapt, one that reads both
+_BY_READS = operator.attrgetter("reads")
 _LONGEST_FREE = 9  # a side that nothing hangs on
 
 
 def _can_be_read(op: str, shape: Shape) -> bool:
     """Whether others may read what a node gives: of an unknown size nothing can be built, and an empty sequence has no element."""
-    return str not in map(type, shape) and op != "SequenceEmpty"
+    return is_closed(shape) and op != "SequenceEmpty"
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _goes_with(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
+    """Whether two shapes broadcast to something of at most so many elements; to the first of them if `oneway`."""
+    for p, q in zip(reversed(shape), reversed(other), strict=False):
+        if p != q and q != 1 and (oneway or p != 1):
+            return False
+    if oneway:
+        return len(other) <= len(shape)
+    return math.prod(broadcast(shape, other)) <= limit
 
 
 class GraphBuilder:
@@ -173,9 +186,12 @@ class GraphBuilder:
         random, scope, ranged = self.rng.random, self.scope, self.style.ranged
         if scope.recent and random() < self.style.chain:
             hub = random() < self.style.hub
-            near = max(
-                scope.recent, key=lambda x: (_HUB * x.reads if hub else x.depth) - steps_first(x, choice, ranged)
-            )
+            near = scope.recent[0]
+            most = -math.inf
+            for x in scope.recent:
+                good = (_HUB * x.reads if hub else x.depth) - steps_first(x, choice, ranged)
+                if good > most:
+                    near, most = x, good
             found = adapt_first(self, near, choice)
             if found is not None:
                 return found
@@ -263,7 +279,7 @@ class GraphBuilder:
                     and self.fits(shape, other.shape, oneway)
                 ]
                 if fit:
-                    return max(fit, key=_reads) if random() < style.crowd else fit[int(random() * len(fit))]
+                    return max(fit, key=_BY_READS) if random() < style.crowd else fit[int(random() * len(fit))]
             if random() < style.same_shape:
                 same = self.scope.match(dtype, shape, domain)
                 if same is not None and (same is not x or random() < style.itself):
@@ -291,12 +307,7 @@ class GraphBuilder:
 
     def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
         """Whether two shapes broadcast to something that is not too large; to the first of them if `oneway`."""
-        for p, q in zip(reversed(shape), reversed(other), strict=False):
-            if p != q and q != 1 and (oneway or p != 1):
-                return False
-        if oneway:
-            return len(other) <= len(shape)
-        return math.prod(broadcast(shape, other)) <= self.budget.tensor
+        return _goes_with(shape, other, oneway, self.budget.tensor)
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
         """The dtypes that a type variable of an operator of ONNX's own stands for at this program's opset."""
@@ -346,7 +357,7 @@ class GraphBuilder:
         bounds: Bounds | Sequence[Bounds],
     ) -> list[Tensor]:
         """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of each."""
-        program = self.program
+        program, enter = self.program, self.scope.enter
         several = isinstance(bounds, list)
         outs: list[Tensor] = []
         depth = _depth_behind(ins)
@@ -359,9 +370,9 @@ class GraphBuilder:
             made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
             made.depth = depth
             outs.append(made)
-            if _can_be_read(op, shape):
-                self.scope.enter(made)
-                program.elements += math.prod(shape)
+            if _can_be_read(op, shape):  # type: ignore[arg-type]  # sizes are numbers or names here
+                enter(made)
+                program.elements += volume(shape)  # type: ignore[arg-type]  # as above
         for tensor in ins:
             if tensor is not None:
                 tensor.reads += 1
@@ -411,14 +422,14 @@ class GraphBuilder:
         for tensor in node.ins:
             if tensor is not None:
                 tensor.reads += change
-        self.program.elements += change * sum(
-            math.prod(out.shape) for out in node.outs if str not in map(type, out.shape)
-        )
+        self.program.elements += change * sum([volume(out.shape) for out in node.outs if is_closed(out.shape)])
         if self.scope.outer is not None:
             self.program.inner += change
 
     def prune(self, start: int, kept: Sequence[Tensor | None] = ()) -> None:
         """Take back the nodes from a place on that were put in for an instance that does not read them."""
+        if len(self.nodes) == start:
+            return
         wanted = {id(tensor) for tensor in kept if tensor is not None}
         while len(self.nodes) > start and not any(
             tensor.reads or id(tensor) in wanted for tensor in self.nodes[-1].outs
@@ -463,8 +474,7 @@ class GraphBuilder:
         count = 0
         for typed in types:
             if typed is not None:
-                shape = typed[1]
-                size = math.prod([side for side in shape if type(side) is int] if str in map(type, shape) else shape)
+                size = volume(typed[1])
                 if not 0 < size <= self.budget.tensor:  # compilers differ over what is empty, and few models have it
                     return None
                 count += size
@@ -487,11 +497,11 @@ class GraphBuilder:
 
 
 def _depth_behind(ins: Sequence[Tensor | None]) -> int:
-    return 1 + max([tensor.depth for tensor in ins if tensor is not None], default=0)
-
-
-def _reads(tensor: Tensor) -> int:
-    return tensor.reads
+    depth = 0
+    for tensor in ins:
+        if tensor is not None and tensor.depth > depth:
+            depth = tensor.depth
+    return 1 + depth
 
 
 def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:

@@ -23,13 +23,22 @@ class Pieces:
 
     def connect(self, names: Iterable[str], main: bool) -> None:
         """These results hang together; with `main` a node of the main graph is among those that make or read them."""
-        top, *others = dict.fromkeys(map(self.root, names)) or [""]
-        if not top:
-            return
-        held = sum(root in self._main for root in (top, *others))
-        for other in others:
-            self._parent[other] = top
-        self._main.difference_update(others)
-        if held or main:
-            self._main.add(top)
+        parent, mains, top, held = self._parent, self._main, "", 0
+        for name in names:
+            if name not in parent:  # as what the node gives
+                top = top or name
+                parent[name] = top
+                continue
+            root = self.root(name)
+            if root == top:
+                continue
+            if root in mains:
+                held += 1
+            if top:
+                mains.discard(root)
+                parent[root] = top
+            else:
+                top = root
+        if top and (held or main):
+            mains.add(top)
             self.count += 1 - held

@@ -6,11 +6,12 @@ from typing import Any
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.build.pieces import Pieces
 from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.catalogue import OpChoice
+from opsieve.gen.spec.catalogue import OpTable
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
+_NO_CHOICES = OpTable()
 Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 
 
@@ -29,7 +30,7 @@ class ProgramState:
         self.budget = budget
         self.supports: Supports | None = None
         self.only: frozenset[str] | None = None
-        self.choices: tuple[OpChoice, ...] = ()
+        self.choices: OpTable = _NO_CHOICES
         self.plant: Callable[[Any], None] | None = None
         self.leaves: list[Tensor] = []
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 
 from opsieve.gen.build.graph import Shape
@@ -13,6 +14,7 @@ from opsieve.gen.spec.tensor import Tensor
 
 _TRIES = 3
 _RECENT = 8
+BY_DEPTH = operator.attrgetter("depth")
 
 
 class TensorScope:
@@ -38,7 +40,7 @@ class TensorScope:
     def deepest(self) -> Tensor | None:
         """Of the last results the one that most nodes lead to: where the longest path goes on."""
         recent = self.recent[-_RECENT:]
-        return max(recent, key=_depth) if recent else None
+        return max(recent, key=BY_DEPTH) if recent else None
 
     def enter(self, tensor: Tensor) -> None:
         """Make a tensor known, so that later nodes can read it."""
@@ -55,7 +57,9 @@ class TensorScope:
         """Take back a result, whose node is taken back."""
         pools = self.pools[tensor.dtype, tensor.rank], self.shapes[tensor.dtype, tensor.shape]
         for known in (*pools, self.loose, self.recent):
-            if tensor in known:
+            if known and known[-1] is tensor:  # mostly: what is taken back came last
+                known.pop()
+            elif tensor in known:
                 known.remove(tensor)
 
     def pick(
@@ -116,10 +120,6 @@ class TensorScope:
     def of_rank(self, dtype: str, rank: int) -> list[Tensor]:
         """The tensors of a dtype and rank in this graph."""
         return self.pools.get((dtype, rank), [])
-
-
-def _depth(tensor: Tensor) -> int:
-    return tensor.depth
 
 
 def is_numeric_result(tensor: Tensor) -> bool:

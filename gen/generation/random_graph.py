@@ -20,7 +20,7 @@ from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.catalogue import OpChoice, choices, first_dtypes, merging, operators
+from opsieve.gen.spec.catalogue import OpChoice, OpTable, choices, first_dtypes, merging, operators, pairing
 from opsieve.gen.spec.dtype_facts import NUMBER
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST, form
@@ -118,16 +118,22 @@ def start(
     if request.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in request.dtypes) or tuple(sorted(request.dtypes))
     topology = topology or ("long" if rng.random() < _LONG_SHARE else rng.choice(tuple(TOPOLOGIES)[1:]))
-    style = Style(pick, ranged and request.values != "search", palette=palette, ranks=rng.choice(_RANKS))
-    style = replace(style, **TOPOLOGIES[topology])
+    ranks = rng.choice(_RANKS)
     opened = bool(request.dynamic) and rng.random() < request.dynamic
-    if opened:
-        style = replace(style, **_SIZES_LEFT)
+    style = _style(pick, ranged and request.values != "search", palette, ranks, topology, opened)
     builder = GraphBuilder(ProgramState(rng, opset, style, request.budget))
     builder.program.opened = opened
     builder.program.supports = request.supports
     builder.program.only = request.only
     return builder
+
+
+@functools.lru_cache(maxsize=4096)
+def _style(
+    pick: float, ranged: bool, palette: tuple[str, ...], ranks: tuple[int, ...], topology: str, opened: bool
+) -> Style:
+    style = Style(pick, ranged, palette=palette, ranks=ranks)
+    return replace(style, **{**TOPOLOGIES[topology], **(_SIZES_LEFT if opened else {})})
 
 
 @functools.cache
@@ -139,7 +145,7 @@ def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple
 @functools.cache
 def weighted_choices(
     opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool
-) -> tuple[OpChoice, ...]:
+) -> OpTable:
     """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have stand in it several times."""
     from_all = choices(opset, only, dtypes)
     if not drawn:
@@ -150,10 +156,10 @@ def weighted_choices(
         having = sum(bool(first_dtypes(choice.op, n)) for n in every) / len(every)
         share = (1 - _NEWEST_SHARE) * having + (_NEWEST_SHARE if first_dtypes(choice.op, SUPPORTED) else 0)
         found += [choice] * min(_MOST_COPIES, round(1 / max(share, 0.1)))
-    return tuple(found)
+    return OpTable(found)
 
 
-def draw(builder: GraphBuilder, from_all: tuple[OpChoice, ...]) -> OpChoice:
+def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
     """One of some operators: now and then one that merges tensors, or another where one would need adapters."""
     rng, style = builder.rng, builder.style
     choice, last = rng.choice(from_all), builder.scope.deepest()
@@ -186,16 +192,16 @@ def join(builder: GraphBuilder) -> None:
     """Nodes that read results of two pieces each, until the program hangs together: as far as that can be, and at the rate of its style."""
     style, program = builder.style, builder.program
     joiners: dict[str, list[OpChoice]] = {}
-    for choice in program.choices:
-        if choice.op.pairs and (
-            choice.op.family != _COMMON or program.only is not None or builder.rng.random() < _COMMON_SHARE
-        ):
+    for choice in pairing(program.choices):
+        if choice.op.family != _COMMON or program.only is not None or builder.rng.random() < _COMMON_SHARE:
             joiners.setdefault(choice.op.family, []).append(choice)
     if not joiners or builder.rng.random() >= style.joined:
         return
+    if program.pieces.count < 2:
+        return
     _measure_texts(builder)
     builder.style = replace(style, pick=1.0, chain=1.0, frugal=0.0)
-    for _ in range(_JOIN_TRIES * max(0, program.pieces.count - 1)):
+    for _ in range(_JOIN_TRIES * (program.pieces.count - 1)):
         apart = _apart(builder)
         if not apart or program.elements >= builder.budget.elements:
             break

@@ -23,10 +23,7 @@ VARIABLE = "OPSIEVE_OPERATORS"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpChoice:
-    """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may have.
-
-    Compared by identity: tuples of them are keys of caches that every draw looks into.
-    """
+    """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may have."""
 
     op: Operator
     dtypes: frozenset[str]
@@ -34,6 +31,15 @@ class OpChoice:
     low: int
     high: int
     safe: Domain
+
+
+class OpTable(tuple[OpChoice, ...]):
+    """What may be drawn. Compared by identity: every draw looks into caches by it, and a hash of hundreds of items takes microseconds."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
 
 
 def learned_files() -> tuple[Path, ...]:
@@ -87,9 +93,7 @@ def qualified(operator: Operator) -> str:
 
 
 @functools.cache
-def choices(
-    opset: int, only: frozenset[str] | None = None, dtypes: frozenset[str] | None = None
-) -> tuple[OpChoice, ...]:
+def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[str] | None = None) -> OpTable:
     """What may be drawn at an opset: the operators that it has, with the dtypes their first input may have.
 
     `only` limits the operators by qualified name (None: all of ONNX's own domain), `dtypes` those of first inputs.
@@ -104,13 +108,19 @@ def choices(
         if allowed:
             safe = operator.safe[0] if operator.safe else ANY
             found.append(OpChoice(operator, allowed, tuple(sorted(allowed)), *operator.ranks, safe))
-    return tuple(found)
+    return OpTable(found)
 
 
 @functools.lru_cache(maxsize=4096)
-def merging(from_all: tuple[OpChoice, ...], dtype: str) -> tuple[OpChoice, ...]:
+def merging(from_all: OpTable, dtype: str) -> tuple[OpChoice, ...]:
     """Those of some operators that can bring several tensors together of which the first has a dtype."""
     return tuple(choice for choice in from_all if dtype in choice.dtypes and (choice.op.pairs or _reads_two(choice.op)))
+
+
+@functools.lru_cache(maxsize=1024)
+def pairing(from_all: OpTable) -> tuple[OpChoice, ...]:
+    """Those of some operators of which a further input broadcasts with the first, or that merge."""
+    return tuple(choice for choice in from_all if choice.op.pairs)
 
 
 @functools.cache

@@ -26,7 +26,7 @@ from opsieve.gen.generation.request import from_record
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.gen.spec.catalogue import choices
+from opsieve.gen.spec.catalogue import OpTable, choices
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.mutate import _changes
 from opsieve.gen.strategies.registry import generate
@@ -42,7 +42,7 @@ def source(seed: int, name: str = "isra") -> Source:
 
 def replayed(read_: Source, changes: Changes, seed: int = 0) -> GraphBuilder:
     builder = start(GenRequest(opset=read_.opset), seed, "test")
-    builder.program.choices = ()
+    builder.program.choices = OpTable()
     ModelReplay(builder, changes).run(read_)
     return builder
 
