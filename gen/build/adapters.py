@@ -68,6 +68,27 @@ def steps_first(tensor: Tensor, choice: "OpChoice", ranged: bool) -> int:
     )
 
 
+def nearest(tensors: Sequence[Tensor], choice: "OpChoice", ranged: bool, hub: int) -> Tensor:
+    """Of some tensors the first of those that most nodes lead to, less the nodes it takes to make it the first input of an operator.
+
+    With `hub` that which most nodes read: so many nodes that adapt are as bad as one reader is good.
+    """
+    dtypes, low, high, safe = choice.dtypes, choice.low, choice.high, choice.safe
+    ranged = ranged and safe is not ANY
+    near, most = tensors[0], -math.inf
+    for tensor in tensors:
+        good = hub * tensor.reads if hub else tensor.depth
+        if good > most:  # else steps do not change it
+            good -= (
+                (tensor.dtype not in dtypes)
+                + (not low <= len(tensor.shape) <= high)
+                + (ranged and not tensor.within(safe))
+            )
+            if good > most:
+                near, most = tensor, good
+    return near
+
+
 def steps_to(tensor: Tensor, dtype: str, shape: Shape, domain: Domain, ranged: bool) -> int:
     """About how many nodes it takes to bring a tensor into a dtype and shape, and inside a domain."""
     return (

@@ -36,7 +36,7 @@ _INFO_NAME, _INFO_TYPE = b"\x0a", b"\x12"
 _MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
 _OPSET_DOMAIN, _OPSET_VERSION = b"\x0a", b"\x10"
 _BYTES = tuple(bytes((number,)) for number in range(128))
-RAW = frozenset((*FLOATS[:3], *INTEGERS))  # dtypes whose elements ONNX holds as numpy does
+RAW = frozenset((*FLOATS, *INTEGERS, "bool"))  # dtypes whose elements ONNX holds as numpy does
 
 
 def _number(value: int) -> bytes:
@@ -128,7 +128,7 @@ def encoded_info(tensor: Tensor, opened: Named | None = None) -> bytes:
 
 def encoded_tensor(array: Array, dtype: str, name: str = "") -> bytes:
     """The TensorProto of an array."""
-    if dtype not in RAW:  # strings, bool, and types that ONNX packs
+    if dtype not in RAW:  # strings, and types that ONNX packs
         proto = numpy_helper.from_array(array, name or None)
         return bytes(proto.SerializeToString(deterministic=True))
     return encoded_elements(array.tobytes(), array.shape, dtype, name)

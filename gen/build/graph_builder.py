@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Sequence
 
-from opsieve.gen.build.adapters import adapt_first, adapt_to, steps_first, steps_to
+from opsieve.gen.build.adapters import adapt_first, adapt_to, nearest, steps_first, steps_to
 from opsieve.gen.build.graph import BodyGraph, Node, Shape, is_closed, volume
 from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.build.scope import TensorScope, is_numeric_result
@@ -185,13 +185,7 @@ class GraphBuilder:
         """The result that most nodes lead to, rather than others, or another tensor; None where none is, or can be made, what the operator takes."""
         random, scope, ranged = self.rng.random, self.scope, self.style.ranged
         if scope.recent and random() < self.style.chain:
-            hub = random() < self.style.hub
-            near = scope.recent[0]
-            most = -math.inf
-            for x in scope.recent:
-                good = (_HUB * x.reads if hub else x.depth) - steps_first(x, choice, ranged)
-                if good > most:
-                    near, most = x, good
+            near = nearest(scope.recent, choice, ranged, _HUB if random() < self.style.hub else 0)
             found = adapt_first(self, near, choice)
             if found is not None:
                 return found
@@ -370,9 +364,9 @@ class GraphBuilder:
             made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
             made.depth = depth
             outs.append(made)
-            if _can_be_read(op, shape):  # type: ignore[arg-type]  # sizes are numbers or names here
+            if _can_be_read(op, shape):
                 enter(made)
-                program.elements += volume(shape)  # type: ignore[arg-type]  # as above
+                program.elements += volume(shape)
         for tensor in ins:
             if tensor is not None:
                 tensor.reads += 1
@@ -393,8 +387,8 @@ class GraphBuilder:
     def _connect(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor], attrs: Attributes) -> None:
         """Note that a node makes what it reads, what it gives and what is in its bodies hang together."""
         names = [tensor.name for tensor in (*ins, *outs) if tensor is not None and tensor.name and not tensor.leaf]
-        for value in attrs.values():
-            if isinstance(value, BodyGraph):
+        for value in attrs.values() if attrs else ():
+            if type(value) is BodyGraph:
                 names += [out.name for node in value.nodes for out in node.outs if out.name]
         self.program.pieces.connect(names, self.scope.outer is None)
 
@@ -449,17 +443,21 @@ class GraphBuilder:
         `outputs` is how many are wanted (None: all). `types` are those of all that are wanted, where they are known; the declaration is
         not asked for them then.
         """
-        program = self.program
+        program, budget = self.program, self.budget
         if program.supports is not None and not program.supports(op, ins, attrs, self.opset):
             return None
         if types is None:
             types = op.infer(ins, attrs)[:outputs]  # type: ignore[arg-type]  # rules that look at an optional input say so
-        work = self._elements_of(types)
-        if work is None:
-            return None
+        work = 0
+        for typed in types:
+            if typed is not None:
+                size = volume(typed[1])
+                if not 0 < size <= budget.tensor:  # compilers differ over what is empty, and few models have it
+                    return None
+                work += size
         if op.cost is not None:
             work = op.cost(ins, attrs, types)  # type: ignore[arg-type]  # what has a cost gives its first output
-        if program.work + work > self.budget.work or program.elements > self.budget.elements:
+        if program.work + work > budget.work or program.elements > budget.elements:
             return None
         bounds: Bounds | list[Bounds] = (-math.inf, math.inf)
         if self.style.ranged:
@@ -468,17 +466,6 @@ class GraphBuilder:
                 return None
         program.work += work
         return self.emit(op.name, op.domain, ins, attrs, types, bounds)
-
-    def _elements_of(self, types: Sequence[Typed | None]) -> int | None:
-        """How many elements the outputs have, as far as that is known; None when one is empty or too large."""
-        count = 0
-        for typed in types:
-            if typed is not None:
-                size = volume(typed[1])
-                if not 0 < size <= self.budget.tensor:  # compilers differ over what is empty, and few models have it
-                    return None
-                count += size
-        return count
 
     def grow(self, choice: OpChoice, guests: Sequence[Tensor] = ()) -> list[Tensor] | None:
         """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap).

@@ -35,7 +35,7 @@ _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y
 _DTYPES = {
     dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()
 }
-_FED = RAW | {"bool", "string"}
+_FED = (RAW - {"bfloat16"}) | {"string"}
 
 
 def serialize(
@@ -103,9 +103,13 @@ def _give_an_input(leaves: Sequence[Tensor]) -> None:
 
 def _tensor(builder: GraphBuilder, leaf: Tensor, name: str) -> bytes:
     """The TensorProto of a leaf that is no input."""
+    if leaf.dtype not in RAW:
+        return encoded_tensor(_elements(builder, leaf), leaf.dtype, name)
     if leaf.values is not None and leaf.dtype in INTEGERS:
-        return encoded_elements(_integers(leaf.dtype, leaf.values), leaf.shape, leaf.dtype, name)
-    return encoded_tensor(_elements(builder, leaf), leaf.dtype, name)
+        data = _integers(leaf.dtype, leaf.values)
+    else:
+        data = _numbers(builder, leaf).tobytes()
+    return encoded_elements(data, leaf.shape, leaf.dtype, name)
 
 
 @functools.lru_cache(maxsize=1 << 13)
@@ -116,17 +120,21 @@ def _integers(dtype: str, values: tuple[float, ...]) -> bytes:
 
 def _elements(builder: GraphBuilder, leaf: Tensor) -> Array:
     """An array of a leaf's own."""
-    shape = leaf.shape
+    return _numbers(builder, leaf).copy().reshape(leaf.shape)
+
+
+def _numbers(builder: GraphBuilder, leaf: Tensor) -> Array:
+    """The elements of a leaf in a row; others may share them."""
     if leaf.values is not None:
-        return np.array(leaf.values, _DTYPES[leaf.dtype]).reshape(shape)
+        return np.array(leaf.values, _DTYPES[leaf.dtype])
     low, high = leaf.low, leaf.high
     if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
         low, high = leaf_range(leaf.dtype, ANY)
-    place, count = builder.rng.random(), math.prod(shape)
+    place, count = builder.rng.random(), math.prod(leaf.shape)
     if count > _BLOCK // 2:
-        return fill_array(leaf.dtype, shape, low, high, place)
+        return fill_array(leaf.dtype, (count,), low, high, place)
     start = int(place * (_BLOCK - count))
-    return _block(leaf.dtype, low, high)[start : start + count].copy().reshape(shape)
+    return _block(leaf.dtype, low, high)[start : start + count]
 
 
 @functools.lru_cache(maxsize=256)

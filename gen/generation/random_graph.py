@@ -143,9 +143,7 @@ def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple
 
 
 @functools.cache
-def weighted_choices(
-    opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool
-) -> OpTable:
+def weighted_choices(opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool) -> OpTable:
     """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have stand in it several times."""
     from_all = choices(opset, only, dtypes)
     if not drawn:

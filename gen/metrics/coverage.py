@@ -10,7 +10,7 @@ what a node gives. Its third counts constants, too.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import onnx
 
@@ -52,18 +52,18 @@ class OperatorCoverage:
                 self._instances.add((operator, node.inputs, node.attributes))
         return self._size() - before
 
-    def novelty(self, operator: str, outputs: Iterable[Type], producers: Iterable[str] = ()) -> int:
+    def novelty(self, operator: str, outputs: Iterable[Type], producers: Sequence[str] = ()) -> int:
         """How many pairs of HirFuzz's coverages a node would add that gives `outputs` and reads what `producers` make."""
-        dtypes, shapes, edges = set(), set(), set()
+        new: set[Any] = set()  # dtypes and shapes
         for dtype, shape in outputs:
             if dtype and (operator, dtype) not in self._dtypes:
-                dtypes.add(dtype)
+                new.add(dtype)
             if shape is not None and (operator, shape) not in self._shapes:
-                shapes.add(shape)
-        for producer in producers:
-            if (producer, operator) not in self.edges:
-                edges.add(producer)
-        return len(dtypes) + len(shapes) + len(edges)
+                new.add(shape)
+        found = len(new)
+        if producers:
+            found += len({(producer, operator) for producer in producers} - self.edges)
+        return found
 
     def note(self, operator: str, outputs: Iterable[Type], producers: Iterable[str] = ()) -> None:
         """Count a node in, for HirFuzz's coverages and the frequencies; its instance is counted with its model."""

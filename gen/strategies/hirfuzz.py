@@ -4,6 +4,7 @@ OperatorCoverage is HirFuzz's: pairs of operator and dtype, operator and shape, 
 before it in its batch of 256 seeds.
 """
 
+from opsieve.gen.build.graph import Node
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
@@ -39,17 +40,17 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
                 continue
             inner, first = builder.program.inner, len(builder.nodes)
             made = operator.instance(builder, builder.first(choice))
-            builder.prune(first, made.inputs if made is not None else ())
-            adapters = builder.undo(first)  # until it is taken
-            held, builder.program.inner = (
-                builder.program.inner - inner,
-                inner,
-            )  # nodes in bodies count once they are taken
+            adapters: list[Node] = []
+            if len(builder.nodes) > first:
+                builder.prune(first, made.inputs if made is not None else ())
+                adapters = builder.undo(first)  # until it is taken
+                makers.update((out.name, node.op) for node in adapters for out in node.outs)
+            held = builder.program.inner - inner
+            builder.program.inner = inner  # nodes in bodies count once they are taken
             if made is None:
                 continue
             types = operator.infer(made.inputs, made.attributes)[: made.outputs]  # type: ignore[arg-type]
             outs = [typed for typed in types if typed is not None]
-            makers.update((out.name, node.op) for node in adapters for out in node.outs)
             producers = [makers[tensor.name] for tensor in made.inputs if tensor is not None and tensor.name in makers]
             new = coverage.novelty(operator.name, outs, producers) - len(adapters)  # which nobody asked for
             if new > most:
