@@ -89,11 +89,11 @@ class EncodedGraph:
 def encoded_model(ir_version: int, producer: str, graph: bytes, opsets: Iterable[tuple[str, int]]) -> bytes:
     """A ModelProto around an encoded GraphProto, with its domains ("" is ONNX's own) and their versions."""
     head = _MODEL_IR + _number(ir_version) + _text(_MODEL_PRODUCER, producer)
-    told = [
+    versions = [
         _field(_MODEL_OPSET, (_text(_OPSET_DOMAIN, domain) if domain else b"") + _OPSET_VERSION + _number(version))
         for domain, version in opsets
     ]
-    return b"".join((head, _field(_MODEL_GRAPH, graph), *told))
+    return b"".join((head, _field(_MODEL_GRAPH, graph), *versions))
 
 
 def encoded_node(node: Node, domains: set[str]) -> bytes:
