@@ -20,6 +20,7 @@ class Unoptimised:
     """A request to onnxruntime, as `opsieve.backends.protocol.Request` describes one."""
 
     options = ORT.baseline
+    mapped: Sequence[Any] = ()  # a transformer is given the whole model
 
     def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
         self.model, self.inputs, self.stage = model, inputs, stage
