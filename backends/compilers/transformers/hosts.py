@@ -1,7 +1,7 @@
 """What runs models for the transformers: onnxruntime with its optimiser off, and the reference for what onnxruntime does not take."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
