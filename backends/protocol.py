@@ -162,3 +162,17 @@ class Scripted(Protocol):
         `%a` alone. `dtypes` are the element types (numpy's names) that cross the graph's border. "" when these options
         cannot be asked without opsieve.
         """
+
+
+class ScriptedBriefly(Protocol):
+    """What a `Scripted` backend may have besides: its lines in the script of an issue, which a maintainer reads in half a minute."""
+
+    def brief(
+        self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
+    ) -> tuple[list[str], list[str]]:
+        """Lines that import, and statements that make of `model`, a serialised ModelProto, and `inputs` by name the `outputs` by name.
+
+        They hold what this failure needs and no more: `failed` is `compile` where the compiler ends before anything runs, `checker` where
+        onnx's checker refuses what a transformer makes, else `run`. Settings that only make runs repeatable are left out. `program` is the OnnxProgram,
+        `options` and `dtypes` are as in `Scripted`. Two empty lists where only `script` shows it.
+        """

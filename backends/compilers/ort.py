@@ -247,6 +247,39 @@ class Onnxruntime:
         body = run_source("model", "inputs", LEVELS[options["level"]], disabled, dtypes, options)
         return carriers(dtypes) + head + body
 
+    def brief(
+        self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
+    ) -> Tuple[List[str], List[str]]:
+        """The statements of a short script: a session, and a run where it is made."""
+        if carriers(dtypes):
+            return [], []
+        disabled = [item for item in options["disabled_optimizers"].split("+") if item]
+        session = brief_session("model", LEVELS[options["level"]], disabled, options)
+        return ["import onnxruntime as ort"], session if failed == "compile" else [*session, *BRIEF_RUN]
+
+
+# Of a model that a transformer made fewer inputs may be left.
+BRIEF_RUN = (
+    "given = {item.name: inputs[item.name] for item in session.get_inputs()}",
+    "outputs = dict(zip([item.name for item in session.get_outputs()], session.run(None, given)))",
+)
+
+
+def brief_session(model: str, level: str, disabled: List[str], wanted: Mapping[str, str] = {}) -> List[str]:
+    """The statements that make a session of the bytes that `model` says, without what is the default anyway."""
+    extra = ", disabled_optimizers=%a" % disabled if disabled else ""
+    providers = list(dict.fromkeys([PROVIDERS[wanted.get("device", "cpu")], PROVIDERS["cpu"]]))
+    chosen = ["options.graph_optimization_level = ort.GraphOptimizationLevel.%s" % level] * (level != "ORT_ENABLE_ALL")
+    if wanted.get("threads", "1") != "1":
+        chosen.append("options.intra_op_num_threads = options.inter_op_num_threads = %d" % int(wanted["threads"]))
+    if wanted.get("mode", "sequential") == "parallel":
+        chosen.append("options.execution_mode = ort.ExecutionMode.ORT_PARALLEL")
+    chosen += ["options.add_session_config_entry(%a, %a)" % entry for entry in config_entries(wanted)]
+    head = ["options = ort.SessionOptions()", *chosen] if chosen else []
+    settings = ", options" if chosen else ""
+    call = "ort.InferenceSession(%s%s, providers=%s%s)" % (model, settings, providers, extra)
+    return [*head, "session = %s" % call]
+
 
 def set_session(ort: Any, options: Any, wanted: Mapping[str, str]) -> str:
     """Set threads, mode and configuration entries; the execution provider. ValueError for what this onnxruntime lacks."""

@@ -255,6 +255,27 @@ class TvmRelax:
         """The source of `run` for an exported script."""
         return SCRIPT % self.settings(options)
 
+    def brief(
+        self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
+    ) -> Tuple[List[str], List[str]]:
+        """The statements of a short script; none with passes left out, and for results that are no tensors."""
+        if options["disabled"] or {"Shape", "Size"} & set(program.operators()):
+            return [], []
+        settings = self.settings(options)
+        lines = [line[4:] for line in SCRIPT.split("\n")[5:12]]  # from the model to the executable
+        lines = ("\n".join(lines) % settings).split("\n")
+        if failed == "run":
+            graph = program.proto.graph
+            given = {tensor.name for tensor in graph.initializer}
+            fed = [item.name for item in graph.input if item.name not in given]
+            names = [item.name for item in graph.output]
+            result = "[result]" if len(names) == 1 else "result"
+            lines += [
+                "result = main(*[tvm.runtime.tensor(inputs[name]) for name in %a])" % fed,
+                "outputs = {name: value.numpy() for name, value in zip(%a, %s)}" % (names, result),
+            ]
+        return ["import tvm", "from tvm import relax", "from tvm.relax.frontend.onnx import from_onnx"], lines
+
     def script_of_module(self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
         """The same for a module of a form with its passes, given as TVMScript or else as TVM's JSON."""
         keywords = beside("tvm_relax_modules.py").KEYWORDS

@@ -22,6 +22,7 @@ from markdown_it import MarkdownIt
 from onnx import parser
 
 from opsieve.backends.compilers.transformers import source as transformed_source
+from opsieve.backends.observation import Frame
 from opsieve.backends.workers.program_text import model_text
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
@@ -366,6 +367,35 @@ def test_names_stay_literals_in_a_short_script(name: str) -> None:
     assert shape(name) in ([ast.Module], shape("harmless"))  # a long name has no short script
 
 
+@pytest.mark.parametrize(
+    ("target", "failed", "lines", "has"),
+    [
+        ("onnxruntime", "run", 18, "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])"),
+        (
+            "onnxruntime:basic",
+            "run",
+            20,
+            "options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC",
+        ),
+        ("onnxoptimizer", "compile", 13, "after = onnxoptimizer.optimize("),
+        ("onnxscript", "checker", 15, "onnx.checker.check_model(after, full_check=True)"),
+        ("onnxslim", "run", 20, "after = onnxslim.slim("),
+        ("tvm", "run", 25, "outputs = {name: value.numpy() for name, value in zip(['y'], [result])}"),
+    ],
+)
+def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, lines: int, has: str) -> None:
+    made = exported(target, "mismatch" if failed == "run" else "error")
+    seen = replace(made.observation, stage="run" if failed == "run" else "compile")
+    if failed == "checker":
+        says = "onnx.checker accepts the original and refuses the transformed model: why"
+        seen = replace(seen, exception="a.BrokenModel", message=says)
+    source = short_script(replace(made, observation=seen), printed(made.model))
+    ast.parse(source)
+    assert has in source
+    assert len(source.splitlines()) <= lines, source
+    assert ("assert_allclose" in source) == (failed == "run")
+
+
 def test_an_issue_speaks_to_people_without_opsieve() -> None:
     made = replace(
         exported(), passes=("Pad_Fusion",), first_bad="1.20.0", regression="Fails since 1.20.0 (last good: 1.19.2)."
@@ -389,7 +419,12 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     assert "BrokenModel" not in text
     seen = replace(made.observation, outcome="crash", signal=11)
     died = replace(made, verdict=replace(made.verdict, kind="crash"), observation=seen)
-    assert issue(died, printed(made.model)).startswith("# The process dies of SIGSEGV with Relu")
+    assert issue(died, printed(made.model)).startswith("# SIGSEGV with Relu")
+    names = ("Py_RunMain", "onnx::optimization::FuseRelu::run(Node*)", "std::vector<int>::at")
+    frames = tuple(Frame("native", name, module="libonnx.so") for name in names)
+    text = issue(replace(died, observation=replace(seen, frames=frames)), printed(made.model), "the graph `a` after")
+    assert text.startswith("# SIGSEGV in FuseRelu::run with Relu")
+    assert "The model after optimisation:\n\n```text\nthe graph `a` after\n```" in text
 
 
 def test_an_issue_names_the_public_one_that_it_may_be() -> None:

@@ -7,7 +7,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.triage.export.archive import archive
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.issue import issue
-from opsieve.triage.export.program_source import text_of
+from opsieve.triage.export.program_source import optimised_text, text_of
 from opsieve.triage.export.script import script
 
 Kind = Literal["script", "issue", "pytest", "case"]
@@ -31,7 +31,7 @@ def export(exported: ExportedFailure, kind: Kind, workers: Workers) -> Export:
     if kind == "case":
         return Export("case.zip", archive(exported, text))
     if kind == "issue":
-        return Export("issue.md", issue(exported, text).encode())
+        return Export("issue.md", issue(exported, text, optimised_text(exported, workers)).encode())
     if kind == "pytest":
         return Export("test_repro.py", script(exported, text, test=True).encode())
     return Export("repro.py", script(exported, text).encode())

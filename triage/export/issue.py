@@ -10,6 +10,7 @@ import signal
 import tomllib
 from functools import cache
 from importlib import metadata
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from opsieve.triage.known.issue_match import ProbableIssue
 _OF_WORKERS = re.compile(
     r"(?:^|/)(?:backends/(?:workers|compilers|reference)/.*|(?:backends/)?(?:child|transformed)\.py$)"
 )
+_INTERPRETER = re.compile(r"python|libpython|libc\.so|ld-linux")  # what every stack begins with
 _TEMPLATES = Path(__file__).with_name("issue_templates.toml")
 _ISSUE = re.compile(r"https://github\.com/[A-Za-z0-9-]{1,60}/[A-Za-z0-9._-]{1,100}/issues/\d{1,9}")
 _MOST_SCRIPT = 40_000  # characters; GitHub takes 65,536 for a whole issue
@@ -57,13 +59,16 @@ _STAGES = {
 _SHOWN_BELOW = ("mismatch", "error", "crash", "accepts-invalid")
 
 
-def issue(exported: ExportedFailure, text: ModelText) -> str:
-    """The issue: its title as the first heading, then the sections of the project's template."""
-    template = _templates().get(exported.target.name) or _templates()["default"]
-    answers = {**_templates()["answers"], **_answers(exported, text)}
+def issue(exported: ExportedFailure, text: ModelText, optimised: str = "") -> str:
+    """The issue: its title as the first heading, then the sections of the project's template. `optimised` is what the compiler makes of the model, as text."""
+    named = _templates().get(exported.target.name)
+    template = named or _templates()["default"]
+    answers = {**_templates()["answers"], **_answers(exported, text), "optimised": _optimised(optimised)}
     parts = [f"# {template.get('title', '')}{title(exported)}"]
     for heading, *keys in template["sections"]:
         body = "\n\n".join(answers[key] for key in keys if answers[key])
+        if not (body or named):  # a project's own form wants every heading
+            continue
         parts += [f"**{heading}**" if template["style"] == "**" else f"{template['style']} {heading}", body or "None."]
     return "\n\n".join(parts) + "\n"
 
@@ -93,8 +98,15 @@ def _what(exported: ExportedFailure) -> str:
     if verdict.kind == "error" and re.fullmatch(r"[A-Za-z]\w+", name):
         return f"{name} on a valid model"
     if verdict.kind == "crash" and seen.signal in set(signal.Signals):
-        return f"The process dies of {signal.Signals(seen.signal).name}"
+        return f"{signal.Signals(seen.signal).name}{_dying(seen)}"
     return _WORDS.get(verdict.kind or "", "A failure")
+
+
+def _dying(seen: Observation) -> str:
+    """` in FUNCTION`: the innermost one on the stack of a death that has a name of the compiler's own."""
+    own = (frame.function for frame in reversed(seen.frames) if frame.language == "native" and "::" in frame.function)
+    name = next((name for name in own if not name.startswith(("std::", "__", "pybind11::", "nanobind::"))), "")
+    return f" in {_word('::'.join(name.split('(')[0].split('::')[-2:]), 60)}" if name else ""
 
 
 def _is_broken_model(seen: Observation) -> bool:
@@ -167,7 +179,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
         "environment": fenced("\n".join(_environment(exported))),
         "log": f"Stack, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
         "version": _word(exported.target.release or exported.observation.version, 60) or "unknown",
-        "os": _word(platform.release(), 80) or platform.system(),
+        "os": _word(_system(), 80),
         "architecture": {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
             platform.machine(), _word(platform.machine(), 40)
         ),
@@ -181,14 +193,21 @@ def _graph(exported: ExportedFailure, text: ModelText) -> str:
     if not text.text:
         return "onnx cannot print the model; it is in the script."
     if short_script(exported, text):
-        return "The model is in the script below."
+        return ""
     return fenced(visible(text.text, _MOST_GRAPH))
+
+
+def _optimised(text: str) -> str:
+    """What the compiler makes of the model, where it can be read at a glance."""
+    if not text or len(text) > _MOST_GRAPH:
+        return ""
+    return f"The model after optimisation:\n\n{fenced(visible(text, _MOST_GRAPH))}"
 
 
 def _frames(observation: Observation) -> str:
     """The stack without folders, which are the user's own, and without the frames of opsieve's worker."""
     lines = []
-    for frame in observation.frames:
+    for frame in dropwhile(lambda frame: _INTERPRETER.match(frame.module), observation.frames):
         name = re.split(r"site-packages[/\\\\]", frame.file)[-1]
         if frame.language == "python" and name == frame.file:
             name = re.split(r"[/\\\\]", name)[-1]
@@ -259,6 +278,14 @@ def _environment(exported: ExportedFailure) -> list[str]:
     settings = f", options {options}" if options else ""
     lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}{settings}")
     return [visible(line) for line in lines]
+
+
+def _system() -> str:
+    """The system as its users call it, else the release of its kernel."""
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.release() or platform.system()
 
 
 def _possibly(known: ProbableIssue) -> str:

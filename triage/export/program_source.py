@@ -11,7 +11,10 @@ from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
 from opsieve.triage.export.export_input import ExportedFailure, leaves
 from opsieve.triage.export.literals import encoded, quoted
+from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 
+# What is wrong with a transformed model, and what shows it.
+_BROKEN = {"onnx.checker accepts the original and refuses": "checker", "onnxruntime ": "run"}
 _LINES = 60  # of a program that is shown beside its bytes
 _MOST = 64 << 10  # characters of a text that stands in a script
 
@@ -24,6 +27,16 @@ def text_of(exported: ExportedFailure, workers: Workers) -> ModelText:
     text = (program.script or program.text()).strip()
     safe = "'''" not in text and not text.endswith(("'", "\\")) and text.isascii() and len(text) <= _MOST
     return ModelText(text, program.script_is_exact and safe)
+
+
+def optimised_text(exported: ExportedFailure, workers: Workers) -> str:
+    """What the compiler's optimiser makes of the model, as text: where its result is wrong, and a target can show it; else ""."""
+    shows, program, wrong = exported.target.showing_graph, exported.case.program, exported.verdict.kind == "mismatch"
+    broken = exported.observation.exception.rpartition(".")[2] == BROKEN_MODEL
+    if shows is None or not (wrong or broken) or not isinstance(program, OnnxProgram):
+        return ""
+    outputs = workers.observe(shows, program, exported.case.inputs).outputs
+    return model_text(outputs["model"].tobytes(), workers).text if outputs else ""
 
 
 def packages_of(program: Program) -> tuple[str, ...]:
@@ -45,6 +58,19 @@ def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
     if not hasattr(backend, "script_of_module"):
         return ""
     return str(backend.script_of_module(program.form, text is not None and text.exact, program.passes, options))
+
+
+def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
+    """Imports and statements of a short script, by the backend (`protocol.ScriptedBriefly`); none where it has none for this failure."""
+    backend: Any = exported.target.backend
+    seen, program = exported.observation, exported.case.program
+    failed = "compile" if exported.verdict.kind in ("error", "crash") and seen.stage != "run" else "run"
+    if seen.exception.rpartition(".")[2] == BROKEN_MODEL:
+        failed = next((how for start, how in _BROKEN.items() if seen.message.startswith(start)), "")
+    if not (failed and hasattr(backend, "brief") and isinstance(program, OnnxProgram)):
+        return [], []
+    imports, lines = backend.brief(exported.target.options, _border(exported), program, failed)
+    return list(imports), list(lines)
 
 
 def run_by_opsieve(exported: ExportedFailure) -> str:

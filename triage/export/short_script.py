@@ -3,13 +3,15 @@
 It raises while the bug is there: the compiler's own error, or numpy's comparison of what it gives with what is right.
 """
 
+from typing import Any
+
 import numpy as np
 
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.text import ModelText
-from opsieve.triage.export.export_input import ExportedFailure
-from opsieve.triage.export.literals import literal, quoted
-from opsieve.triage.export.program_source import run_source
+from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
+from opsieve.triage.export.literals import WIDTH, literal, quoted
+from opsieve.triage.export.program_source import brief_source, run_source
 from opsieve.triage.export.script import build_note, requirements
 
 _MOST_TEXT = 2_000  # characters of the model's text
@@ -22,37 +24,44 @@ _KINDS = ("mismatch", "error", "crash")
 def short_script(exported: ExportedFailure, text: ModelText) -> str:
     """The source, "" where only `script` shows the failure: a large model, a flaky failure, values that are no arrays of numbers."""
     verdict = exported.verdict
-    lines = run_source(exported, text) if isinstance(exported.case.program, OnnxProgram) else ""
-    if not (lines and text.exact) or len(text.text) > _MOST_TEXT or verdict.kind not in _KINDS or exported.runs > 1:
+    if not (isinstance(exported.case.program, OnnxProgram) and text.exact) or len(text.text) > _MOST_TEXT:
         return ""
+    if verdict.kind not in _KINDS or exported.runs > 1:
+        return ""
+    imports, lines = brief_source(exported)
+    whole = "" if lines else run_source(exported, text)
     checks = _checks(exported) if verdict.kind == "mismatch" else []
-    if checks is None:
+    if checks is None or not (lines or whole):
         return ""
-    inputs = [f"    {quoted(name)}: {literal(value)}," for name, value in exported.case.inputs.items()]
-    values = ["INPUTS = {", *inputs, "}"] if inputs else ["INPUTS = {}"]
+    values = _table({name: literal(value) for name, value in exported.case.inputs.items()})
     body = "\n".join([*values, *checks])
     if len(body) > _MOST_VALUES or "decode(" in body:
         return ""
-    environment = dict(exported.target.backend.environment)
+    environment = dict(exported.target.backend.environment) if whole else {}
+    fed = values if whole or "inputs" in "\n".join(lines) else []
     parts = [
         f"# pip install {' '.join(quoted(item) for item in requirements(exported))}",
         *([f"# {build_note(exported)}"] if exported.target.build else []),
         *(["import os", ""] if environment else []),
-        *(["import numpy as np"] if "np." in body else []),
+        *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, whole]) else []),
         "import onnx.parser",
+        *imports,
         "",
         *([f"os.environ.update({environment!a})"] if environment else []),
-        f"MODEL = onnx.parser.parse_model(r'''{text.text}''').SerializeToString()",
-        *values,
-        "",
-        "",
-        lines.strip("\n"),
-        "",
-        "",
-        "outputs = run(MODEL, INPUTS)",
-        *(checks or ["print(outputs)"]),
+        f"model = onnx.parser.parse_model(r'''{text.text}''').SerializeToString()",
+        *fed,
+        *(["", "", whole.strip("\n"), "", "", "outputs = run(model, inputs)"] if whole else ["", *lines]),
+        *checks,
     ]
     return "\n".join(parts) + "\n"
+
+
+def _table(items: dict[str, str]) -> list[str]:
+    """The inputs: in one line where they are short."""
+    whole = f"inputs = {{{', '.join(f'{quoted(name)}: {value}' for name, value in items.items())}}}"
+    if len(whole) <= WIDTH:
+        return [whole]
+    return ["inputs = {", *(f"    {quoted(name)}: {value}," for name, value in items.items()), "}"]
 
 
 def _checks(exported: ExportedFailure) -> list[str] | None:
@@ -72,5 +81,16 @@ def _checks(exported: ExportedFailure) -> list[str] | None:
         if not isinstance(item.value, np.ndarray) or item.value.dtype.kind not in "biuf":
             return None
         within = f", rtol=0, atol={item.within if item.within > _TINY else 0:.3g}"
-        lines.append(f"np.testing.assert_allclose(outputs[{quoted(name)}], {literal(item.value)}{within})")
+        lines.append(f"np.testing.assert_allclose(outputs[{quoted(name)}], {literal(_readable(item))}{within})")
     return lines
+
+
+def _readable(item: ExpectedOutput) -> "np.ndarray[Any, Any]":
+    """The value with no more digits than its tolerance needs."""
+    value = np.asarray(item.value)
+    if value.dtype.kind != "f" or item.within <= _TINY:
+        return value
+    short = np.array([float(f"{number:.7g}") for number in value.ravel()], value.dtype).reshape(value.shape)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(short - value) <= item.within / 100
+    return short if (near | ~np.isfinite(value)).all() else value

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from opsieve.backends.compilers.ort import LEVELS, carriers, run_source
+from opsieve.backends.compilers.ort import BRIEF_RUN, LEVELS, brief_session, carriers, run_source
 from opsieve.backends.compilers.transformers.ir_passes import USUAL
 
 _CHECKS = """\
@@ -61,6 +61,19 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
     checks = _CHECKS.replace(_CHECKER, _UNCHECKED) if name in _OF_ONNXRUNTIME else _CHECKS
     return carriers(dtypes) + checks + text + _RUN + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
+
+
+def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed: str) -> "Lines":
+    """The statements of a short script for the transformer called `name`; none where only `source` shows the failure."""
+    if name in _OF_ONNXRUNTIME or not source(name, options, dtypes) or options["optimise"] != "on" or carriers(dtypes):
+        return [], []
+    imports, lines = _TRANSFORMS[name](options)
+    if failed == "compile":
+        return imports, lines
+    if failed == "checker":
+        return imports, [*lines, "onnx.checker.check_model(after, full_check=True)"]
+    session = brief_session("after.SerializeToString()", "ORT_DISABLE_ALL", [])
+    return [*imports, "import onnxruntime as ort"], [*lines, *session, *BRIEF_RUN]
 
 
 Lines = tuple[list[str], list[str]]  # of imports, and of what turns `model` into `after`

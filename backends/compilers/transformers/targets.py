@@ -180,6 +180,14 @@ class Transformed:
 
         return source(self.name, options, dtypes)
 
+    def brief(
+        self, options: Options, dtypes: Collection[str], program: Any, failed: str
+    ) -> Tuple[List[str], List[str]]:
+        """The statements of a short script: transform, and what shows that the result is wrong."""
+        from opsieve.backends.compilers.transformers.source import brief
+
+        return brief(self.name, options, dtypes, failed)
+
 
 beside = functools.partial(load_neighbour, __file__, "transformers")
 ORT = beside("../ort.py").BACKEND

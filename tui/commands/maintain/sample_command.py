@@ -12,7 +12,7 @@ from opsieve.tui.commands import options
 from opsieve.tui.commands.triage.store_table import table
 from opsieve.tui.samples import SAMPLES
 
-_FILES = ("model.onnx", "case.json", "test_data_set_0")
+_FILES = ("model.onnx", "module.json", "module.py", "passes.json", "case.json", "test_data_set_0")
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
