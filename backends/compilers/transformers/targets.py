@@ -12,7 +12,7 @@ operator which the transformer brought in, and a bug of onnxruntime's from one o
 """
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
