@@ -379,7 +379,7 @@ def test_names_stay_literals_in_a_short_script(name: str) -> None:
         ),
         ("onnxoptimizer", "compile", 13, "after = onnxoptimizer.optimize("),
         ("onnxscript", "checker", 15, "onnx.checker.check_model(after, full_check=True)"),
-        ("onnxslim", "run", 20, "after = onnxslim.slim("),
+        ("onnxslim", "run", 22, "after = onnxslim.slim("),
         ("tvm", "run", 25, "outputs = {name: value.numpy() for name, value in zip(['y'], [result])}"),
     ],
 )
