@@ -7,12 +7,17 @@ type and shape, so that what is before it feeds it and what comes behind reads i
 """
 
 import functools
+import io
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
+from platformdirs import user_cache_path
 
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.build.graph_builder import GraphBuilder
@@ -21,6 +26,7 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.spec.catalogue import choices, declared
@@ -92,9 +98,8 @@ def _another(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | N
     there = _pieces(request.corpus).get(opset, ())
     for _ in range(_TRIES if there else 0):
         try:
-            model, conditions = rng.choice(there)
-            values: dict[str, Value] = {**seeded_inputs(model, seed), **conditions}
-            found = read(model, values)
+            model = rng.choice(there)
+            found = read(model, seeded_inputs(model, seed))
         except (UnreadableModel, BadInput):
             continue
         named = [declared(node.domain, node.op) for node in found.nodes]
@@ -109,15 +114,47 @@ def _another(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | N
 
 
 @functools.lru_cache(maxsize=4)
-def _pieces(corpus: tuple[object, ...]) -> dict[int, tuple[tuple[onnx.ModelProto, dict[str, Value]], ...]]:
-    """Small models by opset with the values of inputs that are conditions: those of the corpus, else ONNX's node tests."""
-    given = [(each.proto, dict[str, Value]()) for each in corpus if isinstance(each, OnnxProgram)] or _node_tests()
-    found: dict[int, list[tuple[onnx.ModelProto, dict[str, Value]]]] = {}
-    for model, values in given:
+def _pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto, ...]]:
+    """Small models by opset: those of the corpus, else ONNX's node tests, their conditions as initializers."""
+    given = [each.proto for each in corpus if isinstance(each, OnnxProgram)] or _node_tests()
+    found: dict[int, list[onnx.ModelProto]] = {}
+    for model in given:
         opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
         if OLDEST <= opset <= SUPPORTED and len(model.graph.node) <= _LARGEST_PIECE:
-            found.setdefault(opset, []).append((_conditioned(model, values), {}))
+            found.setdefault(opset, []).append(model)
     return {opset: tuple(models) for opset, models in found.items()}
+
+
+def _node_tests() -> list[onnx.ModelProto]:
+    """ONNX's node tests, conditioned. To make them takes seconds, for their outputs are computed: they are kept in the user's cache."""
+    kept = user_cache_path("opsieve") / "node-tests" / f"onnx-{onnx.__version__}-numpy-{np.__version__}.zip"
+    with suppress(OSError, BadZipFile, DecodeError), ZipFile(kept) as held:
+        return [onnx.ModelProto.FromString(held.read(name)) for name in held.namelist()]
+    made = _made_node_tests()
+    packed = io.BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as held:
+        for name, model in made.items():
+            held.writestr(name, model.SerializeToString(deterministic=True))
+    with suppress(OSError):
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(kept, packed.getvalue())
+    return list(made.values())
+
+
+def _made_node_tests() -> dict[str, onnx.ModelProto]:
+    """Name -> model; the code of a test draws its inputs anew in every process, by a seed of its own."""
+    from onnx.backend.test.loader import load_node_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tests = load_node_model_tests()
+    found = {}
+    for test in sorted(tests, key=lambda test: test.name):
+        if test.model is not None:
+            names = [value.name for value in test.model.graph.input]
+            inputs = test.data_sets[0][0] if test.data_sets else ()
+            found[test.name] = _conditioned(test.model, dict(zip(names, inputs, strict=False)))
+    return found
 
 
 def _conditioned(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.ModelProto:
@@ -132,20 +169,3 @@ def _conditioned(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.Model
     copy.graph.input.extend(kept)
     copy.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in held.items())
     return copy
-
-
-def _node_tests() -> list[tuple[onnx.ModelProto, dict[str, Value]]]:
-    """ONNX's node tests with the inputs of their first data set; their code draws them anew in every process, by a seed of its own."""
-    from onnx.backend.test.loader import load_node_model_tests
-
-    found: list[tuple[onnx.ModelProto, dict[str, Value]]] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tests = load_node_model_tests()
-    for test in sorted(tests, key=lambda test: test.name):
-        if test.model is None:
-            continue
-        names = [value.name for value in test.model.graph.input]
-        inputs = test.data_sets[0][0] if test.data_sets else ()
-        found.append((test.model, dict(zip(names, inputs, strict=False))))
-    return found
