@@ -152,6 +152,7 @@ class Fake:
     package = ""
     extra = ""
     helper = True
+    shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"faults": (), "level": ("on", "off"), "seed": ()}
     main_option = "faults"
     baseline: Mapping[str, str] = {"level": "off"}
