@@ -55,4 +55,5 @@ $(VENV)/demo.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
 
 $(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
 	$(PIP) --editable ".[tvm,transformers]" --group dev
+	-@$(BIN)/python -m pytest --collect-only -qq -n0 >/dev/null  # compiled once, not in each process of the tests
 	@touch $@ $(VENV)/demo.stamp

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -16,6 +17,9 @@ from pathlib import Path
 # compile all that it imports, and pytest would rewrite the assertions of hypothesis each time: a third of the whole time.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What is collected is a large heap that stays: to go through it every 700 objects costs more than the tests leave behind.
+gc.set_threshold(20_000, 20, 50)
 
 # Variables that tests set and no compiler reads: with another value they ask for no other zygote.
 _NOT_FOR_COMPILERS = [

@@ -8,6 +8,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -147,11 +148,21 @@ def _modules() -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), path.read_text()
 
 
+@dataclass(frozen=True)
+class Named:
+    """A class or function of the product: where it stands and how long it is."""
+
+    path: str
+    name: str
+    lines: int
+    is_class: bool
+
+
 @cache
-def _named() -> tuple[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef], ...]:
-    """Every class and function of the product, with the path of its module."""
+def _named() -> tuple[Named, ...]:
+    """Every class and function of the product. Trees are let go of, not kept: the garbage collector would go through them again and again."""
     return tuple(
-        (path, node)
+        Named(path, node.name, (node.end_lineno or 0) - node.lineno, isinstance(node, ast.ClassDef))
         for path, text in _modules()
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
@@ -160,9 +171,9 @@ def _named() -> tuple[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunct
 
 def test_a_class_name_has_one_meaning() -> None:
     places: dict[str, set[str]] = {}
-    for path, node in _named():
-        if isinstance(node, ast.ClassDef):
-            places.setdefault(node.name, set()).add(path)
+    for each in _named():
+        if each.is_class:
+            places.setdefault(each.name, set()).add(each.path)
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
 
 
@@ -174,11 +185,7 @@ def test_sql_stands_in_one_folder() -> None:
 
 
 def test_functions_are_short() -> None:
-    long = [
-        f"{path}: {node.name}"
-        for path, node in _named()
-        if not isinstance(node, ast.ClassDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
-    ]
+    long = [f"{each.path}: {each.name}" for each in _named() if not each.is_class and each.lines >= LONGEST_FUNCTION]
     assert long == []
 
 
