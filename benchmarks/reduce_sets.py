@@ -6,7 +6,7 @@
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
     python benchmarks/reduce_sets.py attack [--cases DIR] [--most N]
     python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
-    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide] [--fault crash|error|mismatch]
+    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all] [--fault crash|error|mismatch|all]
 
 `two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
 `kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes. `hosts`:
@@ -35,10 +35,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
     parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--shape", choices=("chain", "wide"), default="chain")
+    parser.add_argument("--shape", choices=(*scaled.SHAPES, "all"), default="chain")
     parser.add_argument(
         "--fault",
-        choices=("crash", "error", "mismatch"),
+        choices=(*scaled.FAULTS, "all"),
         default="crash",
         help="`crash` of `fake`, the others of onnxruntime 1.31",
     )
@@ -59,8 +59,11 @@ def main() -> None:
     elif options.what == "hosts":
         hosts.report(options.cases, options.polygraphy, options.only, options.most or 64, options.weights)
     else:
-        target = "fake:crash@Tanh>Exp" if options.fault == "crash" else "onnxruntime"
-        scaled.report(options.nodes, options.shape, target, options.fault)
+        scaled.report(
+            options.nodes,
+            scaled.SHAPES if options.shape == "all" else (options.shape,),
+            tuple(scaled.FAULTS) if options.fault == "all" else (options.fault,),
+        )
 
 
 def _two_bugs(cases: Path | None, most: int) -> None:

@@ -33,6 +33,7 @@ class ReferenceBackend:
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     starts_processes = False
+    maps_tensors = True
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
@@ -63,9 +64,13 @@ class ReferenceBackend:
         from opsieve.backends.reference.contrib.operators import OPERATORS as CONTRIB
         from opsieve.backends.reference.float64_model import promote, promote_value
         from opsieve.backends.reference.reference_ops import OPERATORS
+        from opsieve.gen.model.detached import as_inputs
 
         request.stage("import")
+        weights = _mapped(request)
         model = onnx.load_model_from_string(request.model)
+        if weights:
+            model = as_inputs(model, weights)
         wide = request.options.get("precision") == "float64"
         if not wide:
             _check(model, request)
@@ -83,7 +88,8 @@ class ReferenceBackend:
         def run(inputs: dict[str, Any]) -> dict[str, Any]:
             import numpy as np
 
-            fed = {name: promote_value(value) if wide else value for name, value in inputs.items() if name in known}
+            given = {**inputs, **weights}
+            fed = {name: promote_value(value) if wide else value for name, value in given.items() if name in known}
             # An optional graph input that was left out is an absent optional.
             fed.update({name: None for name in watch.optional_inputs if name not in fed})
             watch.found.clear()
@@ -118,6 +124,22 @@ class ReferenceBackend:
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script; "" for float64, which onnx cannot do by itself."""
         return _SCRIPT if options["precision"] == "native" else ""
+
+
+def _mapped(request: "Request") -> dict[str, Any]:
+    """Large tensors by name, read where they are mapped; none where one of them is packed: then the request has the model whole."""
+    import numpy as np
+    from onnx import helper
+
+    from opsieve.gen.model.tensors import DTYPES, data_size
+
+    if any(data_size(DTYPES[number], 4) < 4 for _, number, _, _ in request.mapped):
+        request.model = request.whole()
+        return {}
+    return {
+        name: np.frombuffer(data, helper.tensor_dtype_to_np_dtype(number)).reshape(shape)
+        for name, number, shape, data in request.mapped
+    }
 
 
 def _prepare_relax(request: "Request") -> "Run":

@@ -122,13 +122,12 @@ def report(folder: Path, polygraphy: Path | None, only: str, most: int, weights:
     )
     for result in reduce_hosts(folder, polygraphy, only, most, weights):
         cost, peer = result.cost, result.peer
-        left = (cost.facts.get("nodes_after") or 0) + (cost.facts.get("inner_nodes_after") or 0)
         other = "not asked"
         if peer is not None:
             end = f"died: {peer.why}" if peer.nodes is None else f"{peer.nodes} nodes, same {peer.same}"
             other = f"{end}; {peer.checks} checks, {peer.cpu:.1f} s CPU, {peer.seconds:.1f} s"
         print(
-            f"| {result.host} ({result.nodes}) | {result.bug} ({result.minimum}) | {left} | "
+            f"| {result.host} ({result.nodes}) | {result.bug} ({result.minimum}) | {cost.left} | "
             f"{cost.facts.get('node_checks')} + {(cost.facts.get('checks') or 0) - (cost.facts.get('node_checks') or 0)} | "
             f"{cost.cpu:.1f} | {cost.seconds:.1f} | {cost.memory >> 20} ({cost.main_memory >> 20}) | {other} |",
             flush=True,

@@ -1,5 +1,6 @@
 """A bug among thousands of nodes: CPU time and memory of `opsieve reduce`, all of its processes together."""
 
+import itertools
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,13 @@ from onnx import TensorProto, helper
 _PLAIN = ("Neg", "Abs", "Sigmoid", "Ceil")  # onnxruntime has them for float64 too
 _KEEPING = ("Neg", "Abs")  # a wrong value stays wrong behind them
 _JOINS = ("Add", "Max", "Min")
+SHAPES = ("chain", "wide", "outputs")
 _WIDTH = 200  # values of a wide graph that wait to be read
+_SHORT = 10  # nodes of each of many chains
 _AT = 0.6  # where in the order the trigger stands
 _SHAPE = [1, 1, 4, 4]
 # fault -> its nodes: operator, stored inputs, attributes
-_FAULTS: dict[str, list[tuple[str, list[str], dict[str, Any]]]] = {
+FAULTS: dict[str, list[tuple[str, list[str], dict[str, Any]]]] = {
     "crash": [("Tanh", [], {}), ("Exp", [], {})],
     "error": [("Relu", [], {}), ("Clip", ["lowest"], {})],
     "mismatch": [("Abs", [], {}), ("Neg", [], {}), ("Pad", ["pads"], {}), ("MaxPool", [], {"kernel_shape": [3, 3]})],
@@ -30,7 +34,7 @@ _FAULTS: dict[str, list[tuple[str, list[str], dict[str, Any]]]] = {
 
 
 def model(nodes: int, shape: str, fault: str = "crash") -> onnx.ModelProto:
-    """A chain, or a graph in which some 200 values wait to be read at any time, with a trigger in it.
+    """A chain, a graph in which some 200 values wait to be read at any time, or chains of ten nodes of which each ends in an output; with a trigger in it.
 
     `crash`: a Tanh and an Exp, for `fake`. `error`, `mismatch`: real bugs of onnxruntime 1.31, a Relu and a Clip of float64 that cannot be
     fused, and a Pad and a MaxPool whose fusion pads with the lowest number where zeros were asked for.
@@ -38,14 +42,16 @@ def model(nodes: int, shape: str, fault: str = "crash") -> onnx.ModelProto:
     draw = random.Random(0)
     plain = _KEEPING if fault == "mismatch" else _PLAIN
     dtype = TensorProto.DOUBLE if fault == "error" else TensorProto.FLOAT
-    trigger = [helper.make_node(name, stored, [], **attributes) for name, stored, attributes in _FAULTS[fault]]
+    trigger = [helper.make_node(name, stored, [], **attributes) for name, stored, attributes in FAULTS[fault]]
     made: list[onnx.NodeProto] = []
-    waiting = ["x"]
+    waiting = [] if shape == "outputs" else ["x"]
     first = int(nodes * _AT)
     for place in range(nodes):
         if first <= place < first + len(trigger):
             node = trigger[place - first]
             node.input.insert(0, waiting.pop())
+        elif shape == "outputs":
+            node = helper.make_node(draw.choice(plain), [waiting.pop() if place % _SHORT else "x"], [])
         elif shape == "chain":
             node = helper.make_node(draw.choice(plain), [waiting.pop()], [])
         elif len(waiting) < _WIDTH and place < nodes - 2 * _WIDTH:
@@ -66,18 +72,27 @@ def model(nodes: int, shape: str, fault: str = "crash") -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-def report(nodes: int, shape: str, target: str, fault: str) -> None:
-    """Reduce such a model by the command, and print what it took."""
-    made = model(nodes, shape, fault)
-    with tempfile.TemporaryDirectory(prefix="opsieve-scaled-") as folder:
-        onnx.save(made, Path(folder) / "model.onnx")
-        cost = measured(Path(folder) / "model.onnx", target, Path(folder) / "out")
-    print(f"{shape} of {nodes} nodes, {target}, {fault}: {cost}")
+def report(nodes: int, shapes: Sequence[str], faults: Sequence[str]) -> None:
+    """Reduce such models by the command, and print a line of a table for what each took."""
+    print("| nodes | shape | fault | left | checks (for nodes) | CPU, s | clock, s | memory, MiB (main process) |")
+    for shape, fault in itertools.product(shapes, faults):
+        target = "fake:crash@Tanh>Exp" if fault == "crash" else "onnxruntime"
+        with tempfile.TemporaryDirectory(prefix="opsieve-scaled-") as folder:
+            path = Path(folder) / "model.onnx"
+            onnx.save(model(nodes, shape, fault), path)
+            cost = measured(path, target, Path(folder) / "out")
+        facts = cost.facts
+        print(
+            f"| {nodes} | {shape} | {fault} | {cost.left} | {facts.get('checks')} ({facts.get('node_checks')}) | "
+            f"{cost.cpu:.1f} | {cost.seconds:.1f} | {cost.memory >> 20} ({cost.main_memory >> 20}) |",
+            flush=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one call of the command gave and took: its facts, CPU seconds, seconds by the clock, bytes of memory that all processes had at most (each page shared out among those that map it)."""
+    """What one call of the command gave and took: its facts, CPU seconds, seconds by the clock, bytes of memory that all processes had at most
+    (each page shared out among those that map it)."""
 
     facts: dict[str, Any]
     cpu: float
@@ -85,12 +100,10 @@ class Cost:
     memory: int
     main_memory: int  # of them in the process that the user started
 
-    def __str__(self) -> str:
-        left = (self.facts.get("nodes_after") or 0) + (self.facts.get("inner_nodes_after") or 0)
-        return (
-            f"{left} left, minimal {self.facts.get('minimal')}, {self.facts.get('checks')} checks ({self.facts.get('node_checks')} for nodes), "
-            f"{self.cpu:.1f} s of CPU, {self.seconds:.1f} s by the clock, {self.memory >> 20} MiB at most in all processes, {self.main_memory >> 20} in the main one"
-        )
+    @property
+    def left(self) -> int:
+        """Nodes of the result, those in bodies included."""
+        return (self.facts.get("nodes_after") or 0) + (self.facts.get("inner_nodes_after") or 0)
 
 
 def measured(path: Path, target: str, out: Path, *more: str) -> Cost:

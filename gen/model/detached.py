@@ -10,12 +10,12 @@ import mmap
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 LEAST = 1 << 20  # bytes of a tensor that is kept so
 SCHEME = "opsieve-sha256:"
@@ -109,6 +109,23 @@ def tensor_bytes(tensor: TensorProto) -> int:
 def detached_bytes(model: onnx.ModelProto) -> int:
     """How many bytes the model's main graph refers to."""
     return sum(len(part) for tensor in model.graph.initializer if (part := part_of(tensor)) is not None)
+
+
+def as_inputs(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
+    """The model with stored tensors of these names as inputs of their type, without its metadata; the tensors are not copied."""
+    light = onnx.ModelProto(ir_version=model.ir_version)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    light.graph.name = model.graph.name
+    for part in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(light.graph, part).extend(getattr(model.graph, part))
+    known = {info.name for info in model.graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.name not in names:
+            light.graph.initializer.append(tensor)
+        elif tensor.name not in known:
+            light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return light
 
 
 def may_refer(data: bytes) -> bool:

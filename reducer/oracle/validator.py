@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 
-import onnx
-
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.detached import tensor_bytes
+from opsieve.gen.model.detached import as_inputs, tensor_bytes
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure
 from opsieve.gen.model.tensors import graph_inputs
 from opsieve.reducer.onnx_edit.quant_scales import bad_scale
-from opsieve.reducer.problem.graph import shell
 from opsieve.reducer.problem.subject import Subject
 
 CHECKER = resolve("checker")
@@ -60,18 +57,5 @@ def structural(subject: Subject) -> str:
 
 def _light(subject: Subject) -> OnnxProgram:
     """A subject's model for the checker, which looks at no values: large stored tensors are inputs of their type."""
-    model = subject.model
-    if all(tensor_bytes(tensor) < _LARGE for tensor in model.graph.initializer):
-        return subject.program
-    light = shell(model)
-    graph = light.graph
-    for part in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(graph, part).extend(getattr(model.graph, part))
-    known = {info.name for info in graph.input}
-    for tensor in model.graph.initializer:
-        if tensor_bytes(tensor) < _LARGE:
-            graph.initializer.append(tensor)
-        elif tensor.name not in known:
-            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    light.functions.extend(model.functions)
-    return OnnxProgram(light.SerializeToString())
+    large = {tensor.name for tensor in subject.model.graph.initializer if tensor_bytes(tensor) >= _LARGE}
+    return OnnxProgram(as_inputs(subject.model, large).SerializeToString()) if large else subject.program
