@@ -6,12 +6,13 @@
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
     python benchmarks/reduce_sets.py attack [--cases DIR] [--most N]
     python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
+    python benchmarks/reduce_sets.py starts --cases DIR [--most RUNS]
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all] [--fault crash|error|mismatch|all]
 
 `two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
 `kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes. `hosts`:
 real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `hints`: the
-checks for nodes of each bug alone in a random host. `attack`: results that hand edits try to make smaller.
+checks for nodes of each bug alone in a random host. `starts`: time to the first smaller model. `attack`: results that hand edits try to make smaller.
 """
 
 import argparse
@@ -23,14 +24,14 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.reducing import attacked, hosts, killed, nested, scaled, two_bugs
+from benchmarks.reducing import attacked, hosts, killed, nested, scaled, starts, two_bugs
 
 from opsieve.backends.workers.workers import Workers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "hosts", "hints", "attack", "scale"))
+    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "hosts", "hints", "attack", "starts", "scale"))
     parser.add_argument("--most", type=int, default=0, help="how many; 40, 200 or 20")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
@@ -56,6 +57,8 @@ def main() -> None:
         _hints(options.cases, min(options.nodes, 300), options.seed)
     elif options.what == "attack":
         attacked.report([options.cases] if options.cases else [], options.most or 30)
+    elif options.what == "starts":
+        starts.report(options.cases, options.most or 3)
     elif options.what == "hosts":
         hosts.report(options.cases, options.polygraphy, options.only, options.most or 64, options.weights)
     else:

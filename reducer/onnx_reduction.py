@@ -25,7 +25,8 @@ from opsieve.reducer.reduction import passes_in
 
 GROUP = "opsieve.reductions"
 _SMALL = 16 << 10  # bytes of a model that is worth a look under other names
-_HEAVY = 256 << 20  # bytes of a model of which no further copy is made: whether it holds another failure is not asked
+_HEAVY = 256 << 20  # bytes of a model of which it is not asked whether it holds another failure
+_MANY = 20_000  # nodes, likewise: it would take as long as all the rest
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
 _ORDER = ("bodies", "nodes", "outputs", "bypass", "constants", "dimensions", "dtypes", "values", "attributes")
 
@@ -91,7 +92,7 @@ class OnnxReduction(OnnxForm):
 
     def rest(self, start: Subject) -> Subject | None:
         """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""
-        if self._whole is None or self.size(start).bytes > _HEAVY:
+        if self._whole is None or self.size(start).bytes > _HEAVY or self.size(start).nodes > _MANY:
             return None
         graph = Graph(self._whole)
         places = [place for place, node in enumerate(graph.nodes) if self._kept.isdisjoint(node.output)]

@@ -145,7 +145,11 @@ class OnnxProgram(Program):
 
     def operators(self) -> list[str]:
         """The operator of every node, those of subgraphs included."""
-        return [node.op_type for node in all_nodes(self.proto.graph.node)]
+        return list(self._operators)
+
+    @cached_property
+    def _operators(self) -> tuple[str, ...]:
+        return tuple(node.op_type for node in all_nodes(self.proto.graph.node))
 
     @property
     def size(self) -> int:

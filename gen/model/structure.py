@@ -64,8 +64,9 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """The nodes, each followed by those of its bodies."""
     for node in nodes:
         yield node
-        for body in bodies(node):
-            yield from all_nodes(body.node)
+        if node.attribute:
+            for body in bodies(node):
+                yield from all_nodes(body.node)
 
 
 def _graph_tensors(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.TensorProto]:
