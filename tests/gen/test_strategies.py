@@ -12,6 +12,7 @@ import onnx
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from plugged import installed
 from program_bytes import digest
 from repository import ROOT, SUPPORT
 
@@ -175,15 +176,7 @@ def test_a_name_that_is_none_is_told() -> None:
 
 def test_the_text_on_writing_a_generator_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, line = re.findall(r"```(?:python|toml)\n(.*?)```", DOC.read_text(), re.DOTALL)
-    (tmp_path / "mypackage").mkdir()
-    (tmp_path / "mypackage" / "__init__.py").write_text("")
-    (tmp_path / "mypackage" / "towers.py").write_text(code)
-    about = tmp_path / "mypackage-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mypackage\nVersion: 1\n")
-    (about / "entry_points.txt").write_text(
-        line.replace('project.entry-points."', "").replace('"]', "]").replace('"', "")
-    )
+    installed(tmp_path, code, line)
     monkeypatch.syspath_prepend(str(tmp_path))
     strategies.strategy.cache_clear()
     for seed in range(20):

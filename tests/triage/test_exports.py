@@ -380,7 +380,7 @@ def test_names_stay_literals_in_a_short_script(name: str) -> None:
         ("onnxoptimizer", "compile", 13, "after = onnxoptimizer.optimize("),
         ("onnxscript", "checker", 15, "onnx.checker.check_model(after, full_check=True)"),
         ("onnxslim", "run", 22, "after = onnxslim.slim("),
-        ("tvm", "run", 25, "outputs = {name: value.numpy() for name, value in zip(['y'], [result])}"),
+        ("tvm", "run", 26, "outputs = {name: value.numpy() for name, value in zip(['y'], [result])}"),
     ],
 )
 def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, lines: int, has: str) -> None:
