@@ -100,19 +100,19 @@ def open_campaign(
     if found is None and request.adapt and not guides(request, plan):
         plan = replace(plan, costs=stated(list({target.display: target for target in targets}.values())))
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
+    tables = campaign_tables.load(found.id, request.store) if found is not None else []
     with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets)
         if coverage is not None and coverage.kind != EFFECTS:
             cases = [plan.case(0, number) for number in range(PROGRAMS)]
             aside = calibrate(workers, coverage, targets, cases)
             say(f"calibrated: {aside} {coverage.kind} more come and go between equal runs and do not count")
-    tables = campaign_tables.load(found.id, request.store) if found is not None else []
-    if limited and not tables and plan.strategy not in strategies.OF_TVM:
-        try:
-            with Workers() as workers:
-                tables = _tables(workers, targets, request.probe, probing, say)
-        except Unavailable as error:  # it was there a moment ago
-            raise BadInput(f"{error}; leave that target out, or try again") from None
+        if limited and not tables and plan.strategy not in strategies.OF_TVM:
+            try:
+                with workers if coverage is None else Workers() as untraced:  # each compiler is started once
+                    tables = _tables(untraced, targets, request.probe, probing, say)
+            except Unavailable as error:  # it was there a moment ago
+                raise BadInput(f"{error}; leave that target out, or try again") from None
     plan = replace(plan, supports=tuple(map(campaign_tables.support, tables)))
     if found is not None:
         _checked_resumption(store, found, plan, versions, say)

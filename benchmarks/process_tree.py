@@ -1,0 +1,60 @@
+"""What a command has started, as /proc tells it: the processes below it by what they are, their memory and their descriptors."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Role = Literal["main", "lane", "worker"]  # workers are the zygotes and what they forked
+_LANE, _TICKS = b"lane_process", os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class ProcessSample:
+    """A process: CPU seconds with those of children that it waited for, proportional memory in MB, open descriptors."""
+
+    pid: int
+    role: Role
+    cpu: float
+    memory: float
+    descriptors: int
+
+
+def below(root: int) -> list[tuple[int, Role]]:
+    """A process and everything below it, with their roles."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):  # it ended meanwhile
+            continue
+        children.setdefault(parent, []).append(int(name))
+    found: list[tuple[int, Role]] = []
+    todo: list[tuple[int, Role]] = [(root, "main")]
+    while todo:
+        pid, role = todo.pop()
+        found.append((pid, role))
+        todo += [(child, _role(child, role)) for child in children.get(pid, ())]
+    return found
+
+
+def samples(root: int) -> Iterator[ProcessSample]:
+    """What each of them has now; those that end meanwhile are left out."""
+    for pid, role in below(root):
+        place = Path("/proc", str(pid))
+        try:
+            cpu = sum(map(int, (place / "stat").read_text().rpartition(")")[2].split()[11:15])) / _TICKS
+            shared = next(line for line in (place / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
+            yield ProcessSample(pid, role, cpu, int(shared.split()[1]) / 1024, len(os.listdir(place / "fd")))
+        except (OSError, StopIteration, IndexError):
+            continue
+
+
+def _role(pid: int, parent: Role) -> Role:
+    if parent != "main":
+        return "worker"
+    try:
+        return "lane" if _LANE in Path("/proc", str(pid), "cmdline").read_bytes() else "worker"
+    except OSError:
+        return "worker"
