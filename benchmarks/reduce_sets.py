@@ -4,7 +4,7 @@
     python benchmarks/reduce_sets.py nested [--most N] [--seed N]
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
-    python benchmarks/reduce_sets.py attack [--cases DIR] [--most N]
+    python benchmarks/reduce_sets.py attack [--cases DIR] [--most N] [--seed N]
     python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
     python benchmarks/reduce_sets.py starts --cases DIR [--most RUNS]
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all] [--fault crash|error|mismatch|all]
@@ -56,7 +56,7 @@ def main() -> None:
     elif options.what == "hints":
         _hints(options.cases, min(options.nodes, 300), options.seed)
     elif options.what == "attack":
-        attacked.report([options.cases] if options.cases else [], options.most or 30)
+        attacked.report([options.cases] if options.cases else [], options.most or 30, options.seed)
     elif options.what == "starts":
         starts.report(options.cases, options.most or 3)
     elif options.what == "hosts":

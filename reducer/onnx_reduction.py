@@ -17,6 +17,8 @@ from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.bodies import OPENING
+from opsieve.reducer.passes.operators import PASS as PLAINER
+from opsieve.reducer.passes.operators import WORDED
 from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
 from opsieve.reducer.problem.recording import recorded
@@ -28,7 +30,18 @@ _SMALL = 16 << 10  # bytes of a model that is worth a look under other names
 _HEAVY = 256 << 20  # bytes of a model of which it is not asked whether it holds another failure
 _MANY = 20_000  # nodes, likewise: it would take as long as all the rest
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
-_ORDER = ("bodies", "nodes", "outputs", "bypass", "constants", "dimensions", "dtypes", "values", "attributes")
+_ORDER = (
+    "bodies",
+    "nodes",
+    "outputs",
+    "bypass",
+    "constants",
+    "operators",
+    "dimensions",
+    "dtypes",
+    "values",
+    "attributes",
+)
 
 
 class OnnxReduction(OnnxForm):
@@ -48,9 +61,10 @@ class OnnxReduction(OnnxForm):
         )
         return subject
 
-    def passes(self) -> list[OnnxPass]:
+    def passes(self, worded: bool = False) -> list[OnnxPass]:
         """Every dimension, found by entry point, in the order of a round."""
-        return passes_in(GROUP, _ORDER)
+        found: list[OnnxPass] = passes_in(GROUP, _ORDER)
+        return [WORDED if worded and each is PLAINER else each for each in found]
 
     def validator(self, workers: Workers, start: Subject) -> Validator[Subject]:
         """Structure in Python, then onnx's checker in a worker."""

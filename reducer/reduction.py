@@ -44,6 +44,11 @@ def _converts(operators: Iterable[str]) -> bool:
     return any(found.converts for name in operators if (found := declared("", name)) is not None)
 
 
+def is_worded(test: object) -> bool:
+    """Whether the failure is told from others by a message or a stack."""
+    return isinstance(test, TargetTest) and test.failure.verdict.kind in ("error", "crash") and test.level != "loose"
+
+
 def _unread(test: object) -> bool:
     """Whether the failure comes before any input is read."""
     return isinstance(test, TargetTest) and test.failure.verdict.stage in ("import", "compile")
@@ -55,8 +60,9 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
     def subject(self, case: Case) -> S:
         """What is reduced of a case: its program and its inputs."""
 
-    def passes(self) -> list[Pass[S]]:
-        """Every dimension, in the order of a round. BadInput for a plug-in that cannot be loaded."""
+    def passes(self, worded: bool = False) -> list[Pass[S]]:
+        """Every dimension, in the order of a round; `worded`: the failure says what it is, and is no mere wrong result. BadInput for a
+        plug-in that cannot be loaded."""
 
     def validator(self, workers: Workers, start: S) -> Validator[S]:
         """What is said of candidates before they are tested, where `start` is valid itself."""
@@ -296,7 +302,7 @@ class _Run(Generic[S]):
     ):
         self.form = form
         self.trail: list[S] = []
-        self.passes = form.passes() if passes is None else list(passes)
+        self.passes = form.passes(is_worded(tests[0])) if passes is None else list(passes)
         self.node_checks = 0
 
         def accepted(subject: S) -> None:

@@ -40,6 +40,7 @@ from opsieve.reducer.reduction import (
     ReducibleForm,
     Reduction,
     confirmed_by_judge,
+    is_worded,
     reduce_by_check,
     reduce_failure,
 )
@@ -215,7 +216,7 @@ class Session:
         )
         engine = Engine(form.recorded(start, source, workers), rules, Journal(""))
         engine.begin()
-        certificate, minimal = certify(engine, form.passes())
+        certificate, minimal = certify(engine, form.passes(is_worded(rules.tests[0])))
         return Verified(certificate, minimal, engine.checks)
 
     @property

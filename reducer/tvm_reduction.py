@@ -27,7 +27,7 @@ class TvmReduction(TvmForm):
             raise BadInput(f"this reduction takes modules of TVM, not {case.program.kind}")
         return TvmSubject(case.program, dict(case.inputs))
 
-    def passes(self) -> list[TvmPass]:
+    def passes(self, worded: bool = False) -> list[TvmPass]:
         """Every dimension, in the order of a round."""
         return [PassSequence(), *self.dimensions]
 

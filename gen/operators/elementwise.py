@@ -333,6 +333,11 @@ def _cast(builder: Builder, x: Tensor) -> Instance | None:
     return Instance([x], {"to": NUMBER[dtype]})
 
 
+def _bounds_are_scalars(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """As the operator's page says; the checker lets vectors pass."""
+    return [bound is None or bound.shape == () for bound in ins[1:]]
+
+
 def _cast_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     dtype = DTYPES[attrs["to"]]
     if dtype == "bool":
@@ -347,6 +352,7 @@ OTHERS = (
     Operator(
         "Clip",
         _clip,
+        requires=_bounds_are_scalars,
         bounds=_clipped,
         family="unary",
         usual={1: Domain(-2, 0), 2: Domain(1, 3)},

@@ -8,11 +8,13 @@ import onnx
 
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import write_tensor
+from opsieve.reducer.onnx_edit.typed_view import settle
 from opsieve.reducer.problem.graph import SMALL, Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _OTHERS = 2  # same-typed values that are not the node's own inputs, tried as its replacement
+_FEW = 6  # nodes up to which such values are tried even where an input would do, and inputs of another type
 
 
 class Nodes:
@@ -40,11 +42,13 @@ class Bypass:
             results = [name for name in node.output if name and (name in graph.readers or name in graph.outputs)]
             if len(results) != 1 or results[0] in graph.outputs:
                 continue
-            for name in _stand_ins(graph, place, results[0]):
+            fits = _stand_ins(graph, place, results[0])
+            others = [name for name in graph.reads[place] if name not in fits] if len(graph.nodes) <= _FEW else []
+            for name in (*fits, *others):
                 yield OnnxEdit(
                     f"{_called('bypass', graph, place)} by {name}",
                     frozenset([results[0], name, *graph.reads[place]]),
-                    partial(_bypassed, result=results[0], stand_in=name),
+                    partial(_bypassed, result=results[0], stand_in=name, retyped=name in others),
                 )
 
 
@@ -125,7 +129,8 @@ def _without_output(subject: Subject, name: str) -> Subject | None:
     return tidy(_copied(subject.model), subject, outputs)
 
 
-def _bypassed(subject: Subject, result: str, stand_in: str) -> Subject | None:
+def _bypassed(subject: Subject, result: str, stand_in: str, retyped: bool) -> Subject | None:
+    """`stand_in` read for a result; all types are inferred anew where it is `retyped`."""
     graph = Graph(subject)
     if result not in graph.producer or result in graph.outputs:
         return None
@@ -138,7 +143,8 @@ def _bypassed(subject: Subject, result: str, stand_in: str) -> Subject | None:
     del model.graph.node[place]
     for node in model.graph.node:
         rename(node, result, stand_in)
-    return tidy(model, subject, list(model.graph.output))
+    kept = tidy(model, subject, list(model.graph.output))
+    return kept if kept is None or not retyped else settle(kept, kept.model, kept.inputs)
 
 
 def rename(node: onnx.NodeProto, old: str, new: str) -> None:
@@ -165,8 +171,9 @@ def _stand_ins(graph: Graph, place: int, result: str) -> list[str]:
     before = [name for node in graph.nodes[:place] for name in node.output if name]
     others = [name for name in (*graph.inputs, *before) if name not in own]
     fits = [name for name in own if _alike(graph, name, value)]
-    # What lies further up is reached by several steps of its own; others are asked only where that way is closed.
-    return fits or [name for name in others if _alike(graph, name, value)][:_OTHERS]
+    further = [name for name in others if _alike(graph, name, value)][:_OTHERS]
+    # What lies further up is reached by several steps of its own; others are asked only where that way is closed, or of a small graph.
+    return [*fits, *further] if len(graph.nodes) <= _FEW else fits or further
 
 
 def _alike(graph: Graph, name: str, value: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> bool:

@@ -1,18 +1,20 @@
-"""Inputs and stored tensors shared: what reads one of them reads another of its type, and the first goes."""
+"""Inputs and stored tensors shared: what reads one of them reads another, and the first goes."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+import onnx
 
-from opsieve.reducer.nodes.node_passes import rename, tidy
-from opsieve.reducer.onnx_edit.graphs import copied
-from opsieve.reducer.onnx_edit.typed_view import settle
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.nodes.node_passes import rename
+from opsieve.reducer.onnx_edit.graphs import Array, drop_unused, replace_tensor, retyped_input
+from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.graph import Graph
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _MOST = 32  # inputs and stored tensors of a model; with more of them it is not yet small
+_FEW = 6  # of them up to which others of any type are tried, and under either value
 _OTHERS = 2  # of the same type, tried in place of each
 
 
@@ -22,33 +24,56 @@ class SharingPass:
     name = "sharing"
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """Two edits at most for each, the last ones first."""
+        """The last ones first, each replaced by others of its type, then by those of another, then by others that take its value."""
         graph = Graph(subject)
         values = {name: graph.value(name) for name in dict.fromkeys((*graph.inputs, *graph.initializers))}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         if len(arrays) > _MOST:
             return
+        few = len(arrays) <= _FEW
         for name, array in reversed(arrays.items()):
-            alike = [
-                other
-                for other, value in arrays.items()
-                if other != name and (value.dtype, value.shape) == (array.dtype, array.shape)
-            ]
-            for other in alike[:_OTHERS] if name not in graph.outputs else ():
-                what = f"read {other[:40]!r} for {name[:40]!r}"
-                yield OnnxEdit(what, frozenset([name, other]), partial(_shared, name=name, other=other))
+            if name in graph.outputs:
+                continue
+            others = {other: value for other, value in arrays.items() if other != name}
+            alike = [other for other, value in others.items() if _type(value) == _type(array)]
+            unlike = [other for other in others if other not in alike] if few else []
+            for other in (*alike[:_OTHERS], *unlike[:_OTHERS]):
+                yield _edit(name, other, {}, "")
+            for other in (*alike[:_OTHERS], *unlike[:_OTHERS]) if few else ():
+                if _type(others[other]) != _type(array) or others[other].tobytes() != array.tobytes():
+                    yield _edit(name, other, {other: array}, ", with the value of the latter")
+                if array.dtype != others[other].dtype and {array.dtype.kind, others[other].dtype.kind} <= set("iuf"):
+                    turned = {each: value for each, value in arrays.items() if value.dtype == array.dtype}
+                    yield _edit(
+                        name,
+                        other,
+                        {each: value.astype(others[other].dtype) for each, value in turned.items() if each != name},
+                        f", {array.dtype} as {others[other].dtype} everywhere",
+                    )
 
 
-def _shared(subject: Subject, name: str, other: str) -> Subject | None:
-    """`other` read wherever `name` is; None where one of them is not there any more, or a type would not fit."""
-    graph = Graph(subject)
-    if any(each not in graph.inputs and each not in graph.initializers for each in (name, other)):
-        return None
-    model = copied(subject.model)
-    for node in model.graph.node:
-        rename(node, name, other)
-    kept = tidy(model, subject, list(model.graph.output))
-    return None if kept is None else settle(kept, copied(kept.model), kept.inputs)
+def _type(array: Array) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
+    return array.dtype, array.shape
+
+
+def _edit(name: str, other: str, values: Mapping[str, Array], how: str) -> OnnxEdit:
+    """`other` read wherever `name` is, some of what is left under another value."""
+
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        stored = {tensor.name for tensor in model.graph.initializer}
+        if any(each not in inputs and each not in stored for each in (name, other, *values)):
+            return None
+        for node in model.graph.node:
+            rename(node, name, other)
+        for each, value in values.items():
+            if each in inputs:
+                inputs[each] = value
+                retyped_input(model, each, value)
+            else:
+                replace_tensor(model, (), each, value)
+        return drop_unused(model, inputs)
+
+    return only_simpler(changing(f"read {other[:40]!r} for {name[:40]!r}{how}", {name, other, *values}, change))
 
 
 PASS = SharingPass()

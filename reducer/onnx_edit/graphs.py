@@ -220,9 +220,9 @@ def retyped_input(model: onnx.ModelProto, name: str, array: Array) -> None:
                 info.type.tensor_type.ClearField("shape")
 
 
-def forget_shape(type_: onnx.TypeProto) -> None:
-    """Clear the shape of what lies in a sequence or an optional, or of a tensor; that it is one, inference need not find out."""
+def forget_element(type_: onnx.TypeProto) -> None:
+    """Clear the element type and the shape of what lies in a sequence or an optional; that it is one, inference need not find out."""
     while (kind := type_.WhichOneof("value")) in ("sequence_type", "optional_type"):
         type_ = getattr(type_, kind).elem_type
     if kind == "tensor_type":
-        type_.tensor_type.ClearField("shape")
+        type_.tensor_type.Clear()

@@ -22,7 +22,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     declared_type,
     encoded,
     first_output,
-    forget_shape,
+    forget_element,
     tensor_array,
 )
 from opsieve.reducer.problem.onnx_form import OnnxEdit
@@ -166,10 +166,13 @@ def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[st
     """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred."""
     for info in graph.output if main else (*graph.input, *graph.output):
         found = types.get(info.name)
-        if found is not None and (main or not _empty(info.type)) and (_is_shaped(found) or not _is_shaped(info.type)):
+        known = found is not None and (_is_shaped(found) or not _is_shaped(info.type) or not main)
+        if found is not None and known and (main or not _empty(info.type)):  # of a body's values no shape is asked for
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
             info.type.CopyFrom(_opened(info.type))
+            if found is not None and found.tensor_type.elem_type:
+                info.type.tensor_type.elem_type = found.tensor_type.elem_type
     declared = sorted({info.name for info in graph.value_info} & types.keys()) if main else []
     del graph.value_info[:]
     graph.value_info.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in declared)
@@ -244,14 +247,14 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
         if kind == "tensor_type" or kind is None:
             info.ClearField("type")
         elif main:
-            forget_shape(info.type)
+            forget_element(info.type)
     for place in _owners(graph):
         for body in bodies(graph.node[place]):
-            taken = [info.type.tensor_type.elem_type for info in body.input] if elements else []
+            taken = {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
             _forget_types(body, main=False, elements=elements)
-            for info, element in zip(body.input, taken, strict=False):
-                if element:
-                    info.type.tensor_type.elem_type = element
+            for info in (*body.input, *body.output):  # what is handed on as it came has no node that gives it a type
+                if taken.get(info.name):
+                    info.type.tensor_type.elem_type = taken[info.name]
 
 
 def _inferred_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> onnx.ModelProto | None:

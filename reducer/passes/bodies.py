@@ -28,12 +28,13 @@ from opsieve.reducer.onnx_edit.graphs import (
     stored_tensor,
 )
 from opsieve.reducer.onnx_edit.splice import TURNS, splice_branch, splice_turn
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, changing, only_simpler, settle, view
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, View, changing, only_simpler, settle, view
 from opsieve.reducer.passes.body_signature import signature_edits
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _MOST_STAND_INS = 3
+_FEW = 6  # nodes of a body up to which values of another type are tried in the place of a result
 _BRANCHES = ("then_branch", "else_branch")
 
 
@@ -180,32 +181,36 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
     ways: list[dict[str, str]] = []
     for number in used:
         wanted = tensors[number]
-        if wanted.shape is None:
-            return
         own = [item for item in step.inputs if item != ABSENT]
         others = [
             item
             for item in range(min(step.outputs) - 1, -1, -1)
             if step.path[: len(tensors[item].path)] == tensors[item].path
         ]
-        found = []
+        found: list[str] = []
+        unlike: list[str] = []
         for item in dict.fromkeys((*own, *others)):
             tensor = tensors[item]
-            same = (tensor.dtype, tensor.shape) == (wanted.dtype, wanted.shape) and tensor.name
             visible = tensor.name in inside or (tensor.path != step.path and not needs_inside)
             visible = visible and not (needs_inside and tensor.name in results)  # two outputs may not be one value
-            if same and visible and item not in step.outputs:
-                found.append(tensor.name)
+            if tensor.name and visible and item not in step.outputs:
+                (found if _alike(tensor, wanted) else unlike).append(tensor.name)
+        found = found[:_MOST_STAND_INS] + (unlike[:_MOST_STAND_INS] if len(graph.node) <= _FEW else [])
         ways = [
             {**(ways[place] if place < len(ways) else (ways[-1] if ways else {})), wanted.name: name}
-            for place, name in enumerate(found[:_MOST_STAND_INS])
+            for place, name in enumerate(found)
         ]
         if not ways:
             break
     for way in ways:
         yield _bypass(step, way)
-    if not needs_inside:
+    if not needs_inside and all(tensors[number].dtype in DTYPES for number in used):
         yield _cut(seen, step, used)
+
+
+def _alike(tensor: GraphTensor, wanted: GraphTensor) -> bool:
+    """Whether the types are the same as far as they are known; inference has the last word."""
+    return tensor.dtype == wanted.dtype and (None in (tensor.shape, wanted.shape) or tensor.shape == wanted.shape)
 
 
 def _bypass(step: Step, names: dict[str, str]) -> OnnxEdit:

@@ -1,4 +1,4 @@
-"""Dtypes simplified: float64 to float32, int64 to int32, float16 to float32 and so on, as far as the operators' types allow.
+"""Dtypes simplified: float64 to float32, int64 to int32, float16, bool and string to float32 and so on, as far as the operators' types allow.
 
 Tensors that an operator's schema binds to one type variable, or that a body hands on, change together: they form a class by
 union-find. A class may take a dtype when every type variable in it allows that and no member is pinned (a shape that must be
@@ -32,6 +32,7 @@ from opsieve.reducer.problem.subject import Subject
 _NAMING = frozenset(("to", "dtype", "output_dtype", "output_datatype"))
 _TARGETS = ("float32", "int32", "int64")
 _NUMERIC = "biufV"
+_TEXTS = 5  # numbers that stand for texts, one after the other
 
 
 class DtypePass:
@@ -141,9 +142,9 @@ class _DtypePlan:
 def _targets(dtype: int) -> list[int]:
     name = DTYPES.get(dtype, "")
     rank = DTYPE_RANKS.get(name, len(DTYPE_RANKS))
-    if name in ("", "string", "bool") or name.startswith("complex"):
+    if not name:
         return []
-    whole = "int" in name
+    whole = "int" in name or name == "bool"
     return [
         NUMBERS[target]
         for target in (_TARGETS if whole else _TARGETS[:1])
@@ -221,7 +222,11 @@ def _rename_dtype(model: onnx.ModelProto, step: Step, target: int) -> bool:
 
 
 def _cast(array: Array, target: int) -> Array | None:
-    """The values in the other dtype; out of its range they are clipped, what is no number cannot be an integer."""
+    """The values in the other dtype; out of its range they are clipped, what is no number cannot be an integer, texts become whole numbers."""
+    if dtype_name(array) == "string":
+        array = (np.arange(array.size) % _TEXTS).reshape(array.shape)
+    if array.dtype.kind == "c":
+        array = array.real
     if array.dtype.kind not in _NUMERIC and dtype_name(array) not in NUMBERS:
         return None
     dtype = helper.tensor_dtype_to_np_dtype(target)

@@ -25,10 +25,12 @@ from opsieve.reducer.onnx_edit.graphs import (
     nodes,
 )
 from opsieve.reducer.onnx_edit.typed_view import changing
+from opsieve.reducer.passes.attributes import schema_of
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
+_COMMON = 13  # the opset that most tools take, and the oldest of which declarations say what is valid
 _TEXTS = (
     "doc_string",
     "metadata_props",
@@ -64,10 +66,13 @@ class ModelPass:
             ("lower the opset and the IR version", "versions", _lower_both),
             ("lower the opset", "versions", _lower_opset),
             ("lower the IR version", "versions", _lower_ir),
+            (f"lower the opset to {_COMMON}", "versions", _lower_to_common),
+            ("lower the opset below an operator's last change", "versions", _lower_further),
             ("drop operator sets that are not used", "imports", _drop_imports),
             ("drop functions that are not called", "functions", _drop_functions),
             ("drop recorded types", "value_info", _drop_value_info),
             ("drop texts and metadata", "texts", _drop_texts),
+            ("drop the names of nodes", "node names", _drop_node_names),
         ]
         for what, touch, change in whole:
             if change(copied(subject.model)):
@@ -153,6 +158,54 @@ def _lower_opset(model: onnx.ModelProto) -> bool:
     return True
 
 
+def _lower_to_common(model: onnx.ModelProto) -> bool:
+    return _lower_below(model, _COMMON + 1)
+
+
+def _lower_further(model: onnx.ModelProto) -> bool:
+    return _lower_below(model, lowest_opset(model))
+
+
+def _lower_below(model: onnx.ModelProto, opset: int) -> bool:
+    """Operators in an earlier form than the model has them in; what it then means, the checker and the test say."""
+    before = {entry.domain: entry.version for entry in model.opset_import}
+    for owner in (model, *model.functions):
+        for entry in owner.opset_import:
+            if entry.domain in ("", "ai.onnx"):
+                entry.version = min(entry.version, max(opset - 1, _COMMON))
+    if {entry.domain: entry.version for entry in model.opset_import} == before or not _has_forms(model):
+        return False
+    _lower_opset(model)
+    _lower_ir(model)
+    return True
+
+
+def _has_forms(model: onnx.ModelProto) -> bool:
+    """Whether every operator has a form in the operator set imported that takes so many inputs and these attributes."""
+    local = {(function.domain, function.name) for function in model.functions}
+    for owner, listed in ((model, model.graph.node), *((function, function.node) for function in model.functions)):
+        imported = {_domain(entry.domain): entry.version for entry in owner.opset_import}
+        for node in all_nodes(listed):
+            schema = schema_of(node.op_type, node.domain, imported.get(_domain(node.domain), 0))
+            if (node.domain, node.op_type) in local or _domain(node.domain):
+                continue
+            if schema is None or not schema.min_input <= len(node.input) <= schema.max_input:
+                return False
+            if (
+                len(node.output) > schema.max_output
+                or {each.name for each in node.attribute} - schema.attributes.keys()
+            ):
+                return False
+    return True
+
+
+def _drop_node_names(model: onnx.ModelProto) -> bool:
+    named = [node for node in all_nodes(model.graph.node) if node.name]
+    for node in named:
+        node.ClearField("name")
+    return bool(named)
+
+
 def _lower_ir(model: onnx.ModelProto) -> bool:
     lowest = lowest_ir(model)
     if lowest >= model.ir_version:
@@ -235,6 +288,9 @@ def _strip_graph(graph: onnx.GraphProto) -> None:
 
 def _strip_node(node: onnx.NodeProto) -> None:
     _clear(node)
+    for field in ("name", "domain", "overload"):
+        if not getattr(node, field):  # written down though it is empty
+            node.ClearField(field)
     for attribute in node.attribute:
         attribute.ClearField("doc_string")
         if attribute.HasField("t"):

@@ -1,0 +1,71 @@
+"""An operator replaced by a plainer one: one input, no attributes, no bodies.
+
+Where a wrong result is looked for, it is one that the model has elsewhere: a bug of another operator would be another bug, and
+its wrong result looks the same. A failure that says what it is, in words or by a stack, may also be shown with operators that do next to nothing.
+"""
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import helper
+
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit.graphs import drop_unused, graph_at, label, node_at, nodes
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, changing, only_simpler, view
+from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.subject import Subject
+
+_MOST = 12  # nodes of a model; one of more is not yet small
+_PLAINEST = ("Identity", "Neg", "Not")  # an Identity is often taken out before anything else is done
+
+
+class OperatorPass:
+    """Plainer operators; with `worded`, the plainest of all too."""
+
+    name = "operators"
+
+    def __init__(self, worded: bool = False):
+        self.worded = worded
+
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
+        """For each node with inputs or attributes to spare, from the last one up."""
+        found = [node for _, node in nodes(subject.model.graph)]
+        plain = dict.fromkeys((node.domain, node.op_type) for node in found if _is_plain(node))
+        plain |= dict.fromkeys(("", name) for name in _PLAINEST if self.worded)
+        if not plain or len(found) > _MOST:
+            return
+        seen = view(subject)
+        for step in reversed(seen.steps):
+            if _is_plain(step.node) or len([number for number in step.outputs if number != ABSENT]) != 1:
+                continue
+            result = seen.tensors[step.outputs[0]] if step.outputs[0] != ABSENT else None
+            fits = [
+                seen.tensors[number].name
+                for number in step.inputs
+                if number != ABSENT
+                and result is not None
+                and (seen.tensors[number].dtype, seen.tensors[number].shape) == (result.dtype, result.shape)
+            ]
+            for name in dict.fromkeys(fits):
+                for domain, operator in plain:
+                    yield _edit(step, domain, operator, name)
+
+
+def _is_plain(node: onnx.NodeProto) -> bool:
+    return len(node.input) == len(node.output) == 1 and not node.attribute
+
+
+def _edit(step: Step, domain: str, operator: str, read: str) -> OnnxEdit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        node, graph = node_at(model, step.path, step.key), graph_at(model, step.path)
+        if node is None or graph is None or read not in node.input:
+            return None
+        node.CopyFrom(helper.make_node(operator, [read], [step.key], node.name or None, domain=domain or None))
+        return drop_unused(model, inputs)
+
+    what = f"{operator} of {read[:40]!r} for {label(step.node)}"
+    return only_simpler(changing(what, {"/".join((*step.path, step.key)), read}, change))
+
+
+PASS = OperatorPass()
+WORDED = OperatorPass(worded=True)

@@ -1,0 +1,86 @@
+"""Edits that a person made by hand and that once beat a result: each is an edit of some dimension now, or no valid model."""
+
+import numpy as np
+from onnx import numpy_helper
+from onnx.parser import parse_model
+from shrinking import operators, reduced, subject
+
+from opsieve.gen.analysis.validity import check_model
+from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.problem.subject import Subject
+
+PASSES = OnnxReduction().passes()
+WORDED = OnnxReduction().passes(worded=True)
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
+
+
+def stored(end: Subject) -> list[np.ndarray]:
+    return [numpy_helper.to_array(tensor) for tensor in end.model.graph.initializer]
+
+
+def test_one_tensor_is_read_for_another_of_another_shape_or_type() -> None:
+    start = subject(f"{HEAD} g (int32 x) => (int32[1] y) <int32[1] c = {{0}}> {{ y = Mod (x, c) }}", x=np.int32(0))
+    end = reduced(start, PASSES, lambda now: operators(now) == ["Mod"] and len(now.inputs) == 1)
+    assert (list(end.model.graph.node[0].input), stored(end)) == (["x", "x"], [])
+    text = '<ir_version: 8, opset_import: ["" : 18]> g () => (float y) <float[1] a = {0}, int64[1] c = {0}> { y = ReduceSum <keepdims: int = 0> (a, c) }'
+    end = reduced(subject(text), PASSES, lambda now: len(now.model.graph.node[0].input) == 2)
+    assert [array.dtype for array in stored(end)] == [np.int64]
+
+
+def test_an_operator_gives_way_to_a_plainer_one() -> None:
+    """Of a wrong result, only one that the model has; else a Neg too, which brings no failure of its own."""
+    text = (
+        f"{HEAD} g (float x) => (float a, float c) <float low = {{0}}> {{ a = Relu (x) b = Exp (x) c = Clip (b, low) }}"
+    )
+    kept = {"Relu", "Exp"}
+    end = reduced(
+        subject(text, x=np.float32(1)), PASSES, lambda now: len(operators(now)) == 3 and kept <= {*operators(now)}
+    )
+    assert sorted(operators(end)) in (["Exp", "Exp", "Relu"], ["Exp", "Relu", "Relu"])
+    text = (
+        f"{HEAD} g (float[1, 1, 1] x) => (bool[1, 1, 1] c) {{ a = Conv (x, x) b = CastLike (a, x) c = Greater (x, b) }}"
+    )
+    start = subject(text, x=np.ones((1, 1, 1), np.float32))
+    for passes, wanted in ((PASSES, "Conv"), (WORDED, "Neg")):
+        end = reduced(
+            start, passes, lambda now: operators(now)[1:] == ["CastLike", "Greater"] and operators(now)[0] != "Identity"
+        )
+        assert operators(end) == [wanted, "CastLike", "Greater"]
+
+
+def test_the_body_of_a_loop_that_must_stay_hands_on_what_it_takes() -> None:
+    """Types that inference does not tell, and those of another element type, are no obstacle; what is declared follows."""
+    text = f"""{HEAD} g () => (bool[n, m] y) <int64[1] turns = {{0}}> {{
+        y = Loop (turns, "") <body = body (int64 i, bool go) => (bool on, bool[k] r) {{
+            a = Cast <to: int = 1> (i)  b = IsInf (a)  r = Unsqueeze (b, turns)  on = Identity (go) }}> }}"""
+    end = reduced(subject(text), PASSES, lambda now: operators(now)[:1] == ["Loop"])
+    assert count_nodes(end.model) == (1, 0)
+    body = end.model.graph.node[0].attribute[0].g
+    elements = {info.name: info.type.tensor_type.elem_type for info in body.input}
+    assert all(info.type.tensor_type.elem_type == elements[info.name] for info in body.output)
+
+
+def test_types_of_what_an_optional_holds_and_of_texts_become_plain() -> None:
+    end = reduced(
+        subject(f"{HEAD} g (bool x) => (optional(bool) y) {{ y = Optional (x) }}", x=True), PASSES, lambda _: True
+    )
+    assert [array.dtype for array in (*stored(end), *end.inputs.values())] == [np.float32]
+    text = f"{HEAD} g (string[1] x) => (string[1] y) {{ y = Identity (x) }}"
+    end = reduced(subject(text, x=np.array(["a"], object)), PASSES, lambda _: True)
+    assert [array.dtype for array in (*stored(end), *end.inputs.values())] == [np.float32]
+
+
+def test_the_opset_falls_to_one_in_which_operators_had_this_form_and_nodes_lose_their_names() -> None:
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[4] y) <int64[2] p = {1, 1}> { [n] y = Pad (x, p) }'
+    end = reduced(subject(text, x=np.ones(2, np.float32)), PASSES, lambda now: operators(now) == ["Pad"])
+    assert ([entry.version for entry in end.model.opset_import], end.model.graph.node[0].name) == ([13], "")
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[1] y) <int64[1] a = {0}> { y = ReduceMax (x, a) }'
+    kept = reduced(subject(text, x=np.ones(2, np.float32)), PASSES, lambda now: len(now.model.graph.node[0].input) == 2)
+    assert [entry.version for entry in kept.model.opset_import] == [18]  # axes were an attribute before
+
+
+def test_a_bound_of_clip_that_is_a_vector_is_no_valid_model() -> None:
+    for shape, fault in (("", ""), ("[1]", "Clip breaks rule 0")):
+        model = parse_model(f"{HEAD} g (float[2] x) => (float[2] y) <float{shape} c = {{0}}> {{ y = Clip (x, c) }}")
+        assert check_model(model, {}).fault == fault
