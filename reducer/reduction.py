@@ -45,7 +45,7 @@ def _converts(operators: Iterable[str]) -> bool:
 
 
 def is_worded(test: object) -> bool:
-    """Whether the failure is told from others by a message or a stack."""
+    """Whether a message or a stack distinguishes the failure from others."""
     return isinstance(test, TargetTest) and test.failure.verdict.kind in ("error", "crash") and test.level != "loose"
 
 

@@ -163,11 +163,10 @@ def _is_empty(subject: Subject) -> bool:
 
 
 def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], main: bool) -> None:
-    """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred."""
+    """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred; only of outputs is a rank asked for."""
     for info in graph.output if main else (*graph.input, *graph.output):
         found = types.get(info.name)
-        known = found is not None and (_is_shaped(found) or not _is_shaped(info.type) or not main)
-        if found is not None and known and (main or not _empty(info.type)):  # of a body's values no shape is asked for
+        if found is not None and (_is_shaped(found) or not _is_shaped(info.type) if main else not _empty(info.type)):
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
             info.type.CopyFrom(_opened(info.type))
