@@ -1,6 +1,6 @@
 """Generators beside each other at equal ONNX nodes: how programs hang together, how diverse they are, and what a node costs.
 
-    python benchmarks/structure.py [NAME ...] [--models 200] [--nodes 16] [--before CHECKOUT]
+    python benchmarks/structure.py [NAME ...] [--models 200] [--nodes 16] [--seed 0] [--before CHECKOUT]
     python benchmarks/structure.py [NAME ...] [--sizes 10,20] --nnsmith PYTHON --isra CHECKOUT [--rounds 2] [--json FILE]
 
 NAME is a strategy (`mix` unless some are given). `--before` is a checkout of an earlier opsieve: its models are made by its own code, in a
@@ -31,6 +31,7 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.corpus import ISRA_CORPUS
 from opsieve.gen.metrics.graph import lacks_types, with_types
 from opsieve.gen.metrics.summary import Metrics
+from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate
 
 PEERS = Path(__file__).parent / "peers"
@@ -48,16 +49,17 @@ COLUMNS = {  # heading: width, digits
     "us": (8, 1),
 }
 OF_ISRA = ":isra"  # behind a strategy's name: of Isra's operators and dtype only
-WARM = 1 << 20  # a seed that no round has
+WARM = 1 << 40  # seeds from here on warm up: no round has them
 TRIAL = 64  # models by which it is found what to ask for
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A generator in a process of its own: a command to which a folder, the models and the nodes are added."""
+    """A generator in a process of its own: a command to which a folder, the models, the nodes and the first seed are added."""
 
     name: str
     command: tuple[str, ...]
+    seed: int
     path: str | None = None
 
     def run(self, folder: Path, models: int, nodes: int) -> float:
@@ -65,23 +67,24 @@ class Maker:
         environment = dict(os.environ)
         if self.path is not None:
             environment["PYTHONPATH"] = self.path
-        command = [*self.command, str(folder), "--models", str(models), "--nodes", str(nodes)]
+        command = [*self.command, str(folder), "--models", str(models), "--nodes", str(nodes), "--seed", str(self.seed)]
         ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         return float(json.loads(ran.stdout.splitlines()[-1])["seconds_cpu"])
 
 
-def write(name: str, models: int, nodes: int, folder: Path) -> float:
-    """Make the models of a strategy; the CPU seconds that took, the first excepted."""
+def write(name: str, models: int, nodes: int, folder: Path, first: int) -> float:
+    """Make the models of a strategy; the CPU seconds that took, after a batch of small ones to warm up."""
     name, narrowed, _ = name.partition(OF_ISRA)
     request = GenRequest(nodes=nodes, types=True)
     if narrowed:
         request = replace(request, only=frozenset(ISRA_CORPUS), dtypes=frozenset(("float32",)))
-    generate(name, WARM, request)
+    for seed in range(WARM, WARM + BATCH):  # reads schemas, imports z3, makes what later programs look up
+        generate(name, seed, replace(request, nodes=8))
     begun = time.process_time()
-    cases = [generate(name, seed, request) for seed in range(models)]
+    cases = [generate(name, first + number, request) for number in range(models)]
     seconds = time.process_time() - begun
-    for seed, case in enumerate(cases):
-        (folder / f"{seed}.onnx").write_bytes(case.program.model)
+    for number, case in enumerate(cases):
+        (folder / f"{number}.onnx").write_bytes(case.program.model)
     return seconds
 
 
@@ -121,12 +124,11 @@ def tell_ratios(ours: dict[str, float], theirs: dict[str, float]) -> None:
     print(f"{'    over the peer':<26}{cells}", flush=True)
 
 
-def strategy(name: str, checkout: Path | None = None) -> Maker:
+def strategy(name: str, seed: int, checkout: Path | None = None) -> Maker:
     """A strategy of this opsieve, or of an earlier one."""
     command = (sys.executable, __file__, name, "--write")
-    return Maker(
-        f"{name}{' before' if checkout else ''}", command, str(checkout.resolve() / "src") if checkout else None
-    )
+    path = str(checkout.resolve() / "src") if checkout else None
+    return Maker(f"{name}{' before' if checkout else ''}", command, seed, path)
 
 
 def measured(makers: Sequence[tuple[Maker, int]], models: int, rounds: int, scratch: Path) -> list[dict[str, float]]:
@@ -155,7 +157,7 @@ def beside(peer: Maker, nodes: int, names: Sequence[str], given: argparse.Namesp
     folder = Path(tempfile.mkdtemp(dir=scratch))
     first = peer.run(folder, given.models, nodes)  # which is its first round, too
     operations = figures(folder, 0.0)["nodes"]
-    makers = [strategy(name) for name in names]
+    makers = [strategy(name, given.seed) for name in names]
     asked = [asked_for(maker, operations, scratch) for maker in makers]
     ours = measured([*zip(makers, asked, strict=True)], given.models, given.rounds, scratch)
     later = [peer.run(folder, given.models, nodes) for _ in range(given.rounds - 1)]
@@ -172,6 +174,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["mix"])
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed, of peers as well")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     parser.add_argument("--nnsmith", metavar="PYTHON")
     parser.add_argument("--isra", type=Path, metavar="CHECKOUT")
@@ -181,14 +184,14 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
-        print(json.dumps({"seconds_cpu": write(given.names[0], given.models, given.nodes, given.write)}))
+        print(json.dumps({"seconds_cpu": write(given.names[0], given.models, given.nodes, given.write, given.seed)}))
         return
     peers = []
     if given.nnsmith:
-        peers.append(Maker("NNSmith", (given.nnsmith, "-W", "ignore", str(PEERS / "nnsmith_models.py"))))
+        peers.append(Maker("NNSmith", (given.nnsmith, "-W", "ignore", str(PEERS / "nnsmith_models.py")), given.seed))
     if given.isra:
         command = (sys.executable, str(PEERS / "isra_models.py"))
-        peers.append(Maker("Isra", command, str(given.isra.resolve())))
+        peers.append(Maker("Isra", command, given.seed, str(given.isra.resolve())))
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'set':<26}" + "".join(f"{heading:>{width}}" for heading, (width, _) in COLUMNS.items()))
     with tempfile.TemporaryDirectory() as text:
@@ -197,7 +200,7 @@ def main() -> None:
         found = [beside(peer, nodes, given.names, given, scratch) for peer in peers for nodes in sizes]
         if not peers:
             checkouts = [given.before, None] if given.before else [None]
-            makers = [strategy(name, checkout) for name in given.names for checkout in checkouts]
+            makers = [strategy(name, given.seed, checkout) for name in given.names for checkout in checkouts]
             rows = measured([(maker, given.nodes) for maker in makers], given.models, given.rounds, scratch)
             for maker, row in zip(makers, rows, strict=True):
                 tell(maker.name, row)

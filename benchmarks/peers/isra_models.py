@@ -1,6 +1,6 @@
 """Models of Isra, made and timed by its own code. Imports nothing of opsieve; `benchmarks/structure.py` runs it.
 
-    PYTHON benchmarks/peers/isra_models.py OUT --models N --nodes K      # PYTHONPATH reaches a checkout of israProj/isra
+    PYTHON benchmarks/peers/isra_models.py OUT --models N --nodes K --seed S      # PYTHONPATH reaches a checkout of israProj/isra
 
 Writes OUT/0.onnx, 1.onnx, ... and prints one JSON object: `models`, `failed`, `seconds_cpu`. Isra's models name no operator set; they are of 13, the
 newest whose operators are all as it writes them. As it comes it makes models without inputs; here leaves are inputs, at its own picking rate. The time is that of
@@ -25,9 +25,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    sys.argv = ["g.py", "--minnode", str(given.nodes), "--maxnode", str(given.nodes), "--seed", "1"]
+    sys.argv = ["g.py", "--minnode", str(given.nodes), "--maxnode", str(given.nodes), "--seed", str(given.seed + 1)]
     sys.modules.setdefault("netron", types.ModuleType("netron"))  # it opens windows, and is not used
     import g
 

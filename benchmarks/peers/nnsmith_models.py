@@ -1,8 +1,8 @@
 """Models of NNSmith, made and timed in the Python where it is installed. Imports nothing of opsieve; `benchmarks/gen.py` runs it.
 
-    PYTHON benchmarks/peers/nnsmith_models.py OUT --models N --nodes K
+    PYTHON benchmarks/peers/nnsmith_models.py OUT --models N --nodes K --seed S
 
-Writes OUT/0.onnx, 1.onnx, ... with seeds 0, 1, ..., and prints one JSON object: `models`, `failed`, `seconds_cpu`, `version`. The
+Writes OUT/0.onnx, 1.onnx, ... with seeds S, S + 1, ..., and prints one JSON object: `models`, `failed`, `seconds_cpu`, `version`. The
 time is that of generation, input search and export as in NNSmith's own `model_gen` with its default settings and onnxruntime's operators;
 imports, the probing of operators and two models to warm up are left out.
 """
@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     make = maker(given.nodes)
     given.out.mkdir(parents=True, exist_ok=True)
@@ -32,14 +33,14 @@ def main() -> None:
         attempt(make, seed)
     failed = 0
     seconds = 0.0
-    for seed in range(given.models):
+    for number in range(given.models):
         start = time.process_time()
-        model = attempt(make, seed)
+        model = attempt(make, given.seed + number)
         seconds += time.process_time() - start
         if model is None:
             failed += 1
         else:
-            (given.out / f"{seed}.onnx").write_bytes(model)
+            (given.out / f"{number}.onnx").write_bytes(model)
     told = {"models": given.models - failed, "failed": failed, "seconds_cpu": seconds, "version": version()}
     print(json.dumps(told))
 
