@@ -30,7 +30,7 @@ def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> 
     if (
         tensor.dtype in choice.dtypes
         and choice.low <= len(tensor.shape) <= choice.high
-        and _stays(builder, tensor, choice.safe)
+        and stays(builder, tensor, choice.safe)
     ):
         return tensor
 
@@ -47,7 +47,7 @@ def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> 
 
 def adapt_to(builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
     """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it cannot be made so."""
-    if tensor.dtype == dtype and _fits(tensor.shape, shape) and _stays(builder, tensor, domain):
+    if tensor.dtype == dtype and _fits(tensor.shape, shape) and stays(builder, tensor, domain):
         return tensor
 
     def steps(tensor: Tensor) -> Tensor | None:
@@ -226,7 +226,7 @@ def _padded(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | N
 # Values
 
 
-def _stays(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> bool:
+def stays(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> bool:
     """Whether a tensor need not be clipped."""
     if not builder.style.ranged:
         return True
@@ -237,7 +237,7 @@ def _stays(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> bool:
 
 def _ranged(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> Tensor | None:
     """The tensor inside a domain: as it is, or what is outside brought to its ends."""
-    if _stays(builder, tensor, domain):
+    if stays(builder, tensor, domain):
         return tensor
     if tensor.dtype == "bool":
         return None

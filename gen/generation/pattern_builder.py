@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from opsieve.gen.build.adapters import stays
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators
@@ -30,7 +31,8 @@ class PatternRates:
     bodies, in which there are structures. The ways to write a structure: `mostly`, `likely`, `even`, `unlikely`, `rare` ones.
     `vector`: a number stands as a vector of one. Of twisted structures only: `fed`: a parameter is an input of the program; `other_number`,
     `other_order`, `other_axis`: not the one that the structure asks for; `tapped`: an inner tensor is read from outside; `twisted_vector`
-    takes the place of `vector`.
+    takes the place of `vector`; `single`: exactly one condition is broken, any of the first `sites` that are met, and none by these rates.
+    How structures meet: `linked`: one begins at what the last one gave, as it stands; `shared`: of these, at an inner tensor of it.
     """
 
     planted: float = 0.4
@@ -48,17 +50,38 @@ class PatternRates:
     other_axis: float = 0.3
     tapped: float = 0.3
     twisted_vector: float = 0.5
+    single: float = 0.5
+    sites: int = 5
+    linked: float = 0.5
+    shared: float = 0.3
 
 
 class PatternBuilder:
-    """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for it."""
+    """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for it.
+
+    `broken` has just one of its conditions broken: the first that is met is 0. `onto` is the tensor that it is to begin at, as it stands. Of what
+    was laid, `inner` are tensors inside of the structure and `met` is how many conditions there were.
+    """
 
     rates = PatternRates()
 
-    def __init__(self, builder: GraphBuilder, twisted: bool = False) -> None:
+    def __init__(
+        self, builder: GraphBuilder, twisted: bool = False, broken: int | None = None, onto: Tensor | None = None
+    ) -> None:
         self.builder = builder
         self.rng = builder.rng
         self.twisted = twisted
+        self.broken = broken
+        self.onto = onto
+        self.inner: list[Tensor] = []
+        self.met = 0
+
+    def breaks(self, rate: float) -> bool:
+        """Whether a condition of the structure, which is met here, is to be broken: in a twisted one, at a rate unless it is to be another alone."""
+        if not self.twisted:
+            return False
+        self.met += 1
+        return self.rng.chance(rate) if self.broken is None else self.met == self.broken + 1
 
     def ops(self, name: str, *ins: Tensor | None, outputs: int | None = None, **attrs: Any) -> list[Tensor]:
         """Lay an operator; all its outputs, or as many as asked for. Misfit when it cannot stand here. An attribute that is None is left out."""
@@ -99,8 +122,17 @@ class PatternBuilder:
         return self.ops(name, *ins, **attrs)[0]
 
     def x(self, low: int, high: int | None = None, dtype: str = "", domain: Domain = ANY) -> Tensor:
-        """A float tensor (or one of the dtype) of so many dimensions, as an operator's first input is found: the program goes on there."""
+        """A float tensor (or one of the dtype) of so many dimensions, as an operator's first input is found: the program goes on there.
+
+        Misfit where the structure is to begin at a tensor that is none.
+        """
         high = low if high is None else high
+        if self.onto is not None:
+            found, self.onto = self.onto, None
+            typed = found.dtype == dtype if dtype else is_float(found.dtype)
+            if typed and low <= found.rank <= high and stays(self.builder, found, domain):
+                return found
+            raise Misfit
         wanted = dtype or self.real()
         return self.builder.first(OpChoice(operators()["Identity"], frozenset((wanted,)), (wanted,), low, high, domain))
 
@@ -111,11 +143,7 @@ class PatternBuilder:
 
     def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A parameter: a new initializer, now and then not constant at all in a twisted structure."""
-        kinds = (
-            ("input",)
-            if self.twisted and self.rng.chance(self.rates.fed)
-            else ("initializer", "initializer", "constant")
-        )
+        kinds = ("input",) if self.breaks(self.rates.fed) else ("initializer", "initializer", "constant")
         return self.builder.leaf(dtype, shape, domain, kinds)
 
     def ints(self, *values: int) -> Tensor:
@@ -124,26 +152,28 @@ class PatternBuilder:
 
     def scalar(self, value: float, dtype: str) -> Tensor:
         """A constant of one element; in a twisted structure perhaps another number, or a vector of one."""
-        if self.twisted and self.rng.chance(self.rates.other_number):
+        if self.breaks(self.rates.other_number):
             value = value + 1
-        shape = (1,) if self.rng.chance(self.rates.twisted_vector if self.twisted else self.rates.vector) else ()
+        wide = self.twisted and self.broken is None
+        shape = (1,) if self.rng.chance(self.rates.twisted_vector if wide else self.rates.vector) else ()
         return self.builder.ints([value], dtype, shape)
 
     def tap(self, tensor: Tensor) -> Tensor:
         """An inner tensor of a structure: in a twisted one it may be read from outside, or be an output."""
-        if self.twisted and self.rng.chance(self.rates.tapped):
+        self.inner.append(tensor)
+        if self.breaks(self.rates.tapped):
             self.builder.program.exposed.append(tensor)
         return tensor
 
     def order(self, *axes: int) -> list[int]:
         """A permutation; in a twisted structure perhaps another."""
-        if self.twisted and self.rng.chance(self.rates.other_order):
+        if self.breaks(self.rates.other_order):
             return self.rng.shuffled(axes)
         return list(axes)
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis; in a twisted structure perhaps its neighbour."""
-        if self.twisted and rank > 1 and self.rng.chance(self.rates.other_axis):
+        if rank > 1 and self.breaks(self.rates.other_axis):
             return (axis + 1) % rank
         return axis
 

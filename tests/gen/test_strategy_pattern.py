@@ -20,6 +20,7 @@ from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.spec.builder import Budget, Style
 from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.spec.rng import Rng
+from opsieve.gen.strategies.patterns.strategy import Planter
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 from opsieve.gen.strategies.registry import generate
 
@@ -28,14 +29,17 @@ SEEDS = st.integers(0, 2**40)
 DRAWS = 40
 
 
-def planted(name: str, seed: int, twisted: bool) -> GraphBuilder | None:
-    """A builder with one structure alone; None when this draw did not fit."""
-    builder = GraphBuilder(
-        ProgramState(Rng(f"{name} {seed}"), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget())
-    )
+def blank(seed: str) -> GraphBuilder:
+    builder = GraphBuilder(ProgramState(Rng(seed), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget()))
     builder.program.choices = choices(SUPPORTED)
+    return builder
+
+
+def planted(name: str, seed: int, twisted: bool, broken: int | None = None) -> GraphBuilder | None:
+    """A builder with one structure alone; None when this draw did not fit."""
+    builder = blank(f"{name} {seed}")
     try:
-        PATTERNS[name](PatternBuilder(builder, twisted))
+        PATTERNS[name](PatternBuilder(builder, twisted, broken))
     except Misfit:
         return None
     return builder
@@ -83,6 +87,61 @@ def test_near_misses_are_others() -> None:
     }
     several = [name for name, found in kinds.items() if len(found) >= 3]
     assert len(several) >= 0.8 * len(PATTERNS), sorted(set(PATTERNS) - set(several))
+
+
+def test_a_single_condition_can_be_broken() -> None:
+    """All else is as in the plain structure from the same draws: nothing is broken where there are fewer conditions."""
+    others = {
+        name: {
+            place
+            for place in range(PatternBuilder.rates.sites)
+            for seed in range(DRAWS // 4)
+            if (plain := planted(name, seed, False)) is not None
+            and ((near := planted(name, seed, True, place)) is None or told(near) != told(plain))
+        }
+        for name in PATTERNS
+    }
+    assert sum(len(places) >= 2 for places in others.values()) >= 0.5 * len(PATTERNS), others
+    assert sum(bool(places) for places in others.values()) >= 0.8 * len(PATTERNS), others
+    for name in PATTERNS:
+        plain, near = planted(name, 3, False), planted(name, 3, True, 99)
+        assert (plain and told(plain)) == (near and told(near))
+
+
+def test_a_structure_begins_where_another_ends_or_at_a_tensor_inside_of_it() -> None:
+    builder = blank("links")
+    first = PatternBuilder(builder)
+    given = PATTERNS["conv_scaled"](first)
+    before = len(builder.nodes)
+    PATTERNS["conv_bn"](PatternBuilder(builder, onto=given))
+    assert builder.nodes[before].op == "Conv"
+    assert builder.nodes[before].ins[0] is given  # nothing between the two
+    before = len(builder.nodes)
+    PATTERNS["conv_activation"](PatternBuilder(builder, onto=first.inner[0]))
+    assert builder.nodes[before].ins[0] is first.inner[0]
+    assert first.inner[0].reads == 2
+    with pytest.raises(Misfit):  # of another rank
+        PATTERNS["gemm_forms"](PatternBuilder(builder, onto=given))
+
+
+def test_structures_meet_in_programs() -> None:
+    """Some begin at what the last one gave or inside of it, in the program or in bodies around which it stands."""
+    seen = Counter[str]()
+    for seed in range(120):
+        builder, planter = blank(f"meet {seed}"), Planter()
+        for _ in range(3):
+            ends, inner = list(planter.given), list(planter.inner)
+            before = len(builder.nodes)
+            planter.plant(builder)
+            read = [tensor for node in builder.nodes[before : before + 1] for tensor in node.ins]
+            seen["fed"] += any(tensor is end for tensor in read for end in ends)
+            seen["shared"] += any(tensor is x for tensor in read for x in inner)
+        body = builder.child()
+        planter.plant(body)
+        outside = {id(out) for node in builder.nodes for out in node.outs}
+        seen["body"] += any(id(tensor) in outside for node in body.nodes for tensor in node.ins)
+        seen["given"] += any(tensor.reads for tensor in builder.program.exposed)
+    assert min(seen[kind] for kind in ("fed", "shared", "body", "given")) >= 8, seen
 
 
 @given(SEEDS, st.integers(1, 25))

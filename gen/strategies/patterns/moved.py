@@ -59,7 +59,7 @@ def squeezes(w: PatternBuilder) -> Tensor:
     axes = [w.rng.between(0, x.rank)]
     y = w.tap(w.op("Unsqueeze", x, w.ints(*axes)))
     ones = [axis for axis, side in enumerate(y.shape) if side == 1]
-    return w.op("Squeeze", y, w.ints(w.rng.choice(ones) if w.twisted else axes[0]))
+    return w.op("Squeeze", y, w.ints(w.rng.choice(ones) if w.breaks(w.rates.mostly) else axes[0]))
 
 
 def casts(w: PatternBuilder) -> Tensor:
@@ -93,7 +93,7 @@ def concat_split(w: PatternBuilder) -> Tensor:
     y = w.tap(w.op("Concat", x, other, axis=axis))
     side = x.shape[axis]
     if w.rng.chance(w.rates.even):
-        sizes = (side, side) if not w.twisted or side == 1 else (side - 1, side + 1)
+        sizes = (side - 1, side + 1) if side > 1 and w.breaks(w.rates.mostly) else (side, side)
         parts = w.ops("Split", y, w.ints(*sizes), axis=axis)
     else:
         parts = [w.op("Slice", y, w.ints(a), w.ints(b), w.ints(axis)) for a, b in ((0, side), (side, 2 * side))]
@@ -262,7 +262,7 @@ def gather_slices(w: PatternBuilder) -> Tensor:
     a = w.op(
         "Gather",
         x,
-        w.ints(*range(side)) if not w.twisted else w.ints(*(w.rng.below(side) for _ in range(side))),
+        w.ints(*(w.rng.below(side) for _ in range(side))) if w.breaks(w.rates.mostly) else w.ints(*range(side)),
         axis=axis,
     )
     b = w.op("Gather", x, w.builder.ints([w.rng.below(side)], "int64", ()), axis=axis)

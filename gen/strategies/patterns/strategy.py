@@ -1,16 +1,24 @@
-"""Programs with structures that optimisers look for (gen/strategies/patterns/tables.py), among random nodes; two of five structures are near misses."""
+"""Programs with structures that optimisers look for (gen/strategies/patterns/tables.py), among random nodes.
+
+Rewrites are to meet: a structure begins at what the last one gave or at a tensor inside of it, stands in a body, and gives an inner tensor as an
+output; two of five are near misses, half of which break exactly one condition.
+"""
 
 import contextlib
 
+from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.build.scope import TensorScope, is_numeric_result
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start
 from opsieve.gen.spec.catalogue import choices
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 
 NAME = "pattern"
 _WITH_BODIES = "control"
+_TRIES = 6  # structures, until one begins where it is to
 _ALL = tuple(PATTERNS.values())
 _PALETTES = (
     ("float32",),
@@ -33,10 +41,11 @@ def planted(request: GenRequest, seed: int) -> GraphBuilder:
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     rng, rates = builder.rng, PatternBuilder.rates
     bodied = [choice for choice in from_all if choice.op.family == _WITH_BODIES]
-    builder.program.plant = _plant
+    plant = Planter().plant
+    builder.program.plant = plant
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         if not builder.nodes or rng.chance(rates.planted):
-            _plant(builder)
+            plant(builder)
         elif bodied and rng.chance(rates.in_body):
             builder.grow(rng.choice(bodied))
         else:
@@ -44,8 +53,33 @@ def planted(request: GenRequest, seed: int) -> GraphBuilder:
     return builder
 
 
-def _plant(builder: GraphBuilder) -> None:
-    """Lay a structure, or a near miss of one; what was laid until an operator did not fit stays."""
-    rng, rates = builder.rng, PatternBuilder.rates
-    with contextlib.suppress(Misfit):
-        rng.choice(_ALL)(PatternBuilder(builder, rng.chance(rates.near_miss)))
+class Planter:
+    """Lays structures in a program and its bodies. Of the last one `given` is what it gives, and `inner` are tensors inside of it."""
+
+    def __init__(self) -> None:
+        self.given: list[Tensor] = []
+        self.inner: list[Tensor] = []
+        self._where: TensorScope | None = None
+
+    def plant(self, builder: GraphBuilder) -> None:
+        """Lay a structure, or a near miss of one; what was laid until an operator did not fit stays."""
+        rng, rates = builder.rng, PatternBuilder.rates
+        onto = self._begin(builder) if rng.chance(rates.linked) else None
+        for _ in range(_TRIES if onto is not None else 1):
+            twisted = rng.chance(rates.near_miss)
+            broken = rng.below(rates.sites) if twisted and rng.chance(rates.single) else None
+            laid, before = PatternBuilder(builder, twisted, broken, onto), len(builder.nodes)
+            with contextlib.suppress(Misfit):
+                self.given = [rng.choice(_ALL)(laid)]
+                self.inner, self._where = laid.inner, builder.scope
+            if len(builder.nodes) > before:
+                return
+
+    def _begin(self, builder: GraphBuilder) -> Tensor | None:
+        """A tensor of the last structure that the next can begin at: what it gave, or an inner one; None where there is none in sight."""
+        scope: TensorScope | None = builder.scope
+        while scope is not None and scope is not self._where:
+            scope = scope.outer
+        shared = self.inner and builder.rng.chance(PatternBuilder.rates.shared)
+        known = [x for x in (self.inner if shared else self.given) if is_numeric_result(x) and is_closed(x.shape)]
+        return builder.rng.choice(known) if known and scope is not None else None
