@@ -5,7 +5,8 @@ Instances are counted as NNSmith does (operator, types of its inputs, attributes
 distinct pairs of operators of which the second reads what the first makes, neither of them a Constant.
 
 HirFuzz (section 3.1.3 of its paper): operator-datatype, operator-shape and operator-edge coverage, of the dtypes and shapes of
-what a node gives. Its third counts constants, too.
+what a node gives. Its third counts constants, too. Beside them a generator can be guided by chains of three operators with their dtypes: optimisers
+rewrite chains.
 """
 
 from collections import Counter
@@ -19,6 +20,8 @@ from opsieve.gen.metrics.graph import Operation, Type, operations
 # What exporters put between operators; edges without them are counted beside all edges.
 GLUE = frozenset(("Constant", "Cast", "Shape", "ConstantOfShape", "Identity", "Unsqueeze"))
 
+Link: TypeAlias = tuple[str, str]  # an operator and the dtype of its first output
+Chain: TypeAlias = tuple[Link, Link, Link]  # the first is read by the second, and that by the third
 _Instance: TypeAlias = tuple[str, tuple[Type, ...], tuple[bytes, ...]]
 
 
@@ -32,6 +35,7 @@ class OperatorCoverage:
         self._instances: set[_Instance] = set()
         self._dtypes: set[tuple[str, str]] = set()
         self._shapes: set[tuple[str, tuple[int, ...]]] = set()
+        self._chains: set[Chain] = set()
 
     def add(self, model: onnx.ModelProto) -> int:
         """Count a model in; how many instances, edges, operator-datatype and operator-shape pairs are new."""
@@ -65,6 +69,14 @@ class OperatorCoverage:
             found += len({(producer, operator) for producer in producers} - self.edges)
         return found
 
+    def new_chains(self, chains: Iterable[Chain]) -> int:
+        """How many operators in the middle of chains that were not met a node would read: several chains through one count once."""
+        return len({chain[1] for chain in chains if chain not in self._chains})
+
+    def note_chains(self, chains: Iterable[Chain]) -> None:
+        """Count the chains that end at a node."""
+        self._chains.update(chains)
+
     def note(self, operator: str, outputs: Iterable[Type], producers: Iterable[str] = ()) -> None:
         """Count a node in, for HirFuzz's coverages and the frequencies; its instance is counted with its model."""
         self.frequencies[operator] += 1
@@ -76,6 +88,11 @@ class OperatorCoverage:
     def instances(self) -> int:
         """Distinct operators with the types of their inputs and their attributes, no Constant among them."""
         return len(self._instances)
+
+    @property
+    def chains(self) -> int:
+        """Distinct chains of three operators with their dtypes, of those that were noted."""
+        return len(self._chains)
 
     @property
     def proper_edges(self) -> int:

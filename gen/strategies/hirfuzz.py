@@ -1,16 +1,19 @@
 """OperatorCoverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
 
-OperatorCoverage is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator. A program is guided by the programs
-before it in its batch of 256 seeds.
+OperatorCoverage is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator; to these come chains of three operators with their
+dtypes. A program is guided by the programs before it in its batch of 256 seeds.
 """
+
+from collections.abc import Sequence
 
 from opsieve.gen.build.graph import Node
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start, weighted_choices
-from opsieve.gen.metrics.coverage import OperatorCoverage
+from opsieve.gen.metrics.coverage import Chain, Link, OperatorCoverage
 from opsieve.gen.spec.catalogue import choices
+from opsieve.gen.spec.tensor import Tensor, Typed
 
 BATCH = 256
 _CANDIDATES = 3  # a fourth finds little more and takes a twentieth of the time
@@ -30,6 +33,7 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     makers = dict[str, str]()
+    links: dict[str, tuple[Link, set[Link]]] = {}  # of a result: what made it, and what that reads
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         best, most = None, -1
         builder.hold()
@@ -44,7 +48,9 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
             if len(builder.nodes) > first:
                 builder.prune(first, made.inputs if made is not None else ())
                 adapters = builder.undo(first)  # until it is taken
-                makers.update((out.name, node.op) for node in adapters for out in node.outs)
+                for node in adapters:
+                    makers.update((out.name, node.op) for out in node.outs)
+                    _note_links(links, node.op, node.ins, node.outs)
             held = builder.program.inner - inner
             builder.program.inner = inner  # nodes in bodies count once they are taken
             if made is None:
@@ -53,13 +59,15 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
             outs = [typed for typed in types if typed is not None]
             producers = [makers[tensor.name] for tensor in made.inputs if tensor is not None and tensor.name in makers]
             new = coverage.novelty(operator.name, outs, producers) - len(adapters)  # which nobody asked for
-            if new > most:
-                best, most = (operator, made, types, outs, producers, held, adapters), new
+            chains = _chains(links, operator.name, outs, made.inputs)
+            covered = new + coverage.new_chains(chains)
+            if covered > most:
+                best, most = (operator, made, types, outs, producers, held, adapters, chains), covered
                 if producers and new > len(producers):
                     break  # a new shape and new edges: others are hardly better
         added = None
         if best is not None:
-            operator, made, types, outs, producers, held, adapters = best
+            operator, made, types, outs, producers, held, adapters, chains = best
             before = len(builder.nodes)
             builder.redo(adapters)
             added = builder.add(operator, made.inputs, made.attributes, types=types)
@@ -70,8 +78,31 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
             builder.program.elements -= forgotten
             builder.program.inner += held
             coverage.note(operator.name, outs, producers)
+            coverage.note_chains(chains)
             makers.update((tensor.name, operator.name) for tensor in added)
+            _note_links(links, operator.name, made.inputs, added)
     return builder
+
+
+def _note_links(
+    links: dict[str, tuple[Link, set[Link]]], op: str, ins: Sequence[Tensor | None], outs: Sequence[Tensor]
+) -> None:
+    link = (op, outs[0].dtype)
+    before = {links[tensor.name][0] for tensor in ins if tensor is not None and tensor.name in links}
+    links.update((out.name, (link, before)) for out in outs)
+
+
+def _chains(
+    links: dict[str, tuple[Link, set[Link]]], op: str, outs: Sequence[Typed], ins: Sequence[Tensor | None]
+) -> set[Chain]:
+    """The chains of three operators that end at a node."""
+    last = (op, outs[0][0] if outs else "")
+    return {
+        (first, links[tensor.name][0], last)
+        for tensor in ins
+        if tensor is not None and tensor.name in links
+        for first in links[tensor.name][1]
+    }
 
 
 _BATCHES = Batches(BATCH, OperatorCoverage, _guided)

@@ -197,6 +197,17 @@ def test_a_generator_can_ask_what_a_node_would_add() -> None:
     assert coverage.frequencies["Relu"] == 1
 
 
+def test_a_generator_can_ask_which_chains_are_new() -> None:
+    coverage = OperatorCoverage()
+    add, relu, cast = ("Add", "float32"), ("Relu", "float32"), ("Cast", "int64")
+    met = {(add, relu, cast), (relu, relu, cast), (relu, add, cast)}
+    assert coverage.new_chains(met) == 2  # through Relu, through Add
+    coverage.note_chains(met)
+    assert coverage.new_chains(met) == 0
+    assert coverage.new_chains({(add, ("Relu", "float16"), cast)}) == 1  # of another dtype
+    assert coverage.chains == 3
+
+
 def test_nodes_of_bodies_and_functions_count_and_bodies_read_what_is_around_them() -> None:
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
     g (float[2] x, bool c) => (float[2] y, float[2] z) {

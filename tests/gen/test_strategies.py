@@ -21,6 +21,8 @@ from opsieve.gen.case.case import load, save
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
 from opsieve.gen.metrics.coverage import OperatorCoverage
+from opsieve.gen.metrics.graph import operations
+from opsieve.gen.metrics.structure import chains, without_constants
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.spec.builder import Budget
@@ -65,12 +67,18 @@ def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
 
 def test_guidance_covers_more_and_a_program_is_the_same_alone_and_in_order() -> None:
     request = GenRequest(nodes=6, types=True)
-    met = {}
+    met, typed = {}, {}
     for name in ("isra", "hirfuzz"):
-        coverage = OperatorCoverage()
+        coverage, found, count = OperatorCoverage(), set[tuple[str, ...]](), 0
         for seed in range(120):
-            coverage.add(generate(name, seed, replace(request, nodes=16)).program.proto)
-        met[name] = coverage.hirfuzz
+            nodes = operations(generate(name, seed, replace(request, nodes=16)).program.proto)
+            coverage.add_operations(nodes)
+            nodes = without_constants(nodes)
+            labelled = [replace(node, operator=f"{node.operator} {node.outputs[0][0]}") for node in nodes]
+            found |= chains(labelled, 3)
+            count += len(nodes)
+        met[name], typed[name] = coverage.hirfuzz, len(found) / count
+    assert typed["hirfuzz"] > 1.17 * typed["isra"], typed
     assert met["hirfuzz"]["operator-edge"] > 1.1 * met["isra"]["operator-edge"]
     assert met["hirfuzz"]["operator-dtype"] > met["isra"]["operator-dtype"]
     last = generate("hirfuzz", 40, request).program.model
