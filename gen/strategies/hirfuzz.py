@@ -73,6 +73,8 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
             added = builder.add(operator, made.inputs, made.attributes, types=types)
             if added is None:
                 builder.undo(before)
+            else:
+                _note_links(links, operator.name, made.inputs, added)
         forgotten = builder.settle()
         if added is not None:  # else what is forgotten counts: operators that never fit come to an end so
             builder.program.elements -= forgotten
@@ -80,7 +82,6 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
             coverage.note(operator.name, outs, producers)
             coverage.note_chains(chains)
             makers.update((tensor.name, operator.name) for tensor in added)
-            _note_links(links, operator.name, made.inputs, added)
     return builder
 
 
