@@ -18,6 +18,7 @@ GROUPS = {
         "run": ("examine.run_command", "Run models on compilers and judge the results."),
         "reduce": ("examine.reduce_command", "Reduce a failing model to the smallest one that still fails."),
         "bisect": ("examine.bisect_command", "Find the release or commit that introduced a failure."),
+        "replay": ("examine.replay_command", "Replay a public report on the versions it names."),
         "attribute": ("examine.attribute_command", "Find the optimiser pass that causes a failure."),
         "export": ("examine.export_command", "Write a failure as a script, an issue, a test or a zip."),
         "corpus": ("examine.corpus_command", "Keep failing cases and replay them on new compilers."),

@@ -1,0 +1,53 @@
+"""`opsieve replay`: a report is replayed on what it names, and what it lacks is said."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opsieve.tui.cli import main
+
+MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 1, 4, 4] x) => (float[1, 1, 5, 5] y)
+   <int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}> { t = Pad(x, pads) y = MaxPool<kernel_shape = [2, 2]>(t) }"""
+REPORT = f"""Pad is folded into MaxPool with ORT_ENABLE_ALL, ORT_DISABLE_ALL is right.
+```
+{MODEL}
+```
+"""
+
+
+def code_of(*words: str) -> int:
+    """The exit code of `opsieve replay`."""
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", *words])
+    return int(str(ended.value.code))
+
+
+def test_a_report_is_replayed_on_what_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "issue.md"
+    page.write_text(REPORT)
+    code = code_of(str(page), "--no-history", "--offline", "--json", "--seed", "3")
+    found = json.loads(capsys.readouterr().out)
+    verdicts = {result["target"]: result["verdict"] for result in found["results"]}
+    assert found["model"] == "block 1 of the report"
+    assert set(verdicts) == {"onnxruntime", "onnxruntime:disable_all"}
+    assert verdicts["onnxruntime:disable_all"] == "pass"
+    assert found["still"] == (verdicts["onnxruntime"] == "fail") == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        ("It fails.", [], "holds no model that can be read"),
+        ("```\n<ir_version: 8>\nnothing\n```", [], "holds no model that can be read"),
+        ("onnxruntime==0.0.1 fails\n```\n" + MODEL + "\n```", [], "--yes installs it"),
+        (REPORT, ["-t", "no-such-compiler"], "no-such-compiler"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: list[str], said: str
+) -> None:
+    page = tmp_path / "issue.md"
+    page.write_text(text)
+    assert code_of(str(page), "--no-history", *words) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,137 @@
+"""Public reports as people save them: versions, settings, models and inputs are read from the text, and nothing in it is run."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from opsieve.triage.known.inline_model import inline_models
+from opsieve.triage.known.report_facts import facts_of
+from opsieve.triage.known.report_text import report_of
+from opsieve.triage.known.script_values import Script
+
+SCRIPT = """import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+SIDE = 2 * 2
+x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, SIDE])
+y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, SIDE])
+w = numpy_helper.from_array(np.full((SIDE,), 2.5, dtype=np.float32), "w")
+
+def build():
+    nodes = [helper.make_node("Mul", inputs=["x", "w"], outputs=["t"]), helper.make_node("Elu", ["t"], ["y"], alpha=0.5)]
+    graph = helper.make_graph(nodes, "g", [x], [y], [w])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+onnx.save(build(), "model.onnx")
+options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+session = ort.InferenceSession("model.onnx", options, disabled_optimizers=["ConstantFolding", "Pad_Fusion"], providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+session.run(None, {"x": -np.ones((1, SIDE), dtype=np.float32)})
+"""
+TEXT = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+MARKDOWN = f"""### Describe the issue
+Wrong output. It worked with onnxruntime==1.18.0. ONNX 1.16.0 made the model.
+
+```python
+{SCRIPT}```
+
+~~~
+{TEXT}
+~~~
+
+### ONNX Runtime Version or Commit ID
+
+1.20.1
+
+### Python
+3.11. Time: 12.5 s; ratio 1.2.3.4.5
+"""
+
+
+def as_html(text: str) -> str:
+    """The same as a page, with the marks that a site puts into code."""
+    lines: list[str] = []
+    code = False
+    for line in text.splitlines():
+        if line.startswith(("```", "~~~")):
+            lines.append("</pre>" if code else '<pre class="notranslate">')
+            code = not code
+        else:
+            escaped = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+            lines.append(f"<span>{escaped}</span>" if code else f"<p>{escaped}</p>")
+    return (
+        "<!DOCTYPE html><html><head><title>onnxruntime 9.9.9</title></head><body>" + "\n".join(lines) + "</body></html>"
+    )
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_what_a_report_names_is_read(form: str) -> None:
+    report = report_of(MARKDOWN if form == "markdown" else as_html(MARKDOWN))
+    facts = facts_of(report)
+    assert list(facts.versions["onnxruntime"]) == ["1.18.0", "1.20.1"]
+    assert (list(facts.versions["onnx"]), list(facts.versions["python"])) == (["1.16.0"], ["3.11"])
+    assert (facts.levels, facts.providers) == (("extended",), ("CUDA", "CPU"))
+    assert facts.disabled == ("ConstantFolding", "Pad_Fusion")
+    skipped = ":all,disabled_optimizers=ConstantFolding+Pad_Fusion"
+    bases = ("onnxruntime==1.18.0", "onnxruntime==1.20.1", "onnxruntime")
+    assert facts.targets() == tuple(base + option for base in bases for option in (skipped, ":extended"))
+
+    built, parsed = inline_models(report)
+    model = onnx.load_model_from_string(built.data)
+    onnx.checker.check_model(model, full_check=True)
+    assert [node.op_type for node in model.graph.node] == ["Mul", "Elu"]
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(model.graph.initializer[0]), [2.5] * 4)
+    np.testing.assert_array_equal(built.inputs["x"], -np.ones((1, 4), np.float32))
+    assert parsed.text.strip() == TEXT
+
+
+def test_a_script_that_is_cut_into_blocks_is_one() -> None:
+    first, _, second = SCRIPT.partition("def build")
+    report = report_of(f"```\n{first}\n```\nand then\n```\ndef build{second}\n```\n")
+    (found,) = inline_models(report)
+    assert found.data
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nos.system('touch SEEN')",
+        "open('SEEN', 'w')",
+        "x = __import__('os').system('touch SEEN')",
+        "x = [c for c in ().__class__.__base__.__subclasses__()]",
+        "x = eval('1')",
+        "x = np.zeros((1 << 40,))",
+        "x = np.full(1 << 30, 1.0)",
+        "x = [0] * (1 << 40)",
+        "x = 9 ** 9 ** 9",
+        "x = np.arange(0, 1e18, 1)",
+        "x = np.load('/etc/passwd', allow_pickle=True)",
+        "x = np.array([open])",
+        "x = " + "-" * 50_000 + "1",
+        "x = " + "(" * 300 + ")" * 300,
+        "x = " + "+".join(["1"] * 20_000),
+        "x = 1 / 0",
+        "x = [0][7]",
+        "x = np.random.randn(99999, 99999)",
+    ],
+)
+def test_what_is_no_plain_value_has_none(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = Script(code)
+    assert "x" not in script.names
+    assert not (tmp_path / "SEEN").exists()
+
+
+def test_a_value_that_is_lost_is_not_an_older_one() -> None:
+    assert "shape" not in Script("shape = [1, 2]\nshape = model_shape()").names
+    assert Script("a = [1, 2]\nb, c = a\nd = -np.ones((c,), 'float16')").names["d"].tolist() == [-1, -1]
+
+
+def test_a_page_without_end_is_read_in_its_bounds() -> None:
+    report = report_of("<html><pre>" + "onnxruntime 1.2.3 " * 100_000)
+    assert len(report.prose) <= 400_000
+    assert list(facts_of(report).versions["onnxruntime"]) == ["1.2.3"]
+    assert report_of("```\n" * 10_000).blocks == () or len(report_of("```\na\n" * 10_000).blocks) <= 200

@@ -1,0 +1,78 @@
+"""`opsieve replay`: a public report, replayed."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from opsieve.gen.model.printable import printable
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import say
+
+if TYPE_CHECKING:
+    from opsieve.bisect.sessions.replay import ReplayAnswer
+
+
+@click.command()
+@click.argument("report", type=options.PATH)
+@click.option(
+    "--model", type=options.PATH, help="The model that is attached to the report.  [default: one in its text]"
+)
+@options.INPUTS
+@click.option(
+    "-t",
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="TARGET",
+    callback=options.named_builds,
+    help="Compiler to test instead of those that the report names; repeatable.",
+)
+@click.option("--no-history", is_flag=True, help="Do not ask since when and until when it fails.")
+@options.SEED
+@options.OFFLINE
+@options.YES
+@options.NO_SANDBOX
+@options.JSON
+def command(
+    report: Path,
+    model: Path | None,
+    inputs: Path | None,
+    targets: tuple[str, ...],
+    no_history: bool,
+    seed: int,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Replay REPORT, a public issue saved as Markdown or HTML, on the versions that it names and on what is installed.
+
+    Versions, optimisation levels, passes and providers are read from the text; the model from a script of onnx.helper or onnx.parser's text
+    in it, which is read and not run, or from --model. Releases are installed after a yes. Exit code 1 if what is installed still fails, 2 if
+    there is no model.
+    """
+    from opsieve.bisect.sessions.replay import ReplayRequest, replay
+
+    asked = ReplayRequest(report, model, inputs, targets, seed, not no_history, offline)
+    found = replay(asked, say)
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+    else:
+        _show(found)
+    return 1 if found.still else 0
+
+
+def _show(found: "ReplayAnswer") -> None:
+    for name, versions in found.facts.versions.items():
+        places = ", ".join(f"{version} (line {line})" for version, line in versions.items())
+        click.echo(printable(f"the report names {name} {places}"))
+    click.echo(printable(f"model: {found.model}"))
+    for result in found.results:
+        version = f" {result['version']}" if result["version"] and "==" not in str(result["target"]) else ""
+        click.echo(printable(f"{result['verdict']:<12}{result['target']}{version}  {result['reason']}"))
+    still = {True: "it still fails", False: "it does not fail any more", None: "what is installed does not say"}[
+        found.still
+    ]
+    since = f"; fails since {found.first_bad}" if found.first_bad else ""
+    until = f"; repaired in {found.first_good}" if found.first_good else ""
+    click.echo(printable(still + since + until))
