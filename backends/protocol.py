@@ -95,6 +95,12 @@ class RunsCommand(Protocol):
     runs_command: bool
 
 
+class LoadsLibraries(Protocol):
+    """What a backend has besides when an option of it names libraries of the user's that its workers load: paths joined with `+`."""
+
+    libraries: str  # the option
+
+
 class Related(Protocol):
     """What a backend has besides when it shares code with another one: agreement between them is one witness, not two."""
 

@@ -142,9 +142,16 @@ class ResolvedTarget:
         return str(getattr(self.backend, "family", self.name))
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """The absolute paths of the user's libraries that its workers load (`protocol.LoadsLibraries`)."""
+        option = getattr(self.backend, "libraries", "")
+        return tuple(filter(None, self.target.option(option).split("+"))) if option else ()
+
+    @property
     def zygote(self) -> tuple[str, str]:
-        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`), and the release or `@` and the build."""
+        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`), and the release or `@` and the build, with what only its sandbox shows."""
         version = f"@{self.build}" if self.build else self.release
+        version = "+".join([version, *self.libraries])
         return (getattr(self.backend, "shares_zygote_of", "") or self.name, version)
 
     @property
@@ -214,6 +221,8 @@ def _normal(target: Target, backend: Backend) -> Target:
         legal = backend.options[name]
         if legal and value not in legal:
             raise BadTarget(f"{name} of {backend.name} cannot be {value!r}; it can be {', '.join(legal)}")
+        if value and name == getattr(backend, "libraries", ""):
+            value = "+".join(os.path.abspath(os.path.expanduser(path)) for path in filter(None, value.split("+")))
         if value != (legal[0] if legal else ""):
             chosen[name] = value
     return replace(target, options=tuple(sorted(chosen.items())))

@@ -25,8 +25,8 @@ _FORM = "backend[==release][:option[=value],...] or backend@path[:option[=value]
 
 
 def may_be_own(text: str) -> bool:
-    """Whether a target may name code of the user's own, a build or a command; nothing is loaded."""
-    return "@" in text or text.startswith(COMMAND)
+    """Whether a target may name code of the user's own, a build, a command or a library; nothing is loaded."""
+    return "@" in text or text.startswith(COMMAND) or "=" in text.replace("==", "")
 
 
 class BadTarget(BadInput):

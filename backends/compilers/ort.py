@@ -113,7 +113,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("environment", r"level \w+ is not in this release|optimizers cannot be disabled in this release"),
     (
         "environment",
-        r"onnxruntime has no optimizer |onnxruntime cannot compute on \w+:|session options? of this onnxruntime",
+        r"onnxruntime has no optimizer |onnxruntime cannot compute on \w+:|session options? of this onnxruntime|Failed to load library",
     ),
     ("out-of-memory", r"bad_alloc|[Ff]ailed to allocate memory|bad allocation|Cannot allocate memory"),
     (
@@ -154,7 +154,9 @@ class Onnxruntime:
         "threads": ("1", "2", "4", "8", "16"),
         "mode": ("sequential", "parallel"),
         "config": (),  # session configuration entries, KEY=VALUE joined with `+`
+        "custom_ops": (),  # libraries of custom operators, joined with `+`
     }
+    libraries = "custom_ops"
     shows_graph: Mapping[str, str] = {"trace": "graph"}
     main_option = "level"
     native_sources: Mapping[str, str] = {"onnxruntime_pybind11_state": "/onnxruntime_src/"}
@@ -274,7 +276,7 @@ def brief_session(model: str, level: str, disabled: List[str], wanted: Mapping[s
         chosen.append("options.intra_op_num_threads = options.inter_op_num_threads = %d" % int(wanted["threads"]))
     if wanted.get("mode", "sequential") == "parallel":
         chosen.append("options.execution_mode = ort.ExecutionMode.ORT_PARALLEL")
-    chosen += ["options.add_session_config_entry(%a, %a)" % entry for entry in config_entries(wanted)]
+    chosen += registered(wanted)
     head = ["options = ort.SessionOptions()", *chosen] if chosen else []
     settings = ", options" if chosen else ""
     call = "ort.InferenceSession(%s%s, providers=%s%s)" % (model, settings, providers, extra)
@@ -295,6 +297,8 @@ def set_session(ort: Any, options: Any, wanted: Mapping[str, str]) -> str:
         if not hasattr(options, "add_session_config_entry"):
             raise ValueError("the session options of this onnxruntime have no configuration entries")
         options.add_session_config_entry(key, value)
+    for library in filter(None, wanted.get("custom_ops", "").split("+")):
+        options.register_custom_ops_library(library)
     return provider
 
 
@@ -305,6 +309,13 @@ def config_entries(wanted: Mapping[str, str]) -> List[Tuple[str, str]]:
         if not key or not sign:
             raise ValueError("a session option of this onnxruntime is written config=KEY=VALUE, not %r" % key[:80])
     return [(key, value) for key, _, value in pairs]
+
+
+def registered(wanted: Mapping[str, str]) -> List[str]:
+    """The statements of an exported script that set configuration entries and register libraries of custom operators."""
+    entries = ["options.add_session_config_entry(%a, %a)" % entry for entry in config_entries(wanted)]
+    libraries = filter(None, wanted.get("custom_ops", "").split("+"))
+    return entries + ["options.register_custom_ops_library(%a)" % library for library in libraries]
 
 
 def run_source(
@@ -327,7 +338,7 @@ def run_source(
     ]
     if wanted.get("mode", "sequential") == "parallel":
         lines.append("options.execution_mode = ort.ExecutionMode.ORT_PARALLEL")
-    lines += ["options.add_session_config_entry(%a, %a)" % entry for entry in config_entries(wanted)]
+    lines += registered(wanted)
     shown = str(providers).replace("'", '"')
     lines.append("session = ort.InferenceSession(%s, options, providers=%s%s)" % (model, shown, extra))
     if carriers(dtypes):

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
-from opsieve.backends.releases.commands import check_command, command_files, command_reads
+from opsieve.backends.releases.commands import check_command, command_files, reads_of
 from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
 from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, check_private, default_root
 from opsieve.backends.target import may_be_own
@@ -58,42 +58,52 @@ _EXACT = re.compile(r"cp3(\d{1,3})")
 
 
 def allow(target: ResolvedTarget) -> None:
-    """Remember that the build of `target`, if it is one, may run: the user named it. BadInput when it is no build of the compiler."""
-    if not target.build:
-        return
-    _check(target.backend, target.build)
-    mark = _mark(target.build)
-    try:
-        check_private(mark.parent.parent)
-        mark.parent.mkdir(mode=0o700, exist_ok=True)
-        mark.touch()
-    except OSError as error:
-        raise BadInput(f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE") from None
+    """Remember that the user's own code in `target`, a build or libraries, may run: the user named it. BadInput when it is none."""
+    if target.build:
+        _check(target.backend, target.build)
+    for library in target.libraries:
+        if not os.path.isfile(library):
+            raise BadInput(f"there is no library of operators at {shown(library)}: name a file")
+    for path in _own(target):
+        mark = _mark(path)
+        try:
+            check_private(mark.parent.parent)
+            mark.parent.mkdir(mode=0o700, exist_ok=True)
+            mark.touch()
+        except OSError as error:
+            raise BadInput(f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE") from None
 
 
 def is_allowed(target: ResolvedTarget) -> bool:
-    """Whether the target is no build, or one that was named on the command line once."""
-    return not target.build or _mark(target.build).exists()
+    """Whether all code of the user's own in the target, if there is any, was named on the command line once."""
+    return all(_mark(path).exists() for path in _own(target))
+
+
+def check_allowed(target: ResolvedTarget) -> None:
+    """BadInput for code of the user's own that nobody named on the command line (`allow`)."""
+    for path in _own(target):
+        if not _mark(path).exists():
+            what = "build" if path == target.build else "library"
+            raise BadInput(
+                f"the {'command' if runs_command(target.backend) else what} {shown(path)} is named by a file and was never named on the command line here: "
+                "to trust it, name it with -t of opsieve run once"
+            )
 
 
 def trusted(text: str) -> str:
-    """A target that a store or a case names, as it is; BadInput for a build that nobody named on the command line."""
-    if may_be_own(text) and not is_allowed(target := resolve(text)):
-        raise BadInput(_untrusted(target.backend, target.build))
+    """A target that a store or a case names, as it is; BadInput for code of the user's own that nobody named on the command line."""
+    if may_be_own(text):
+        check_allowed(resolve(text))
     return text
 
 
-def _untrusted(backend: Backend, path: str) -> str:
-    return (
-        f"the {'command' if runs_command(backend) else 'build'} {shown(path)} is named by a file and was never named on the command line here: "
-        "to trust it, name it with -t of opsieve run once"
-    )
+def _own(target: ResolvedTarget) -> tuple[str, ...]:
+    """What of the user's own code a target runs."""
+    return (*([target.build] if target.build else []), *target.libraries)
 
 
 def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> Environment:
-    """The environment that runs the build at an absolute path. BadInput when it is none, or nobody named it (`allow`)."""
-    if not _mark(path).exists():
-        raise BadInput(_untrusted(backend, path))
+    """The environment that runs the build at an absolute path. BadInput when it is none; whether it may run is asked before (`check_allowed`)."""
     place = Path(path)
     _check(backend, path)
     if runs_command(backend):
@@ -118,9 +128,12 @@ def build_state(backend: Backend, path: str) -> str:
     return _state([*build_files(backend, path), *libraries])
 
 
-def build_reads(backend: Backend, path: str) -> list[Path]:
-    """What a build at an absolute path reads besides the files of its Python: it, or the files of a command and what lies beside them."""
-    return command_reads(path) if runs_command(backend) else [Path(path)]
+def own_files(target: ResolvedTarget) -> list[Path]:
+    """What the user's own code in a target reads besides the files of its Python: a build, the files of a command, libraries, and what lies beside files."""
+    libraries = reads_of(map(Path, target.libraries))
+    if runs_command(target.backend):
+        return [*reads_of(command_files(target.build)), *libraries]
+    return [*([Path(target.build)] if target.build else []), *libraries]
 
 
 def build_number(backend: Backend, path: str) -> str:

@@ -1,7 +1,8 @@
-"""The files of a command that is a target: whether they are there, which of them change with it, what it reads."""
+"""The files of a command that is a target: whether they are there, which of them change with it, what such code reads."""
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from opsieve.backends.command_words import command_words
@@ -27,11 +28,11 @@ def command_files(text: str) -> tuple[Path, ...]:
     return (*([program] if program else []), *files)
 
 
-def command_reads(text: str) -> list[Path]:
-    """What the program reads besides the system's files: those of the command, and what lies beside them, though never all of a home."""
+def reads_of(files: Iterable[Path]) -> list[Path]:
+    """What programs and libraries of the user's read: the files, and what lies beside them, though never all of a home."""
     home = Path.home()
     found: list[Path] = []
-    for file in command_files(text):
+    for file in files:
         folder = file.parent.resolve()
         found += [file, *([folder] if file.is_file() and folder != home and folder not in home.parents else [])]
     return found

@@ -44,8 +44,8 @@ def named_by_settings(text: str) -> None:
         raise BadInput(
             f"opsieve.toml names the command {shown(target.build, 200)}, and sets no program that runs: name it with -t"
         )
-    if target is not None and target.build and os.environ.get(SWITCH) != "yes":
-        what = f"opsieve.toml names the build {shown(text, 200)}"
+    if target is not None and (target.build or target.libraries) and os.environ.get(SWITCH) != "yes":
+        what = f"opsieve.toml names the {'build' if target.build else 'library'} {shown(text, 200)}"
         raise Unconfirmed(
             f"{what}, which is code that would run: {SWITCH}=yes allows it, -t names a target yourself",
             f"{what}. Run it?",

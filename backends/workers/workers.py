@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
-from opsieve.backends.releases.builds import build_environment, build_reads, stated_version
+from opsieve.backends.releases.builds import build_environment, check_allowed, own_files, stated_version
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.workers import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
@@ -336,10 +336,11 @@ class Workers:
 
     def _start(self, target: ResolvedTarget) -> Zygote:
         source = plugin(target.zygote[0])
+        check_allowed(target)
         environment = {**without_secrets(os.environ), **KNOBS, **source.backend.environment}
         facts, shim = (source.file, source.attribute), native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.backend.name)
-        readable = [source.file.parent, *([shim] if shim else [])]
+        readable = [source.file.parent, *([shim] if shim else []), *own_files(target)]
         if self._coverage is not None and traced:
             readable.append(self._coverage.cache)
             self._coverage.cache.mkdir(parents=True, exist_ok=True)
@@ -358,14 +359,13 @@ class Workers:
         try:
             if not target.release and not target.build:
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its scratch lies where it began.
-                what = object() if traced else (*facts, shim, tempfile.gettempdir())
+                what = object() if traced else (*facts, shim, tempfile.gettempdir(), target.libraries)
                 return self._shared.take(what, environment, lambda: started(Path(sys.executable), ()))
             if target.build:
                 home = build_environment(source.backend, target.build, self.offline, self._say)
             else:
                 home = self._store.environment(source.backend, target.release, offline=self.offline, say=self._say)
             template = self._template(source, home.python, environment)
-            readable += build_reads(source.backend, target.build) if target.build else []
             # It ends with the template process, which is of these workers alone.
             made = self._shared.take(object(), environment, lambda: started(home.python, home.path, template))
             made.version = stated_version(made.version, home.state)

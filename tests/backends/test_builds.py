@@ -247,7 +247,7 @@ def test_a_wheel_is_installed_once_for_each_state_of_its_file(tmp_path: Path, mo
 
     wheel(tmp_path, "opsieve-fixture", "1.2")
     backend, file = Fixture(), next(tmp_path.glob("*.whl"))
-    target: Any = SimpleNamespace(backend=backend, build=str(file))
+    target: Any = SimpleNamespace(backend=backend, libraries=(), build=str(file))
     allow(target)
     said: list[str] = []
     homes = [build_environment(backend, str(file), True, said.append) for _ in range(2)]

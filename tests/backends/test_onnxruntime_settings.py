@@ -1,15 +1,21 @@
 """Devices and session options of onnxruntime as options of its target; backends that share a name."""
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import onnx.parser
 import onnxruntime
 import pytest
+from commands import opsieve
+from models import X, chain
 
 from opsieve.backends import registry
 from opsieve.backends.compilers.ort import PROVIDERS
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.program import OnnxProgram
 
 MODEL = onnx.parser.parse_model(
@@ -63,3 +69,41 @@ def test_a_name_that_two_distributions_give_is_refused(monkeypatch: pytest.Monke
         BadTarget, match="two backends are called twice, one of each of a_module:BACKEND and b_module:BACKEND"
     ):
         resolve("twice")
+
+
+LIBRARY = """#include <cstdio>
+extern "C" void* RegisterCustomOps(void*, const void*) { std::fputs("operators of the user's own\\n", stderr); return nullptr; }
+"""
+
+
+def test_a_library_of_operators_is_loaded_where_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path / "releases"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ops.cpp").write_text(LIBRARY)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", "ops.so", "ops.cpp"], check=True)
+    (tmp_path / "none.so").write_text("no library")
+    target = resolve("onnxruntime:basic,custom_ops=ops.so")
+    assert str(target) == f"onnxruntime:custom_ops={tmp_path}/ops.so,level=basic"
+    save(Case(chain("Relu"), X, parameters={"target": str(target)}), tmp_path / "case")
+    code, _, err = opsieve("reduce", "case", capsys=capsys)
+    assert code == 2
+    assert "ops.so' is named by a file and was never named on the command line" in err
+    (tmp_path / "opsieve.toml").write_text('[run]\ntarget = ["onnxruntime:custom_ops=ops.so"]\n')
+    code, _, err = opsieve("run", "case", capsys=capsys)
+    assert code == 2
+    assert "opsieve.toml names the library" in err
+    (tmp_path / "opsieve.toml").unlink()
+    code, _, err = opsieve("run", "case", "-t", "onnxruntime:custom_ops=nowhere.so", capsys=capsys)
+    assert (code, "there is no library of operators at" in err) == (2, True)
+    code, out, _ = opsieve("run", "case", "-t", "onnxruntime:custom_ops=none.so", capsys=capsys)
+    assert "Failed to load library" in out
+    assert "environment" in out
+    code, out, _ = opsieve("run", "case", "-t", str(target), capsys=capsys)
+    assert code == 0, out
+    with Workers() as workers:
+        seen = workers.observe(target, chain("Relu"), X)
+        assert (seen.outcome, "operators of the user's own" in seen.log) == ("ok", True)
+        assert "operators" not in workers.observe(resolve("onnxruntime:basic"), chain("Relu"), X).log
+    assert f"register_custom_ops_library('{tmp_path}/ops.so')" in target.backend.script(target.options, ())  # type: ignore[attr-defined]
