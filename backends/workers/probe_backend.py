@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve
+from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve, runs_command
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Unavailable
@@ -32,9 +32,21 @@ class Examination:
 
 
 def examine(workers: Workers) -> Iterator[Examination]:
-    """Every backend that has an entry point, each asked in a worker."""
-    for name in names():
+    """Every backend that can be asked by its name, each in a worker; one that cannot be loaded says so."""
+    for name in examined():
         yield _examine(name, workers)
+
+
+def examined() -> tuple[str, ...]:
+    """The names of those: a command is no compiler before somebody says which."""
+    return tuple(name for name in names() if not _is_command(name))
+
+
+def _is_command(name: str) -> bool:
+    try:
+        return runs_command(plugin(name).backend)
+    except BadTarget:
+        return False
 
 
 def _examine(name: str, workers: Workers) -> Examination:

@@ -36,15 +36,14 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     if probe:
         _probe(targets or ("onnxruntime",), tables, as_json)
         return
-    from opsieve.backends.registry import names
     from opsieve.backends.releases.interpreters import find_interpreters
     from opsieve.backends.releases.releases import ReleaseStore
     from opsieve.backends.workers import native
     from opsieve.backends.workers.isolation import isolation
-    from opsieve.backends.workers.probe_backend import examine
+    from opsieve.backends.workers.probe_backend import examine, examined
     from opsieve.backends.workers.workers import Workers
 
-    with Workers() as workers, counting_bar(len(names())) as show:
+    with Workers() as workers, counting_bar(len(examined())) as show:
         backends = []
         for examination in examine(workers):
             backends.append(examination)
