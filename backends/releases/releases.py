@@ -14,7 +14,7 @@ import shutil
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,7 @@ class ReleaseStore:
             except InstallFailed as failure:
                 refused.append(interpreter.minor)
                 if failure.kind == "no-release":
-                    raise BadInput(self._unknown(recipe)) from None
+                    raise BadInput(self._unknown(recipe, offline)) from None
                 if failure.kind == "other":
                     raise BadInput(
                         f"{recipe.package} {recipe.release} could not be installed for Python {_pythons(refused)}: "
@@ -285,12 +285,14 @@ class ReleaseStore:
         path.parent.mkdir(exist_ok=True)
         path.write_text(".".join(map(str, minor)), encoding="utf-8")
 
-    def _unknown(self, recipe: _Recipe) -> str:
-        """The sentence for a release that does not exist, with the releases around it where the index can be asked."""
+    def _unknown(self, recipe: _Recipe, offline: bool) -> str:
+        """The sentence for a release that does not exist, with the releases around it where the index can be and may be asked."""
         sentence = f"there is no release {recipe.release} of {recipe.package}"
-        try:
-            every = self.available(recipe.package, recipe.index, preliminary=bool(recipe.index.place))
-        except BadInput:
+        every: list[str] = []
+        if not offline:
+            with suppress(BadInput):
+                every = self.available(recipe.package, recipe.index, preliminary=bool(recipe.index.place))
+        if not every:
             return sentence + " on the package index: check the number"
         at = bisect_left([release_key(release) for release in every], release_key(recipe.release))
         return f"{sentence}: near it are {', '.join(every[max(0, at - 2) : at + 2])}"

@@ -1,10 +1,9 @@
 """Stacks read out of logs and tracebacks."""
 
 import traceback
-from pathlib import Path
 
 import pytest
-from golden_logs import PATHS, GoldenLog
+from golden_logs import KINDS, logs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,20 +38,16 @@ LINES = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_golden_frames(path: Path) -> None:
-    log = GoldenLog.read(path)
-    frames = log.frames
-    assert len(frames) == int(log.expected("frames") or 0)
-    last = frames[-1] if frames else Frame("python")
-    offset = f"+0x{last.offset:x}" if last.offset else ""
-    assert (last.function or last.module + offset) == log.expected("innermost")
-    if log.head["kind"] == "log":
-        assert summary(log.raw) == log.expected("summary")
-
-
-def test_there_are_enough_golden_logs() -> None:
-    assert len(PATHS) >= 40
+@pytest.mark.parametrize("kind", KINDS)
+def test_golden_frames(kind: str) -> None:
+    for name, log in logs(kind):
+        frames = log.frames
+        assert len(frames) == int(log.expected("frames") or 0), name
+        last = frames[-1] if frames else Frame("python")
+        offset = f"+0x{last.offset:x}" if last.offset else ""
+        assert (last.function or last.module + offset) == log.expected("innermost"), name
+        if log.head["kind"] == "log":
+            assert summary(log.raw) == log.expected("summary"), name
 
 
 @given(st.one_of(st.text(max_size=400), st.lists(st.one_of(LINES, st.text(max_size=30)), max_size=40).map("\n".join)))

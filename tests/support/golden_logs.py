@@ -13,6 +13,8 @@ from opsieve.triage.fingerprint.traces import FailureTrace, read_trace
 
 FOLDER = CORPUS / "logs"
 PATHS = sorted(FOLDER.glob("*.log"))
+# What the logs are of, the first word of their names. A test is of all logs of a kind: to begin one costs more than to read a log.
+KINDS = sorted({path.stem.partition("-")[0] for path in PATHS})
 
 
 @dataclass(frozen=True)
@@ -43,3 +45,8 @@ class GoldenLog:
         if self.head["kind"] == "text":
             return self.trace.message
         return summary(self.raw) if self.head["kind"] == "log" else json.loads(self.head["message"])
+
+
+def logs(kind: str) -> list[tuple[str, GoldenLog]]:
+    """The logs of a kind by name."""
+    return [(path.stem, GoldenLog.read(path)) for path in PATHS if path.stem.partition("-")[0] == kind]

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from golden_logs import PATHS, GoldenLog
+from golden_logs import KINDS, PATHS, GoldenLog, logs
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
@@ -58,10 +57,10 @@ def kept(print_: Fingerprint) -> dict[str, str]:
     return {component.name: component.value for component in print_.components if component.kept}
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_golden_stacks(path: Path) -> None:
-    log = GoldenLog.read(path)
-    assert " < ".join(read(log.frames, 3).names) == log.expected("telling")
+@pytest.mark.parametrize("kind", KINDS)
+def test_golden_stacks(kind: str) -> None:
+    for name, log in logs(kind):
+        assert (name, " < ".join(read(log.frames, 3).names)) == (name, log.expected("telling"))
 
 
 def test_the_key_is_stable() -> None:

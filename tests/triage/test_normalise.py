@@ -1,9 +1,7 @@
 """Templates, places and operators out of messages."""
 
-from pathlib import Path
-
 import pytest
-from golden_logs import PATHS, GoldenLog
+from golden_logs import KINDS, logs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,13 +9,13 @@ from opsieve.triage.fingerprint.normalise import normalise, operator_blamed, ope
 from opsieve.triage.fingerprint.source_location import location_text, qualified_name
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_golden_messages(path: Path) -> None:
-    log = GoldenLog.read(path)
-    message = log.message
-    assert normalise(message) == log.expected("template")
-    assert location_text(message) == log.expected("place")
-    assert (operator_blamed(message) or operator_blamed(log.raw)) == log.expected("blamed")
+@pytest.mark.parametrize("kind", KINDS)
+def test_golden_messages(kind: str) -> None:
+    for name, log in logs(kind):
+        message = log.message
+        assert normalise(message) == log.expected("template"), name
+        assert location_text(message) == log.expected("place"), name
+        assert (operator_blamed(message) or operator_blamed(log.raw)) == log.expected("blamed"), name
 
 
 @pytest.mark.parametrize(

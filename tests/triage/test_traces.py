@@ -1,10 +1,9 @@
 """A failure out of any text."""
 
 import json
-from pathlib import Path
 
 import pytest
-from golden_logs import PATHS, GoldenLog
+from golden_logs import KINDS, PATHS, GoldenLog, logs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,18 +15,18 @@ from opsieve.triage.fingerprint.wrong_results import wrong_result
 LINES = st.sampled_from(sorted({line for path in PATHS for line in path.read_text().splitlines()[:60]}))
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_golden_traces(path: Path) -> None:
-    log = GoldenLog.read(path)
-    trace = log.trace
-    assert trace.kind == log.expected("kind")
-    assert trace.exception == log.expected("exception")
-    assert " ".join(trace.message.split())[:160] == log.expected("says")
-    assert str(trace.signal or "") == log.expected("signal")
-    assert trace.raw == log.raw
-    if log.head["kind"] == "traceback":  # as the process itself knew it
-        assert trace.exception == log.head["exception"].removeprefix("builtins.")
-        assert trace.message.split() == json.loads(log.head["message"]).split()
+@pytest.mark.parametrize("kind", KINDS)
+def test_golden_traces(kind: str) -> None:
+    for name, log in logs(kind):
+        trace = log.trace
+        assert trace.kind == log.expected("kind"), name
+        assert trace.exception == log.expected("exception"), name
+        assert " ".join(trace.message.split())[:160] == log.expected("says"), name
+        assert str(trace.signal or "") == log.expected("signal"), name
+        assert trace.raw == log.raw, name
+        if log.head["kind"] == "traceback":  # as the process itself knew it
+            assert trace.exception == log.head["exception"].removeprefix("builtins."), name
+            assert trace.message.split() == json.loads(log.head["message"]).split(), name
 
 
 def test_there_are_enough_golden_logs() -> None:
