@@ -173,9 +173,8 @@ def to_tensor(value: Any) -> Any:
     array = np.asarray(value)
     if array.dtype.name == "bfloat16":
         return Tensor(array.view(np.uint16).reshape(-1)).reshape(array.shape).bitcast(dtypes.bfloat16)
-    return Tensor(array.reshape(-1)).reshape(
-        array.shape
-    )  # by itself it takes an array without dimensions for a constant
+    # By itself it takes an array without dimensions for a constant.
+    return Tensor(array.reshape(-1)).reshape(array.shape)
 
 
 def to_value(result: Any) -> Any:

@@ -72,9 +72,8 @@ PACKED = """
     def copy_into(source, target):
         target.copyfrom(source)
 """
-METADATA = re.compile(
-    r'metadata = tvm\.ir\.load_json\("""([^\x00]*?)"""\)\n'
-)  # how TVM's printing begins where it has constants
+# How TVM's printing begins where it has constants.
+METADATA = re.compile(r'metadata = tvm\.ir\.load_json\("""([^\x00]*?)"""\)\n')
 REMARK = re.compile(r" +# from [\w.]+ import [\w ]+$")
 MOST_ELEMENTS = 256  # of a constant that is written out
 LITERAL = frozenset(

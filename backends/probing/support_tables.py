@@ -85,9 +85,8 @@ def packed(table: SupportTable) -> bytes:
         "messages": list(messages),
         "answers": rows,
     }
-    return lzma.compress(
-        json.dumps(facts, separators=(",", ":")).encode(), preset=lzma.PRESET_DEFAULT
-    )  # a larger dictionary is cleared for each, and finds no more
+    # A larger dictionary is cleared for each, and finds no more.
+    return lzma.compress(json.dumps(facts, separators=(",", ":")).encode(), preset=lzma.PRESET_DEFAULT)
 
 
 @functools.lru_cache(maxsize=16)

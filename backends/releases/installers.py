@@ -129,9 +129,8 @@ def release_key(release: str) -> tuple[object, ...]:
     parts = [int(number) for number in numbers.split(".")]
     while parts and parts[-1] == 0:
         parts.pop()
-    unstaged = (
-        -1 if dev and not post else 3
-    )  # what leads to a release comes before its previews, the release after them
+    # What leads to a release comes before its previews, the release after them.
+    unstaged = -1 if dev and not post else 3
     phase = ("a", "b", "rc").index(stage) if stage else unstaged
     after = -1 if post is None else int(post)
     return int(epoch or 0), parts, phase, int(count or 0), after, dev is None, int(dev or 0), local or ""

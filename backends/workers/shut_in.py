@@ -111,9 +111,8 @@ class Walls:
         self.namespaces.libc.prctl(self.namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
         version = self.landlock.version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:
-            self.restrict_files(
-                scratch, [self.common]
-            )  # what a compiler keeps for all of its processes: compiled headers
+            # What a compiler keeps for all of its processes: compiled headers.
+            self.restrict_files(scratch, [self.common])
         alone = os.getpid() if "processes" not in self.left and version < 6 else None
         if "filter" in self.walls and (not processes or alone is not None):
             self.system_calls.restrict(self.config["network"], processes, alone)

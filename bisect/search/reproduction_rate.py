@@ -7,9 +7,8 @@ candidates and learns more with every answer, so that what it states holds for t
 from dataclasses import dataclass
 from typing import Literal
 
-Given = (
-    float | Literal["auto"] | None
-)  # what a user says: a number, `auto` to measure it, None to measure it where needed
+# What a user says: a number, `auto` to measure it, None to measure it where needed.
+Given = float | Literal["auto"] | None
 ENOUGH = 4  # failures of the failing end, after which it is not run again
 MOST = 40  # runs of it
 _POINTS = 24

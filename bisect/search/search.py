@@ -255,9 +255,8 @@ class Search:
         failing = reach if regression else ~reach
         shows = self._chances[:, np.newaxis]
         if result is TestResult.BAD:
-            updated = np.where(
-                failing, self._joint * shows, 0.0
-            )  # no false alarms: the culprit is where it explains this
+            # No false alarms: the culprit is where it explains this.
+            updated = np.where(failing, self._joint * shows, 0.0)
         else:
             updated = np.where(failing, self._joint * (1 - shows), self._joint)
         if not updated.sum() > 0:

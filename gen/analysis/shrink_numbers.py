@@ -66,9 +66,8 @@ class System:
         self._known: dict[tuple[object, ...], _Reading | None] = {}
         self._above = _above(parts)
         answers = [answer for answer, _ in self._walk({})]
-        self._spoken = frozenset(
-            index for index, answer in enumerate(answers) if answer is not None
-        )  # parts that have rules
+        # Parts that have rules.
+        self._spoken = frozenset(index for index, answer in enumerate(answers) if answer is not None)
         self.sound = all(not answer[0] for answer in answers if answer is not None)
 
     def together(self, place: NumberPlace, target: int) -> Numbers | None:

@@ -33,9 +33,8 @@ class TvmProgram(Program):
     module: bytes
     passes: tuple[str, ...] = ()
     name: str = field(default="", compare=False)
-    script: str = field(
-        default="", compare=False
-    )  # TVM's printing of it, where a worker was asked; never read back here
+    # TVM's printing of it, where a worker was asked; never read back here.
+    script: str = field(default="", compare=False)
     script_is_exact: bool = field(default=False, compare=False)  # TVM reads it back as the same module
 
     entry_type: ClassVar[str]  # of the function that is run

@@ -112,8 +112,7 @@ class Isra:
             degrees = len(seen.inputs) / (high - low + 1)
             sac = len(seen.attributes) + len(seen.shapes)
             terms.append((1, degrees, len(seen.degrees), len(seen.readers) / size, len(seen.chains) / size**2, sac))
-        sums = (
-            map(math.fsum, zip(*terms, strict=True)) if terms else (0.0,) * len(OPERATION_LEVEL)
-        )  # in any order equal
+        # In any order equal.
+        sums = map(math.fsum, zip(*terms, strict=True)) if terms else (0.0,) * len(OPERATION_LEVEL)
         graph_level = {name: self._totals[name] / max(1, self._graphs) for name in GRAPH_LEVEL}
         return {**{name: total / size for name, total in zip(OPERATION_LEVEL, sums, strict=True)}, **graph_level}

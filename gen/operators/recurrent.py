@@ -31,9 +31,8 @@ def _recurrent(name: str) -> Any:
         if direction != "forward" or rng.random() < builder.style.rates.rare_attribute:
             attrs["direction"] = direction
         directions = 2 if direction == "bidirectional" else 1
-        layout = (
-            rng.below(2) if builder.opset >= 14 and rng.random() < builder.style.rates.batch_first else 0
-        )  # onnxruntime has only 0
+        # 0 is all that onnxruntime has.
+        layout = rng.below(2) if builder.opset >= 14 and rng.random() < builder.style.rates.batch_first else 0
         if layout:
             attrs["layout"] = 1
         if x.shape[2] > 16:

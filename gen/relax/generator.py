@@ -372,9 +372,8 @@ class Generator:
         draw = self._draw({})
         types: list[Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
         if self.rng.random() < 0.3:
-            pair = TupleType(
-                (draw.tensor_type(), *types)
-            )  # never empty: TVM 0.27 dies of an empty tuple that is yielded
+            # Never empty: TVM 0.27 dies of an empty tuple that is yielded.
+            pair = TupleType((draw.tensor_type(), *types))
             types.append(self.rng.choice((ShapeType(draw.shape(2)), PrimType("int64"), pair)))
         if self.rng.random() < 0.6:
             types.insert(0, kind)

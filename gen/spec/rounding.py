@@ -14,17 +14,14 @@ class Rounding(enum.Flag):
     EXACT = enum.auto()  # values pass on without rounding
     JUMPS = enum.auto()  # near some values, the smallest error can become any difference behind it
     SUMS = enum.auto()  # it adds terms up, which may cancel: its own error is relative to the largest of them, not to what they amount to
-    BOUNDED = (
-        enum.auto()
-    )  # computed by way of numbers around 1 (an exponential less 1, a share of 1): its own error is absolute
+    # Computed by way of numbers around 1 (an exponential less 1, a share of 1): its own error is absolute.
+    BOUNDED = enum.auto()
     _INSIDE = enum.auto()
     _SCALES = enum.auto()
-    COMPUTES = (
-        JUMPS | _INSIDE
-    )  # it computes before it jumps: the value that goes in does not tell on which side it falls
-    REQUANTISES = (
-        COMPUTES | _SCALES
-    )  # an integer by a quotient of scales: float32 in a compiler, and x.5 falls to either side
+    # It computes before it jumps: the value that goes in does not tell on which side it falls.
+    COMPUTES = JUMPS | _INSIDE
+    # An integer by a quotient of scales: float32 in a compiler, and x.5 falls to either side.
+    REQUANTISES = COMPUTES | _SCALES
 
 
 RoundingRule = Callable[[Mapping[str, Any], int], Rounding]  # by the attributes of a node and how many outputs it has

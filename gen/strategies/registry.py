@@ -17,9 +17,8 @@ from opsieve.gen.strategies.baselines import strategies as baselines
 from opsieve.gen.values.values import with_special
 
 GROUP = "opsieve.strategies"
-OF_TVM = frozenset(
-    {"relax", "relax-passes", "relax-mutate", "tir"}
-)  # modules of TVM's own IRs: what targets have of ONNX's operators does not matter to them
+# Modules of TVM's own IRs: what targets have of ONNX's operators does not matter to them.
+OF_TVM = frozenset({"relax", "relax-passes", "relax-mutate", "tir"})
 Strategy = Callable[[GenRequest, int], Case]
 
 

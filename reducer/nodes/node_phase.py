@@ -20,11 +20,12 @@ ENOUGH = 6  # nodes that single edits deal with as cheaply
 _FOCI = 3  # nodes whose neighbourhoods are tried
 _SIZES = (4, 12)  # of those neighbourhoods
 _HEAVY = 1 << 20  # bytes of a model of which each copy counts: then a few nodes are worth a search too
+# Of the neighbourhood of the last node that is needed; more are sooner searched than left out one by one.
 _GROWING = (
     2,
     4,
     8,
-)  # of the neighbourhood of the last node that is needed; more are sooner searched than left out one by one
+)
 _FUSED = 16  # nodes that an optimiser makes one of
 _SHOWN = 96  # groups of them whose results are shown at once
 _TAPS = 12  # further outputs that a probe has

@@ -83,9 +83,8 @@ _CLASSES = re.compile(r"\[(?:<class '[\w.]{1,80}+'>(?:, )?){1,64}+\]")
 _DIGITS_BEHIND = re.compile(r"(?:_v)?(?<!L)[_\d]++$")  # ReduceL1 and ReduceL2 are operators
 _RUN = re.compile(rf"[\[\](){{}},;\s{_NUMBER}-]++")
 _ITEM = rf"(?:{_NAME}(?:: ?tensor\({_DTYPE}\))?+|{_DTYPE})"
-_LIST = re.compile(
-    rf"{_ITEM}(?:\s?,\s?{_ITEM})*+,?"
-)  # of arguments or types: how many there are is the program's matter
+# Of arguments or types: how many there are is the program's matter.
+_LIST = re.compile(rf"{_ITEM}(?:\s?,\s?{_ITEM})*+,?")
 _SPACES = re.compile(r"\s++")
 _QUOTED_OR_TOKEN = re.compile(rf"{_QUOTED.pattern}|([^\s'\"`,;()\[\]{{}}<>=|]++)")
 _GLUED = re.compile(r"(?<=\d)[a-z]{3,}+\Z")

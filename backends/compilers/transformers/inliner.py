@@ -24,9 +24,8 @@ def inline(model: Any, options: Mapping[str, str]) -> Any:
     from onnx import inliner, shape_inference
 
     if options["functions"] == "schema":
-        typed = shape_inference.infer_shapes(
-            model
-        )  # a body can depend on types, and the inliner asserts that it knows them
+        # A body can depend on types, and the inliner asserts that it knows them.
+        typed = shape_inference.infer_shapes(model)
         return inliner.inline_selected_functions(typed, [], exclude=True, inline_schema_functions=True)
     return inliner.inline_local_functions(model, convert_version=options["convert"] == "on")
 

@@ -21,10 +21,11 @@ from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, Shape,
 
 _PULLED = 64  # sizes tried to find an input that gives a wanted output
 _FILTERED = (SizeRule.FILTERED, SizeRule.FILTERED_BACK)
+# What an input lists is brought in line with the sizes, not the other way round.
 _LISTED = (
     SizeRule.GROWN,
     SizeRule.FILLED,
-)  # what an input lists is brought in line with the sizes, not the other way round
+)
 
 
 class Sizes:

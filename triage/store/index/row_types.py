@@ -15,9 +15,8 @@ _PYTHON = {"TEXT": str, "INTEGER": int, "REAL": float}
 _EMPTY = frozenset(["reduced", "cluster"])  # columns that may hold nothing
 _UNBOUNDED = frozenset(["seed"])
 _NUMBERS = frozenset([int, float])
-_ANY: frozenset[type] = frozenset(
-    [str, int, float, type(None)]
-)  # what an expression may give; no column of ours holds bytes
+# What an expression may give; no column of ours holds bytes.
+_ANY: frozenset[type] = frozenset([str, int, float, type(None)])
 
 
 class WrongType(sqlite3.DataError):

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 56, 28, 40
+# Blue and orange, which those who see no red can tell apart; one line is dashed.
 _TESTS, _CLUSTERS = (
     "#2f6f9f",
     "#b3541e",
-)  # blue and orange, which those who see no red can tell apart; one line is dashed
+)
 
 Point = tuple[float, int, int]  # seconds, tests, clusters
 
