@@ -5,7 +5,7 @@
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
     python benchmarks/reduce_sets.py attack [--cases DIR] [--most N] [--seed N]
-    python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
+    python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
     python benchmarks/reduce_sets.py starts --cases DIR [--most RUNS]
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all] [--fault crash|error|mismatch|all]
 
@@ -44,7 +44,7 @@ def main() -> None:
         help="`crash` of `fake`, the others of onnxruntime 1.31",
     )
     parser.add_argument("--polygraphy", type=Path, help="a Python that has polygraphy and onnxruntime")
-    parser.add_argument("--weights", type=int, default=512, help="MiB of external data of the host `heavy`")
+    parser.add_argument("--weights", type=int, default=512, help="MiB of external data of the hosts `heavy`")
     parser.add_argument("--only", default="", help="hosts with this in their name")
     options = parser.parse_args()
     if options.what == "two-bugs":

@@ -266,4 +266,5 @@ HOSTS: dict[str, Architecture] = {
     "functions": local,
     "QDQ": quantised,
     "heavy": heavy,
+    "heavy, wrong values": heavy,
 }
