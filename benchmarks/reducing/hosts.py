@@ -53,7 +53,9 @@ class HostResult:
     peer: Peer | None
 
 
-def reduce_hosts(folder: Path | None, polygraphy: Path | None, only: str, most: int, weights: int) -> Iterator[HostResult]:
+def reduce_hosts(
+    folder: Path | None, polygraphy: Path | None, only: str, most: int, weights: int
+) -> Iterator[HostResult]:
     """Every host whose name has `only` in it; `folder` has cases with a manifest, models above `most` MiB are not given to Polygraphy.
     The heavy ones have `weights` MiB of external data."""
     wanted = {host: bug for host, bug in PLANTED.items() if only in host}
