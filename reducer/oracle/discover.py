@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
+from opsieve.backends.judge.reasons import describe
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
@@ -30,6 +31,7 @@ from opsieve.triage.fingerprint.program_names import program_names
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory"])
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
+_MANY = 20_000  # nodes of a model of which they cost minutes: whether its results are right is asked of the small one
 
 
 def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers) -> Premise:
@@ -80,6 +82,10 @@ def _failure_on(
         if steady(case, target, plain.failure.verdict, workers):
             return sure(case, plain), ""
         return sometimes(case, target, plain.failure.verdict, workers)
+    if case.program.size > _MANY and target.baseline is not None:
+        found, _ = _compared(case, target, target.baseline, lab)
+        if found is not None:
+            return replace(found, named=False), ""
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
@@ -160,10 +166,10 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
 
 
 def _compared(
-    case: Case, target: ResolvedTarget, against: ResolvedTarget, workers: Workers
+    case: Case, target: ResolvedTarget, against: ResolvedTarget, lab: Workers | ObservationCache
 ) -> tuple[Premise | None, str]:
-    got = workers.observe(target, case.program, case.inputs)
-    wanted = workers.observe(against, case.program, case.inputs)
+    got = lab.observe(target, case.program, case.inputs)
+    wanted = lab.observe(against, case.program, case.inputs)
     if wanted.outputs is None:
         return None, shown(f"{against.display} itself: {wanted.outcome} {wanted.message}", 300)
     base = Verdict("fail", "", blame="optimiser" if against == target.baseline else "compiler")
@@ -174,7 +180,7 @@ def _compared(
     if verdict is None:
         return None, shown(f"{got.outcome}, agrees with {against.display}", 300)
     failure = failure_of(verdict, got, case)
-    what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
+    what = got.message.strip() or (verdict.mismatch and describe(verdict.mismatch)) or got.outcome
     reason = f"{target.display} differs from {against.display}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""
 

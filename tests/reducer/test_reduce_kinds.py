@@ -6,21 +6,25 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from benchmarks.reducing import scaled
 from benchmarks.reducing.grow import grown
 from models import program
 from onnx import TensorProto, helper
 
-from opsieve.backends.registry import resolve
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.oracle import discover
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
@@ -65,6 +69,24 @@ def test_a_wrong_type_and_a_wrong_value_of_tvm(workers: Workers) -> None:
     stored = [onnx.numpy_helper.to_array(tensor) for tensor in result.best.model.graph.initializer]
     assert [*stored, *result.best.inputs.values()] == [-np.inf]
     assert (result.same, result.minimal) == (True, True)
+
+
+def test_of_very_many_nodes_the_unoptimised_build_says_what_is_wrong(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discover, "_MANY", 200)
+    asked: list[str] = []
+    observe = Workers.observe
+
+    def heard(self: Workers, target: ResolvedTarget, *given: Any, **more: Any) -> Observation:
+        asked.append(target.name)
+        return observe(self, target, *given, **more)
+
+    monkeypatch.setattr(Workers, "observe", heard)
+    wide = OnnxProgram(scaled.model(300, "wide", "mismatch").SerializeToString())
+    premise = find(Case(wide, seeded_inputs(wide.proto, 0)), [resolve("onnxruntime")], None, workers)
+    assert (premise.arbiter, premise.named) == (resolve("onnxruntime").baseline, False)
+    assert set(asked) == {"onnxruntime"}
 
 
 def test_the_oracles_of_run_are_asked_where_the_reference_knows_nothing(workers: Workers) -> None:
