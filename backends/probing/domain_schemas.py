@@ -4,15 +4,38 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx.defs
 
+from opsieve.backends.probing.documented_shapes import definitions_in
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.spec.schema import named_dtypes
 
+OPSET = 21  # of ONNX's own operators in instances
 _PATIENCE = 120  # seconds for onnxruntime to be imported
+_NUMBER = re.compile(r"(?<![\w.^-])-?\d{1,4}(?!\w|[.^]\d)")
+_CHOICES = re.compile(r"(?:one of|hoose from|mong|either|alues are|upported:?) ([^.;]{0,200})")
+_PLAIN_WORD = re.compile(r"\b[A-Za-z][A-Za-z0-9_]{2,20}\b")
+_NO_CHOICES = frozenset(
+    (
+        "and",
+        "the",
+        "for",
+        "default",
+        "not",
+        "with",
+        "are",
+        "following",
+        "from",
+        "one",
+        "activation",
+        "functions",
+        "specified",
+    )
+)
 _WORD = re.compile(r"['\"`]([A-Za-z][A-Za-z0-9_]{1,20})['\"`]")
 _MOST_WORDS = 12
 # Run by a Python of its own: a compiler is not loaded into opsieve.
@@ -21,16 +44,22 @@ import json, sys
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 domain = sys.argv[1]
 def slot(p):
-    return [p.name, p.typeStr, str(p.option).rsplit(".", 1)[-1]]
+    return [p.name, p.typeStr, str(p.option).rsplit(".", 1)[-1], p.isHomogeneous, p.description or ""]
 def attribute(a):
-    return [str(a.type).rsplit(".", 1)[-1], bool(a.required), a.description]
-kernels = {k.op_name for k in state.get_all_opkernel_def() if k.domain == domain and k.provider == "CPUExecutionProvider"}
+    return [str(a.type).rsplit(".", 1)[-1], bool(a.required), a.description or ""]
+kernels = {}
+for k in state.get_all_opkernel_def():
+    if k.domain == domain and k.provider == "CPUExecutionProvider":
+        taken = kernels.setdefault(k.op_name, {})
+        for variable, types in k.type_constraints.items():
+            taken.setdefault(variable, []).extend(types)
 found = {}
 for s in state.get_all_operator_schema():
     if s.domain == domain and not s.deprecated and (s.name not in found or found[s.name]["since"] < s.since_version):
         found[s.name] = dict(name=s.name, since=s.since_version, inputs=[slot(p) for p in s.inputs],
             outputs=[slot(p) for p in s.outputs], least=s.min_input,
-            types={c.type_param_str: list(c.allowed_type_strs) for c in s.type_constraints},
+            types={c.type_param_str: [t for t in c.allowed_type_strs if t in kernels.get(s.name, {}).get(c.type_param_str, [t])]
+                for c in s.type_constraints}, doc=s.doc or "",
             attributes={k: attribute(a) for k, a in s.attributes.items()}, kernel=s.name in kernels)
 print(json.dumps(list(found.values())))
 """
@@ -38,19 +67,25 @@ print(json.dumps(list(found.values())))
 
 @dataclass(frozen=True, slots=True)
 class SchemaSlot:
-    """An input or output: the type variable or type that it has; `optional` where it may be left out, `variadic` where repeated."""
+    """An input or output: the type variable or type that it has; `optional` where it may be left out, `variadic` where repeated.
+
+    `alike`: all that it is repeated for have one type; `text` is its description.
+    """
 
     name: str
     type: str
     optional: bool
     variadic: bool
+    alike: bool = True
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DomainSchema:
     """An operator of a domain as its schema has it. `attributes` are kinds (INT, FLOATS, ...) by name, `required` those that must be given.
 
-    `words` are words in quotes of an attribute's description: what a string may be. `kernel`: the compiler runs it on the CPU.
+    `types` are those of the kernels for the CPU, where it has one (`kernel`). What attributes' descriptions name: `words`, which a string may be, and `numbers`.
+    `definitions`: sizes that the documentation of the whole domain defines by others (`documented_shapes`).
     """
 
     name: str
@@ -62,13 +97,13 @@ class DomainSchema:
     required: frozenset[str]
     words: dict[str, tuple[str, ...]]
     kernel: bool
+    numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    definitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def schemas_of(domain: str) -> list[DomainSchema]:
-    """The operators of a domain, by name. BadInput where neither onnx nor onnxruntime has a schema of it."""
-    entries = [
-        _own(schema) for schema in onnx.defs.get_all_schemas() if schema.domain == domain and not schema.deprecated
-    ]
+    """The operators of a domain, by name; "" is ONNX's own. BadInput where neither onnx nor onnxruntime has a schema of it."""
+    entries = [_own(schema) for schema in _of_onnx(domain) if not schema.deprecated]
     if not entries:
         entries = _asked(domain)
     if not entries:
@@ -76,12 +111,26 @@ def schemas_of(domain: str) -> list[DomainSchema]:
             f"neither onnx nor the onnxruntime that is installed has schemas of {shown(domain, 80)}: "
             "declare its operators by hand (docs/how-to/add-an-operator.md)"
         )
-    return sorted((_schema(entry) for entry in entries), key=lambda schema: schema.name)
+    definitions = definitions_in([text for entry in entries for text in _texts(entry)])
+    return sorted((_schema(entry, definitions) for entry in entries), key=lambda schema: schema.name)
+
+
+def _texts(entry: Mapping[str, Any]) -> list[str]:
+    slots = [each[4] for side in ("inputs", "outputs") for each in entry[side]]
+    return [entry["doc"], *slots, *(text for _, _, text in entry["attributes"].values())]
+
+
+def _of_onnx(domain: str) -> list[onnx.defs.OpSchema]:
+    latest = [schema for schema in onnx.defs.get_all_schemas() if schema.domain == domain]
+    if domain:
+        return latest
+    return [onnx.defs.get_schema(each.name, OPSET) for each in latest if onnx.defs.has(each.name, OPSET)]
 
 
 def _own(schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    def slot(parameter: onnx.defs.OpSchema.FormalParameter) -> list[str]:
-        return [parameter.name, parameter.type_str, str(parameter.option).rsplit(".", 1)[-1]]
+    def slot(parameter: onnx.defs.OpSchema.FormalParameter) -> list[Any]:
+        option = str(parameter.option).rsplit(".", 1)[-1]
+        return [parameter.name, parameter.type_str, option, parameter.is_homogeneous, parameter.description]
 
     return {
         "name": schema.name,
@@ -92,6 +141,7 @@ def _own(schema: onnx.defs.OpSchema) -> dict[str, Any]:
         "attributes": {
             k: [str(a.type).rsplit(".", 1)[-1], a.required, a.description] for k, a in schema.attributes.items()
         },
+        "doc": schema.doc,
         "kernel": True,
     }
 
@@ -113,7 +163,7 @@ def _asked(domain: str) -> list[dict[str, Any]]:
     return list(found)
 
 
-def _schema(entry: dict[str, Any]) -> DomainSchema:
+def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> DomainSchema:
     slots = {side: tuple(_slot(*each) for each in entry[side]) for side in ("inputs", "outputs")}
     types = {name: tuple(sorted(named_dtypes(strings))) for name, strings in entry["types"].items()}
     for slot in (*slots["inputs"], *slots["outputs"]):
@@ -127,10 +177,24 @@ def _schema(entry: dict[str, Any]) -> DomainSchema:
         types,
         {name: kind for name, (kind, _, _) in attributes.items()},
         frozenset(name for name, (_, required, _) in attributes.items() if required),
-        {name: tuple(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS] for name, (_, _, text) in attributes.items()},
+        {name: _words(text) for name, (_, _, text) in attributes.items()},
         entry["kernel"],
+        {name: _numbers(text) for name, (_, _, text) in attributes.items()},
+        definitions,
     )
 
 
-def _slot(name: str, type_: str, option: str) -> SchemaSlot:
-    return SchemaSlot(name, type_, option == "Optional", option == "Variadic")
+def _words(text: str) -> tuple[str, ...]:
+    """What a string may be by a description: words in quotes, and those of a list of choices."""
+    listed = [word for choices in _CHOICES.findall(text) for word in _PLAIN_WORD.findall(choices)]
+    return tuple(dict.fromkeys((*_WORD.findall(text), *(word for word in listed if word not in _NO_CHOICES))))[
+        :_MOST_WORDS
+    ]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(int(number) for number in _NUMBER.findall(text)))[:_MOST_WORDS]
+
+
+def _slot(name: str, type_: str, option: str, alike: bool, text: str) -> SchemaSlot:
+    return SchemaSlot(name, type_, option == "Optional", option == "Variadic", alike, text)

@@ -1,83 +1,64 @@
 """Instances of an operator that a compiler accepts, searched for by what it says of those that it refuses.
 
 Compilers check one condition after the other, so a message that is new is a step further: the instance is kept, and later ones are small changes of
-such, of those rather that took most steps. A message names what it refuses, so an input or attribute that stands in it is changed first, and its numbers are tried as ranks, sizes and values.
+such, of those rather that took most steps. A message names what it refuses, so an input, attribute or size that stands in it is changed first, its numbers are tried as
+ranks, sizes and values, and a shape that it states is taken.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from opsieve.backends.probing.domain_schemas import DomainSchema
-from opsieve.gen.spec.dtype_facts import PLAIN, is_float
+from opsieve.backends.probing.documented_shapes import Shape, shapes_in
+from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
+from opsieve.backends.probing.instance_drawing import MOST_RANK, PALETTE, InstanceDrawing, reshaped
+from opsieve.backends.probing.trials import Plan, Trial, TrialAnswer, TrialInput, drawn_dtypes
+from opsieve.gen.spec.dtype_facts import PLAIN
 from opsieve.gen.spec.rng import Rng
 
-_ROUNDS, _BATCH = 16, 48
-_PATIENCE = 5  # rounds without anything new, after which no more are begun
-_PALETTE = (1, 2, 3, 4, 6, 8, 16)
-_RANGES = ((0, 0), (0, 1), (1, 1), (1, 4), (2, 2), (0, 15))
-_FLOAT_RANGES = ((-1.0, 1.0), (-1.0, 1.0), (0.25, 1.0))
-_INTS = (0, 1, 2, 4, 8, 16, 32, -1)
-_FLOATS = (0.5, 1.0, 0.01)
+_BEGINNINGS = 3  # searches from scratch, until one finds something
+_ROUNDS, _BATCH = 75, 48
+_FURTHER = 8  # rounds in which more kinds are sought where one was found
+_PATIENCE = 24  # rounds without anything new, after which no more are begun
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
-_PLACES = re.compile(r"[Ii]nputs? (\d)\b")
+_PLACES = re.compile(r"(?:[Ii]nputs? |\bx|@)(\d{1,2})\b")
 _ORDINALS = ("first", "second", "third", "fourth")
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)  # what names of inputs say
-_MOST_RANK, _MOST_NAMED = 5, 64
+_GOT = re.compile(r"(?:[Gg]ot|[Aa]ct\w{0,3}al(?:ly)?|but (?:is|was))\W{0,3}([{\[(][\d, ]{0,40}[}\])]|\d+)?")
+_AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
+_DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
+_MOST_NAMED = 64
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRates:
-    """How often something is drawn: rates between 0 and 1.
+    """How often something is changed: rates between 0 and 1.
 
-    `usual`: a dtype is float32; `bare`: no optional input is given, else each is at the rate `present`; `given`: an attribute is; `like_first`, `last_only`:
-    an input has the shape of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars. `changed`: an instance is a change of another, `deepest` of
-    one that took most steps; `named`: what the message names is changed, `as_named` to a number in it; `common`: a size becomes one of another input.
+    `changed`: an instance is a change of another, `deepest` of one that took most steps, `neglected` of one that was changed least often; `swept`: where nothing new came, all instances
+    of a round are one in which a single size varies; `renewed`: of several instances with one
+    message the latest is kept; `together`: all inputs that the message names are added or left out; `repeated`: an
+    input that may be repeated is, as a group of several; `named`: what the message names is changed, `as_named` to a number in it,
+    `stated` to a shape in it; `planned`: a size or shape of the documentation is, rather than a single input; `left`: an attribute that may be is left out;
+    `common`: a size becomes one of another input.
     """
 
-    usual: float = 0.5
-    bare: float = 0.4
-    present: float = 0.35
-    given: float = 0.2
-    like_first: float = 0.25
-    last_only: float = 0.25
-    scalar: float = 0.7
-    changed: float = 0.75
-    deepest: float = 0.6
+    changed: float = 0.8
+    deepest: float = 0.3
+    neglected: float = 0.45
+    swept: float = 0.25
+    renewed: float = 0.2
+    together: float = 0.3
+    repeated: float = 0.2
     named: float = 0.7
     as_named: float = 0.5
+    stated: float = 0.5
+    planned: float = 0.5
+    left: float = 0.2
     common: float = 0.7
 
 
 _RATES = SearchRates()
-
-
-@dataclass(frozen=True, slots=True)
-class TrialInput:
-    """The type of an input, and between which numbers its elements lie."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """An instance to run: its inputs (None where one is left out) and attributes."""
-
-    inputs: tuple[TrialInput | None, ...]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TrialAnswer:
-    """The types of the outputs, None where the instance was refused; and what was said then."""
-
-    outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
-    reason: str = ""
+Answers = Callable[[Sequence[Trial]], Sequence[TrialAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +68,35 @@ class _Step:
     trial: Trial
     reason: str = ""
     depth: int = 0
+    tried: int = 0
 
 
-def drawn_dtypes(schema: DomainSchema, type_: str) -> list[str]:
-    """The dtypes of a type variable or type that instances are drawn of."""
-    return [dtype for dtype in schema.types[type_] if dtype in PLAIN]
+class _Hints:
+    """What a message says of an instance: which inputs, attributes and sizes it names, which numbers and shape it wants."""
+
+    def __init__(self, step: "_Step", schema: DomainSchema, named: Sequence[str]) -> None:
+        reason = step.reason
+        wanted = _GOT.sub(" ", reason)
+        words = {word.lower().strip("_") for word in _WORDS.findall(reason)}
+        counted = {int(place) for place in _PLACES.findall(reason)}
+        counted |= {place for place, word in enumerate(_ORDINALS) if word in words and "input" in words}
+        found = [int(number) for number in _NUMBERS.findall(wanted) if number.isdigit()]
+        self.numbers = [number for number in found if number <= _MOST_NAMED]
+        self.attributes = [name for name in schema.attributes if name.lower() in words]
+        self.places = [
+            place
+            for place in range(max(len(schema.inputs), len(step.trial.inputs)))
+            if place in counted or (place < len(schema.inputs) and schema.inputs[place].name.lower() in words)
+        ]
+        if not self.places and (got := _GOT.search(reason)) and got[1]:  # no name, but what it has
+            shape = [int(number) for number in _NUMBERS.findall(got[1])]
+            self.places = [i for i, each in enumerate(step.trial.inputs) if each and [*each.shape] == shape]
+        axis = _AXIS.search(reason)
+        self.axis = int(axis[1]) if axis else None
+        self.sizes = [name for name in named if name.lower() in words]
+        self.shapes = shapes_in(wanted)
+        self.dtypes = [_DTYPES.get(word, word) for word in sorted(words) if _DTYPES.get(word, word) in PLAIN]
+        self.constant = bool(words & {"constant", "initializer", "initializers"})
 
 
 class InstanceSearch:
@@ -99,172 +104,313 @@ class InstanceSearch:
 
     def __init__(self, schema: DomainSchema, rng: Rng) -> None:
         self.schema, self.rng = schema, rng
+        self.drawing = InstanceDrawing(schema, rng)
         self.last = ""
 
-    def run(self, answers: Callable[[Sequence[Trial]], Sequence[TrialAnswer]], enough: int) -> list[Trial]:
+    def run(self, answers: Answers, enough: int) -> list[Trial]:
         """Instances that were accepted, one of each kind (dtypes, ranks, inputs and attributes that are there); about as many kinds as are enough."""
+        for _ in range(_BEGINNINGS):
+            found = self._climb(answers, enough)
+            if found:
+                return found
+        return []
+
+    def _climb(self, answers: Answers, enough: int) -> list[Trial]:
         steps: dict[str, _Step] = {}
         found: dict[object, Trial] = {}
         idle = 0
+        origins: Sequence[_Step | None]
         for number in range(_ROUNDS):
             known = len(found) + len(steps)
-            origins = [self._origin(found, steps) for _ in range(_BATCH)]
-            trials = [self._drawn() if origin is None else self._changed(origin) for origin in origins]
-            for origin, trial, answer in zip(origins, trials, answers(trials), strict=True):
+            if idle and steps and not found and self.rng.chance(_RATES.swept):
+                step = self._origin(found, steps) or self.rng.choice([*steps.values()])
+                origins, trials = [step] * _BATCH, [(trial, True) for trial in self._swept(step)]
+            else:
+                origins = [self._origin(found, steps) for _ in range(_BATCH)]
+                trials = [
+                    (self.drawing.drawn(), False) if origin is None else self._changed(origin) for origin in origins
+                ]
+            told = answers([trial for trial, _ in trials])
+            for origin, (trial, aimed), answer in zip(origins, trials, told, strict=True):
+                if answer.died:
+                    continue  # no condition was checked, so nothing is to be learnt of it
                 if answer.outputs is None:
                     self.last = answer.reason[:160]
-                    key = _NUMBERS.sub("#", answer.reason)[:160]
-                    depth = origin.depth + 1 if origin is not None else 0
-                    if key not in steps:
+                    key, old = _said(answer.reason), steps.get(_said(answer.reason))
+                    depth = origin.depth + 1 if origin is not None and aimed else 0
+                    if old is None:
                         steps[key] = _Step(trial, answer.reason, depth)
+                    elif self.rng.chance(_RATES.renewed):
+                        steps[key] = replace(old, trial=trial, reason=answer.reason, depth=min(depth, old.depth))
                 elif all(0 not in shape for _, shape in answer.outputs):
                     found.setdefault(_kind(trial), trial)
             idle = 0 if len(found) + len(steps) > known else idle + 1
-            if len(found) >= enough or idle == _PATIENCE or (found and number >= _ROUNDS // 2):
+            if len(found) >= enough or idle == _PATIENCE or (found and number >= _FURTHER):
                 break
         return [*found.values()]
 
-    def _origin(self, found: Mapping[object, Trial], steps: Mapping[str, _Step]) -> _Step | None:
+    def _origin(self, found: Mapping[object, Trial], steps: dict[str, _Step]) -> _Step | None:
         """What is changed for the next instance; None where one is drawn."""
         if not (found or steps) or not self.rng.chance(_RATES.changed):
             return None
         if found:
             return _Step(self.rng.choice([*found.values()]))
         pool = [*steps.values()]
-        if self.rng.chance(_RATES.deepest):
+        draw = self.rng.random()
+        if draw < _RATES.deepest:
             most = max(step.depth for step in pool)
             pool = [step for step in pool if step.depth >= most - 1]
-        return self.rng.choice(pool)
+        elif draw < _RATES.deepest + _RATES.neglected:
+            pool = [min(pool, key=lambda step: step.tried)]
+        chosen = self.rng.choice(pool)
+        key = _said(chosen.reason)
+        steps[key] = replace(chosen, tried=chosen.tried + 1)
+        return chosen
 
-    # Drawing
+    def _swept(self, step: _Step) -> list[Trial]:
+        """The instance with one size, of those that the message names rather than any, from 1 on, or by multiples of it."""
+        hints = _Hints(step, self.schema, self.drawing.named)
+        ins = step.trial.inputs
+        spots = [(i, axis) for i, each in enumerate(ins) if each is not None for axis in range(len(each.shape))]
+        spots = [spot for spot in spots if spot[0] in hints.places] or spots
+        if not spots:
+            return [self.drawing.drawn() for _ in range(_BATCH)]
+        place, axis = self.rng.choice(spots)
+        each, unit = ins[place], self.rng.choice((1, 1, 4))
+        assert each is not None
+        trials = []
+        for side in range(unit, unit * _BATCH + 1, unit):
+            shape = (*each.shape[:axis], side, *each.shape[axis + 1 :])
+            trials.append(replace(step.trial, inputs=(*ins[:place], reshaped(each, shape), *ins[place + 1 :])))
+        return [_freed(trial, place) for trial in trials]
 
-    def _drawn(self) -> Trial:
-        rng, schema = self.rng, self.schema
-        meant: dict[str, str] = {}
-        ins: list[TrialInput | None] = []
-        palette = tuple(rng.choice(_PALETTE) for _ in range(3))
-        bare, lone = rng.chance(_RATES.bare), rng.chance(_RATES.scalar)
-        for slot in schema.inputs:
-            allowed = drawn_dtypes(schema, slot.type)
-            if not allowed or (slot.optional and (bare or not rng.chance(_RATES.present))):
-                ins.append(None)
-                continue
-            usual = "float32" in allowed and rng.chance(_RATES.usual)
-            dtype = meant.setdefault(slot.type, "float32" if usual else rng.choice(allowed))
-            for _ in range(rng.choice((1, 2, 2, 3)) if slot.variadic else 1):
-                made = self._input(dtype, ins[0] if ins else None, palette)
-                ins.append(replace(made, shape=()) if lone and _SCALAR.search(slot.name) else made)
-        while ins and ins[-1] is None:
-            ins.pop()
-        given = [name for name in schema.attributes if name in schema.required or rng.chance(_RATES.given)]
-        values = {name: self._value(name, palette) for name in given}
-        return Trial(tuple(ins), {name: value for name, value in values.items() if value is not None})
-
-    def _input(self, dtype: str, first: TrialInput | None, palette: Sequence[int]) -> TrialInput:
-        rng = self.rng
-        low, high = rng.choice(_FLOAT_RANGES) if is_float(dtype) else rng.choice(_RANGES)
-        if first is not None and rng.chance(_RATES.like_first):
-            return TrialInput(dtype, first.shape, low, high)
-        if first is not None and first.shape and rng.chance(_RATES.last_only):
-            return TrialInput(dtype, (rng.choice(first.shape),), low, high)
-        return TrialInput(dtype, tuple(rng.choice(palette) for _ in range(rng.below(_MOST_RANK))), low, high)
-
-    def _value(self, name: str, numbers: Sequence[int]) -> Any:
-        """A value of an attribute, None where none can be drawn."""
-        rng, kind = self.rng, self.schema.attributes[name]
-        if kind == "STRING":
-            words = self.schema.words.get(name, ())
-            return rng.choice(words) if words else None
-        if kind in ("INT", "INTS"):
-            whole = (*_INTS, *numbers)
-            return rng.choice(whole) if kind == "INT" else [rng.choice(whole) for _ in range(rng.between(1, 4))]
-        if kind in ("FLOAT", "FLOATS"):
-            return rng.choice(_FLOATS) if kind == "FLOAT" else [rng.choice(_FLOATS) for _ in range(rng.between(1, 4))]
-        return None
-
-    # Changing
-
-    def _changed(self, step: _Step) -> Trial:
-        """One or two things of an instance are others: those that the message names rather than any."""
-        trial = step.trial
-        words = {word.lower() for word in _WORDS.findall(step.reason)}
-        numbers = [
-            int(number) for number in _NUMBERS.findall(step.reason) if number.isdigit() and int(number) <= _MOST_NAMED
-        ]
-        counted = {int(place) for place in _PLACES.findall(step.reason)}
-        counted |= {place for place, word in enumerate(_ORDINALS) if word in words and "input" in words}
-        for _ in range(self.rng.between(1, 2)):
-            names = [name for name in self.schema.attributes if name.lower() in words]
-            places = [
-                place for place, slot in enumerate(self.schema.inputs) if slot.name.lower() in words or place in counted
-            ]
-            directed = self.rng.chance(_RATES.named) and bool(names or places)
-            if not directed:
+    def _changed(self, step: _Step) -> tuple[Trial, bool]:
+        """Up to three things of an instance are others: those that the message names rather than any; whether only such were."""
+        trial, hints = step.trial, _Hints(step, self.schema, self.drawing.named)
+        aimed = True
+        for _ in range(self.rng.choice((1, 1, 1, 2, 2, 3))):
+            names, places, sizes = hints.attributes, hints.places, hints.sizes
+            if not (self.rng.chance(_RATES.named) and (names or places or sizes)):
+                aimed = aimed and not (names or places or sizes)
                 names, places = [*self.schema.attributes], [*range(max(len(trial.inputs), 1))]
-            if names and (not places or self.rng.chance(len(names) / (len(names) + 2 * len(places)))):
-                trial = self._other_attribute(trial, self.rng.choice(names), numbers)
-            else:
-                trial = self._other_input(trial, self.rng.choice(places), numbers)
-        return trial
+                sizes = [*self.drawing.named]
+            if self.schema.inputs[-1].variadic and self.rng.chance(_RATES.repeated):
+                trial = self._repeated(trial, hints.numbers)
+            elif len(hints.places) > 1 and self.rng.chance(_RATES.together):
+                trial = self._together(trial, hints.places)
+            elif hints.constant and self.rng.chance(_RATES.named):
+                trial = _as_constants(trial, hints.places or range(1, len(trial.inputs)))
+            elif hints.shapes and hints.places and self.rng.chance(_RATES.stated):
+                trial = self._stated(trial, self.rng.choice(hints.places), self.rng.choice(hints.shapes))
+            elif trial.plan is not None and (sizes or places) and self.rng.chance(_RATES.planned):
+                trial = self._replanned(trial, sizes, places, hints)
+            elif names and (not places or self.rng.chance(len(names) / (len(names) + 2 * len(places)))):
+                trial = self._other_attribute(trial, self.rng.choice(names), hints.numbers)
+            elif places:
+                trial = self._other_input(trial, self.rng.choice(places), hints)
+        return self.drawing.laid(trial), aimed
+
+    def _stated(self, trial: Trial, place: int, shape: Shape) -> Trial:
+        """The instance where an input has the shape that a message states."""
+        ins = [*trial.inputs, *[None] * (place + 1 - len(trial.inputs))]
+        self._added(ins, place, ())
+        plan = trial.plan or Plan({}, {}, {})
+        return Trial(tuple(ins), trial.attributes, replace(plan, shapes={**plan.shapes, place: shape}))
+
+    def _repeated(self, trial: Trial, numbers: Sequence[int]) -> Trial:
+        """The instance where the inputs of the last slot are another number of equal groups."""
+        first = len(self.schema.inputs) - 1
+        size = self.rng.choice([number for number in numbers if 0 < number < MOST_RANK] or (1, 2, 3))
+        tail = trial.inputs[first:]
+        if not tail:
+            return trial
+        group = (tail * size)[:size]
+        return Trial((*trial.inputs[:first], *group * self.rng.between(1, 3)), trial.attributes, trial.plan)
+
+    def _together(self, trial: Trial, places: Sequence[int]) -> Trial:
+        """The instance where all these inputs are there, are left out as far as they may be, or have one shape."""
+        ins = [*trial.inputs, *[None] * (max(places) + 1 - len(trial.inputs))]
+        what, plan = self.rng.below(3), trial.plan
+        if what == 0:
+            added = [each for place in places if ins[place] is None for each in self._added(ins, place, ())]
+            plan = self._with_shapes(plan, added)
+        elif what == 1:
+            ins = [None if place in places and self._slot(place).optional else each for place, each in enumerate(ins)]
+        else:
+            there = [each.shape for place in places if (each := ins[place]) is not None]
+            shape = self.rng.choice(there) if there else ()
+            ins = [each and reshaped(each, shape) if place in places else each for place, each in enumerate(ins)]
+        found = Trial(_trimmed(ins), trial.attributes, plan)
+        for place in places if what == 2 else ():
+            found = _freed(found, place)
+        return found
+
+    def _with_shapes(self, plan: Plan | None, places: Sequence[int]) -> Plan | None:
+        """The plan with shapes of the documentation for inputs that it has none for."""
+        if plan is None:
+            return None
+        shapes = {each: self.rng.choice(self._stated_shapes(each)) for each in places if self._stated_shapes(each)}
+        return replace(plan, shapes={**plan.shapes, **shapes})
+
+    def _replanned(self, trial: Trial, sizes: Sequence[str], places: Sequence[int], hints: _Hints) -> Trial:
+        """The instance by another plan: a size is another, is tied to others, stands elsewhere, or an input has another shape of those stated."""
+        rng, plan = self.rng, trial.plan
+        assert plan is not None
+        names = [*plan.sizes] or [*self.drawing.named]
+        if not names:
+            return trial
+        name = rng.choice(sizes or names)
+        stated = [place for place in places if place in plan.shapes or self._stated_shapes(place)]
+        what = rng.below(4 if stated else 2)
+        if what == 0:
+            pool = [number for number in (*hints.numbers, *self.schema.numbers.get(name, ())) if number > 0]
+            side = rng.choice(pool) if pool and rng.chance(_RATES.as_named) else rng.choice((*PALETTE, 32, 64))
+            ties = {tied: term for tied, term in plan.ties.items() if tied != name}
+            values = {**trial.attributes, **({name: side} if name in trial.attributes else {})}
+            return Trial(trial.inputs, values, replace(plan, sizes={**plan.sizes, name: side}, ties=ties))
+        if what == 1:
+            one, other = rng.choice(names), rng.choice(names)
+            term = rng.choice((one, f"{one} * {other}", f"{one} + {other}", f"{one} * 2"))
+            return Trial(trial.inputs, trial.attributes, replace(plan, ties={**plan.ties, name: term}))
+        place = rng.choice(stated)
+        shape = plan.shapes.get(place, ())
+        if what == 2 and shape:
+            axis = hints.axis if hints.axis is not None and hints.axis < len(shape) else rng.below(len(shape))
+            term = rng.choice(hints.sizes or names)
+            shape = (*shape[:axis], rng.choice((term, term, f"{term} / 2", f"{term} * 2")), *shape[axis + 1 :])
+        else:
+            shape = rng.choice([*self._stated_shapes(place), *hints.shapes] or [shape])
+        return Trial(trial.inputs, trial.attributes, replace(plan, shapes={**plan.shapes, place: shape}))
+
+    def _slot(self, place: int) -> SchemaSlot:
+        return self.schema.inputs[min(place, len(self.schema.inputs) - 1)]
+
+    def _stated_shapes(self, place: int) -> Sequence[tuple[str, ...]]:
+        return self.drawing.shapes[min(place, len(self.schema.inputs) - 1)]
 
     def _other_attribute(self, trial: Trial, name: str, numbers: Sequence[int]) -> Trial:
         sizes = [side for each in trial.inputs if each is not None for side in each.shape]
-        value = self._value(name, numbers or sizes)
+        value = self.drawing.value(name, numbers or sizes)
         values = dict(trial.attributes)
         if value is not None:
             values[name] = value
-        if name not in self.schema.required and self.rng.chance(_RATES.given):
+        if name not in self.schema.required and self.rng.chance(_RATES.left):
             values.pop(name, None)
-        return Trial(trial.inputs, values)
+        return Trial(trial.inputs, values, trial.plan)
 
-    def _other_input(self, trial: Trial, place: int, numbers: Sequence[int]) -> Trial:
-        rng = self.rng
+    def _other_input(self, trial: Trial, place: int, hints: _Hints) -> Trial:
         ins = [*trial.inputs, *[None] * (place + 1 - len(trial.inputs))]
-        old = ins[place]
-        slot = self.schema.inputs[min(place, len(self.schema.inputs) - 1)]
-        allowed = drawn_dtypes(self.schema, slot.type)
+        old, slot = ins[place], self._slot(place)
         others = [each for other, each in enumerate(ins) if each is not None and other != place]
+        plan = trial.plan
         if old is None:
-            if not allowed:
-                return trial
-            same = [
-                each.dtype
-                for other, each in enumerate(ins)
-                if each is not None and self.schema.inputs[min(other, len(self.schema.inputs) - 1)].type == slot.type
-            ]
-            ins[place] = self._input(rng.choice(same or allowed), others[0] if others else None, _PALETTE)
-            return Trial(tuple(ins), trial.attributes)
-        what = rng.below(7)
-        sides = [side for each in others for side in each.shape]
-        ranks = [number for number in numbers if number < _MOST_RANK]
-        if what == 0:
-            ins[place] = self._input(old.dtype, rng.choice(others) if others else None, _PALETTE)
-        elif what == 1 and slot.optional:
+            word = self.rng.choice(slot.name.split("_"))
+            kindred = [other for other, each in enumerate(self.schema.inputs) if word in each.name.split("_")]
+            plan = self._with_shapes(plan, self._added(ins, place, kindred if self.rng.chance(_RATES.common) else ()))
+            return Trial(tuple(ins), trial.attributes, plan)
+        what = self.rng.below(10)
+        if what == 1 and slot.optional:
             ins[place] = None
-        elif what in (1, 2):
-            rank = rng.choice(ranks) if ranks and rng.chance(_RATES.as_named) else rng.below(_MOST_RANK)
-            more = tuple(rng.choice(sides or _PALETTE) for _ in range(rank))
-            ins[place] = replace(old, shape=(*old.shape, *more)[:rank])
-        elif what == 3 and old.shape:
+        elif what in (5, 6):
+            self._retyped(ins, place, hints.dtypes)
+        elif what in (7, 9):
+            attributes = [value for value in trial.attributes.values() if type(value) is int and value >= 0]
+            sizes = [side for each in others for side in each.shape] + attributes
+            ins[place] = self.drawing.exact(old, [*sizes, *(plan.sizes.values() if plan is not None else ())])
+        elif what == 8 and old.shape:
+            size, new = self.rng.choice(old.shape), self.rng.choice(PALETTE)
+            ins = [e and reshaped(e, tuple(new if side == size else side for side in e.shape)) for e in ins]
+            plan = None
+        else:
+            ins[place] = self._resized(old, others, hints.numbers)
+            plan = plan and replace(plan, shapes={k: v for k, v in plan.shapes.items() if k != place})
+        if not slot.alike and ins[place] is not None:  # those of one role come again and again
+            groups = [number for number in hints.numbers if 0 < number < MOST_RANK] or [1, 2, 3]
+            for other in range(place, len(ins), self.rng.choice((*groups, len(ins)))):
+                ins[other] = ins[place]
+        return Trial(_trimmed(ins), trial.attributes, plan)
+
+    def _added(self, ins: list[TrialInput | None], place: int, kindred: Sequence[int]) -> list[int]:
+        """Put an input in that was left out, and all of its kindred that were; which."""
+        added = []
+        for each in {place, *kindred}:
+            ins.extend([None] * (each + 1 - len(ins)))
+            slot = self._slot(each)
+            allowed = drawn_dtypes(self.schema, slot.type)
+            there = [(other, one) for other, one in enumerate(ins) if one is not None]
+            same = [one.dtype for other, one in there if self._slot(other).type == slot.type]
+            if allowed and ins[each] is None:
+                first = self.rng.choice(there)[1] if there else None
+                ins[each] = self.drawing.input(self.rng.choice(same or allowed), first, PALETTE)
+                added.append(each)
+        return added
+
+    def _retyped(self, ins: list[TrialInput | None], place: int, wanted: Sequence[str]) -> None:
+        """Give an input, and all that have its type variable, another dtype or range; of inputs that differ it alone."""
+        slot = self._slot(place)
+        allowed = drawn_dtypes(self.schema, slot.type)
+        allowed = [dtype for dtype in allowed if dtype in wanted] or allowed
+        old = ins[place]
+        dtype = self.rng.choice(allowed) if allowed and (old is None or self.rng.chance(0.5)) else old and old.dtype
+        if not dtype:
+            return
+        low, high = self.drawing.range(dtype)
+        for other, each in enumerate(ins):
+            alike = other == place or (slot.alike and self._slot(other).type == slot.type)
+            if each is None or not alike:
+                continue
+            if each.dtype != dtype:
+                ins[other] = replace(each, dtype=dtype, low=low, high=high, values=())
+            elif other == place:
+                ins[other] = replace(each, low=low, high=high, values=())
+
+    def _resized(self, old: TrialInput, others: Sequence[TrialInput], numbers: Sequence[int]) -> TrialInput:
+        """An input of another shape."""
+        rng = self.rng
+        what = rng.below(5)
+        if what == 4:
+            return reshaped(old, ())
+        sides = [side for each in others for side in each.shape]
+        if what == 0:
+            made = self.drawing.input(old.dtype, rng.choice(others) if others else None, PALETTE)
+            return replace(made, constant=old.constant)
+        if what == 1:
+            ranks = [number for number in numbers if number < MOST_RANK]
+            rank = rng.choice(ranks) if ranks and rng.chance(_RATES.as_named) else rng.below(MOST_RANK)
+            more = tuple(rng.choice(sides or PALETTE) for _ in range(rank))
+            return reshaped(old, (*old.shape, *more)[:rank])
+        if what == 2 and old.shape:
             axis = rng.below(len(old.shape))
             pool = [number for number in numbers if number] if rng.chance(_RATES.as_named) else sides
-            side = rng.choice(pool) if pool and rng.chance(_RATES.common) else rng.choice(_PALETTE)
-            ins[place] = replace(old, shape=(*old.shape[:axis], side, *old.shape[axis + 1 :]))
-        elif what == 4 and others:
-            ins[place] = replace(old, shape=rng.choice(others).shape)
-        elif what == 5 and old.shape:
-            size, new = rng.choice(old.shape), rng.choice(_PALETTE)
-            ins = [e and replace(e, shape=tuple(new if side == size else side for side in e.shape)) for e in ins]
-        else:
-            dtype = rng.choice(allowed)
-            low, high = rng.choice(_FLOAT_RANGES) if is_float(dtype) else rng.choice(_RANGES)
-            for other, each in enumerate(ins):
-                alike = self.schema.inputs[min(other, len(self.schema.inputs) - 1)].type == slot.type
-                if each is not None and alike:
-                    ins[other] = replace(each, dtype=dtype, low=low, high=high)
-        while ins and ins[-1] is None:
-            ins.pop()
-        return Trial(tuple(ins), trial.attributes)
+            side = rng.choice(pool) if pool and rng.chance(_RATES.common) else rng.choice(PALETTE)
+            return reshaped(old, (*old.shape[:axis], side, *old.shape[axis + 1 :]))
+        return reshaped(old, rng.choice(others).shape) if others else old
+
+
+def _trimmed(ins: Sequence[TrialInput | None]) -> tuple[TrialInput | None, ...]:
+    """The inputs without those at the end that are left out."""
+    count = max((place + 1 for place, each in enumerate(ins) if each is not None), default=0)
+    return tuple(ins[:count])
+
+
+def _as_constants(trial: Trial, places: Sequence[int]) -> Trial:
+    ins = tuple(
+        replace(each, constant=True) if each is not None and place in places else each
+        for place, each in enumerate(trial.inputs)
+    )
+    return Trial(ins, trial.attributes, trial.plan)
+
+
+def _freed(trial: Trial, place: int) -> Trial:
+    """The instance where the shape of an input is no longer that of the plan."""
+    plan = trial.plan
+    shapes = {other: shape for other, shape in plan.shapes.items() if other != place} if plan is not None else {}
+    return replace(trial, plan=plan and replace(plan, shapes=shapes))
+
+
+def _said(reason: str) -> str:
+    """A message without its numbers."""
+    return _NUMBERS.sub("#", reason)[:400]
 
 
 def _kind(trial: Trial) -> object:

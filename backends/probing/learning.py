@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from opsieve.backends.probing.domain_schemas import DomainSchema
-from opsieve.backends.probing.instance_search import InstanceSearch, Trial, TrialAnswer, TrialInput, drawn_dtypes
+from opsieve.backends.probing.instance_drawing import reshaped
+from opsieve.backends.probing.instance_search import InstanceSearch
+from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, drawn_dtypes
 from opsieve.gen.spec.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
 from opsieve.gen.spec.rng import Rng
 
@@ -32,12 +34,13 @@ Ask = Callable[[DomainSchema, Sequence[Trial]], Sequence[TrialAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What came of an operator: its declaration, or None and why."""
+    """What came of an operator: its declaration, or None and why; how many instances were asked, and of how many the compiler died."""
 
     name: str
     operator: LearnedOperator | None
     reason: str = ""
     asked: int = 0
+    died: int = 0
 
 
 def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
@@ -49,7 +52,8 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
     search = InstanceSearch(schema, learner.rng)
     accepted = search.run(learner.answers, 2 * _MOST_FORMS)
     if not accepted:
-        return Learnt(schema.name, None, f"no instance was accepted; the last said: {search.last}", learner.asked)
+        why = f"no instance was accepted; the last said: {search.last}"
+        return Learnt(schema.name, None, why, learner.asked, learner.died)
     forms, good, tried = list[LearnedForm](), 0, 0
     for trial in accepted:
         form, passed = learner.checked(learner.generalised(trial))
@@ -61,8 +65,10 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
         if len(forms) == _MOST_FORMS:
             break
     if not forms:
-        return Learnt(schema.name, None, "no form of an accepted instance holds for others", learner.asked)
-    return Learnt(schema.name, LearnedOperator(schema.name, domain, tuple(forms), good, tried), "", learner.asked)
+        why = "no form of an accepted instance holds for others"
+        return Learnt(schema.name, None, why, learner.asked, learner.died)
+    operator = LearnedOperator(schema.name, domain, tuple(forms), good, tried)
+    return Learnt(schema.name, operator, "", learner.asked, learner.died)
 
 
 def _beyond(schema: DomainSchema) -> str:
@@ -81,12 +87,14 @@ class _Learner:
 
     def __init__(self, schema: DomainSchema, ask: Ask, rng: Rng) -> None:
         self.schema, self.rng, self._ask = schema, rng, ask
-        self.asked = 0
+        self.asked = self.died = 0
 
     def answers(self, trials: Sequence[Trial]) -> Sequence[TrialAnswer]:
         """Run some instances."""
+        told = self._ask(self.schema, trials) if trials else ()
         self.asked += len(trials)
-        return self._ask(self.schema, trials) if trials else ()
+        self.died += sum(answer.died for answer in told)
+        return told
 
     def accepts(self, trials: Sequence[Trial]) -> list[bool]:
         """Which of some instances are accepted."""
@@ -106,14 +114,20 @@ class _Learner:
         for spot in free:
             terms[spot] = SizeTerm(1, next(letters, "z"))
         tied = [spot for spot in spots if spot not in free]
-        groups = [[spot for spot in tied if size[spot] == value] for value in dict.fromkeys(size[s] for s in tied)]
         left: list[list[tuple[int, int]]] = []
-        for group, ok in zip(groups, self._varied(trial, groups, size), strict=True):
-            if ok:
-                letter = next(letters, "z")
-                terms.update((spot, SizeTerm(1, letter)) for spot in group)
-            else:
-                left.append(group)
+        for key in (
+            {spot: _named_size(trial, spot) for spot in tied},
+            size,
+        ):  # what is documented as one size, then what is as large
+            groups = [[spot for spot in tied if key[spot] == value] for value in dict.fromkeys(key[s] for s in tied)]
+            left = []
+            for group, ok in zip(groups, self._varied(trial, groups, size), strict=True):
+                if ok:
+                    letter = next(letters, "z")
+                    terms.update((spot, SizeTerm(1, letter)) for spot in group)
+                else:
+                    left.append(group)
+            tied = [spot for group in left for spot in group]
         doubled = self.accepts([_scaled(trial, group, 2) for group in left])
         for group, ok in zip(left, doubled, strict=True):
             if ok:
@@ -165,7 +179,12 @@ class _Learner:
             None
             if each is None
             else LearnedTensor(
-                each.dtype, tuple(terms[i, axis] for axis in range(len(each.shape))), each.low, each.high
+                each.dtype,
+                tuple(SizeTerm(side) if each.values else terms[i, axis] for axis, side in enumerate(each.shape)),
+                each.low,
+                each.high,
+                each.values,
+                each.constant,
             )
             for i, each in enumerate(trial.inputs)
         )
@@ -182,7 +201,9 @@ class _Learner:
             for each in form.inputs:
                 shape = None if each is None else each.shape(sizes)
                 ins.append(
-                    None if each is None or shape is None else TrialInput(each.dtype, shape, each.low, each.high)
+                    None
+                    if each is None or shape is None
+                    else TrialInput(each.dtype, shape, each.low, each.high, each.values, each.constant)
                 )
             attributes = {name: self.rng.choice(values) for name, values in form.attributes.items()}
             found.append((sizes, Trial(tuple(ins), attributes)))
@@ -222,9 +243,17 @@ class _Learner:
         return None, 0
 
 
+def _named_size(trial: Trial, spot: tuple[int, int]) -> str:
+    """What the documentation calls a size of an instance; else how large it is."""
+    place, axis = spot
+    shape = trial.plan.shapes.get(place) if trial.plan is not None else None
+    each = trial.inputs[place]
+    return shape[axis] if shape and axis < len(shape) else str(each and each.shape[axis])
+
+
 def _with_sizes(trial: Trial, changed: Mapping[tuple[int, int], int]) -> Trial:
     ins = tuple(
-        each and replace(each, shape=tuple(changed.get((i, axis), side) for axis, side in enumerate(each.shape)))
+        each and reshaped(each, tuple(changed.get((i, axis), side) for axis, side in enumerate(each.shape)))
         for i, each in enumerate(trial.inputs)
     )
     return Trial(ins, trial.attributes)

@@ -1,5 +1,6 @@
 """`opsieve learn`: the operators of a domain are asked of a compiler in workers, one after the other; what came of each is kept as it comes."""
 
+import functools
 import hashlib
 import math
 import time
@@ -10,23 +11,26 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from onnx import helper
+import onnx
+from onnx import helper, numpy_helper
 
 from opsieve import __version__
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.domain_schemas import DomainSchema, schemas_of
-from opsieve.backends.probing.instance_search import Trial, TrialAnswer, TrialInput
+from opsieve.backends.probing.domain_schemas import OPSET, DomainSchema, schemas_of
 from opsieve.backends.probing.learning import Learnt, learn
+from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.data import inputs
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS
+from opsieve.gen.spec import learned
 from opsieve.gen.spec.dtype_facts import is_float
-from opsieve.gen.spec.learned import DOMAIN_VERSION, parsed, written
+from opsieve.gen.spec.learned import domain_version, parsed, written
 
-_OPSET = 21
+_WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Lea
     version = workers.version(request.target)
     for schema in schemas:
         if not request.only or schema.name in request.only:
-            key = f"{__version__} {request.domain} {schema.name} {schema.since} {request.target.display} {version} {request.seed}"
+            key = f"{_sources()} {request.domain} {schema.name} {schema.since} {request.target.display} {version} {request.seed}"
             path = cache / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
             found = _kept(path)
             if found is None:
@@ -60,14 +64,23 @@ def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Lea
 
 def exported(request: LearnRequest, found: Sequence[Learnt], version: str) -> str:
     """The file of what was learnt."""
-    learned = [each.operator for each in found if each.operator is not None]
+    declared = [each.operator for each in found if each.operator is not None]
     left = [f"{each.name}: {each.reason}" for each in found if each.operator is None]
     head = [
         f"opsieve {__version__} learn {request.domain} -t {request.target.display} --seed {request.seed}",
         f"from {request.target.display} {version}, {time.strftime('%Y-%m-%d')}",
         *(["not learnt:", *left] if left else []),
     ]
-    return written(learned, "\n".join(" ".join(line.split()) for line in head))
+    return written(declared, "\n".join(" ".join(line.split()) for line in head))
+
+
+@functools.cache
+def _sources() -> str:
+    """A digest of what an answer hangs on here: this package, what instances are laid and written with, and onnx's version."""
+    digest = hashlib.sha256(onnx.__version__.encode())
+    for path in sorted((*Path(__file__).parent.glob("*.py"), Path(inputs.__file__), Path(learned.__file__))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 class _Asker:
@@ -84,21 +97,37 @@ class _Asker:
         outs = [f"y{place}" for place, slot in enumerate(schema.outputs) if not slot.optional] or ["y0"]
         node = helper.make_node(schema.name, names, outs, domain=self._request.domain, **trial.attributes)
         there = [(name, each) for name, each in zip(names, trial.inputs, strict=True) if each is not None]
+        fed = [(name, each) for name, each in there if not _is_initializer(each)]
+        values = {name: _values(each, f"{name} {number}") for name, each in there}
         graph = helper.make_graph(
             [node],
             "learn",
-            [helper.make_tensor_value_info(name, NUMBERS[each.dtype], each.shape) for name, each in there],
+            [helper.make_tensor_value_info(name, NUMBERS[each.dtype], each.shape) for name, each in fed],
             [helper.make_empty_tensor_value_info(name) for name in outs],
+            [numpy_helper.from_array(values[name], name) for name, each in there if _is_initializer(each)],
         )
-        imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(self._request.domain, DOMAIN_VERSION)]
+        domain = self._request.domain
+        imports = [helper.make_opsetid("", OPSET)]
+        if domain:
+            imports.append(helper.make_opsetid(domain, domain_version(domain)))
         model = helper.make_model(graph, opset_imports=imports, ir_version=10)
-        values = {name: _values(each, f"{name} {number}") for name, each in there}
-        return Test(OnnxProgram(model.SerializeToString(), schema.name), values, as_is=True)
+        return Test(
+            OnnxProgram(model.SerializeToString(), schema.name), {name: values[name] for name, _ in fed}, as_is=True
+        )
+
+
+def _is_initializer(each: TrialInput) -> bool:
+    return each.constant or bool(each.values)
 
 
 def _values(each: TrialInput, name: str) -> "np.ndarray[Any, Any]":
     stream, count = Stream(0, name), math.prod(each.shape)
-    if is_float(each.dtype):
+    if each.dtype == "string":
+        words = [_WORDS[int(fraction * len(_WORDS))] for fraction in stream.fractions(count)]
+        return np.array(words, dtype=object).reshape(each.shape)
+    if each.values:
+        drawn = np.array(each.values)
+    elif is_float(each.dtype):
         drawn = each.low + (each.high - each.low) * stream.fractions(count)
     else:
         drawn = stream.integers(int(each.low), int(each.high), count)
@@ -107,7 +136,7 @@ def _values(each: TrialInput, name: str) -> "np.ndarray[Any, Any]":
 
 def _answer(observed: Observation) -> TrialAnswer:
     if observed.outputs is None:
-        return TrialAnswer(None, observed.message or observed.outcome)
+        return TrialAnswer(None, observed.message or observed.outcome, observed.outcome == "crash")
     arrays = [value for value in observed.outputs.values() if isinstance(value, np.ndarray)]
     if len(arrays) != len(observed.outputs):
         return TrialAnswer(None, "an output is no tensor")
@@ -117,8 +146,8 @@ def _answer(observed: Observation) -> TrialAnswer:
 def _kept(path: Path) -> Learnt | None:
     """What is kept of an operator; None where nothing is, or it is damaged."""
     try:
-        name, text, reason, asked = msgspec.json.decode(path.read_bytes(), type=tuple[str, str, str, int])
-        return Learnt(name, parsed(text)[0] if text else None, reason, asked)
+        name, text, reason, asked, died = msgspec.json.decode(path.read_bytes(), type=tuple[str, str, str, int, int])
+        return Learnt(name, parsed(text)[0] if text else None, reason, asked, died)
     except (OSError, msgspec.MsgspecError, ValueError, BadInput, IndexError):
         return None
 
@@ -127,7 +156,7 @@ def _keep(path: Path, found: Learnt) -> None:
     text = written([found.operator]) if found.operator is not None else ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode((found.name, text, found.reason, found.asked)))
+        path.write_bytes(msgspec.json.encode((found.name, text, found.reason, found.asked, found.died)))
     except OSError as error:
         raise BadInput(
             f"cannot keep what was learnt in {path.parent}: {error.strerror}; set OPSIEVE_STORE to a folder that can be written"

@@ -25,7 +25,7 @@ from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.dtype_facts import INTEGERS, NUMBER, leaf_range
-from opsieve.gen.spec.learned import DOMAIN_VERSION
+from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.tensor import Tensor
 
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a stream for each.
@@ -76,7 +76,7 @@ def serialize(
             if tensor.name and tensor.name not in given
         )
     version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", builder.opset), 8)
-    opsets = [("", builder.opset), *((domain, DOMAIN_VERSION) for domain in sorted(domains))]
+    opsets = [("", builder.opset), *((domain, domain_version(domain)) for domain in sorted(domains))]
     return encoded_model(version, "opsieve", graph.encoded(name), opsets), values
 
 

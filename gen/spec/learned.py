@@ -6,14 +6,16 @@
     name = "BiasGelu"
 
     [[operator.form]]
-    inputs = ["float32[a, b, 2*c] in -1..1", "float32[2*c] in -1..1", ""]
+    inputs = ["float32[a, b, 2*c] in -1..1", "float32[2*c] in -1..1 constant", "", "int64[2] = 4, 1"]
     attributes = { axis = [-1, 1] }
     outputs = ["float32[a, b, 2*c]"]
 
 A form is a set of instances: every letter stands for any size, a number for itself, `2*c` for even sizes, `a*b` and `a+b` for what they say; "" is an input left
-out. A size `?` of an output is one that only a run tells. An attribute has one of the values listed. What an operator takes is what one of its forms matches.
+out; `= 4, 1` are the
+elements themselves; what is `constant` is never computed. A size `?` of an output is one that only a run tells. An attribute has one of the values listed. What an operator takes is what one of its forms matches.
 """
 
+import functools
 import math
 import re
 import tomllib
@@ -22,25 +24,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 
 UNKNOWN = "?"
-DOMAIN_VERSION = 1  # of every domain but ONNX's own, in all programs that are generated
 _TERM = re.compile(r"(?:(\d{1,6})|(?:(\d{1,4})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
-_TYPE = re.compile(r"([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?")
+_TYPE = re.compile(
+    r"([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?(?: = (-?\d{1,9}(?:, -?\d{1,9}){0,63}))?( constant)?"
+)
 _LARGEST_FILE = 4 << 20
 _SIZES = (1, 2, 3, 4, 5, 6, 8)
 _MOST_RANK = 8
 
 Sizes = Mapping[str, int]
+
+
+@functools.cache
+def domain_version(domain: str) -> int:
+    """The version of a domain that programs import: the latest that onnx has schemas of, 1 of a domain that it does not know."""
+    return max((schema.since_version for schema in onnx.defs.get_all_schemas() if schema.domain == domain), default=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +85,22 @@ class SizeTerm:
 
 @dataclass(frozen=True, slots=True)
 class LearnedTensor:
-    """The type of an input or output: its dtype, a term for each size, and between which numbers its elements lie."""
+    """The type of an input or output: its dtype, a term for each size, and between which numbers its elements lie; or `values`, all of them.
+
+    `constant`: an input that no node computes.
+    """
 
     dtype: str
     sizes: tuple[SizeTerm, ...]
     low: float = -1.0
     high: float = 1.0
+    values: tuple[int, ...] = ()
+    constant: bool = False
+
+    @property
+    def domain(self) -> Domain:
+        """Where elements lie."""
+        return ANY if self.dtype == "string" else Domain(self.low, self.high)
 
     def shape(self, sizes: Sizes) -> tuple[int, ...] | None:
         """Its shape where letters have these sizes; None where one has none, or a size is unknown."""
@@ -175,7 +196,8 @@ class LearnedOperator:
             learned is not None
             and learned.dtype == x.dtype
             and bind(learned, x.shape, sizes)
-            and x.within(Domain(learned.low, learned.high))
+            and not (learned.values or learned.constant)
+            and x.within(learned.domain)
         )
         if not fits:
             sizes = {}
@@ -191,8 +213,14 @@ class LearnedOperator:
                 return None
             if not place and fits and shape == x.shape:
                 ins.append(x)
+            elif tensor.values:
+                if math.prod(shape) != len(tensor.values):
+                    return None
+                ins.append(builder.ints(tensor.values, tensor.dtype, shape))
+            elif tensor.constant:
+                ins.append(builder.leaf(tensor.dtype, shape, tensor.domain, ("initializer", "constant")))
             else:
-                ins.append(builder.match(tensor.dtype, shape, Domain(tensor.low, tensor.high)))
+                ins.append(builder.match(tensor.dtype, shape, tensor.domain))
         return Instance(ins, {name: builder.rng.choice(values) for name, values in form.attributes.items()})
 
     def _form(self, ins: Ins, attrs: Mapping[str, Any]) -> tuple[LearnedForm, dict[str, int]] | None:
@@ -240,15 +268,21 @@ def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
             lines.append(f"accepted = [{operator.accepted}, {operator.tried}]")
         for form in operator.forms:
             lines += ["", "[[operator.form]]"]
-            ranged = [
-                "" if each is None else f"{each} in {_number(each.low)}..{_number(each.high)}" for each in form.inputs
-            ]
-            lines.append(f"inputs = [{', '.join(map(_text, ranged))}]")
+            lines.append(f"inputs = [{', '.join(_text(_input(each)) for each in form.inputs)}]")
             if form.attributes:
                 pairs = [f"{name} = [{', '.join(map(_value, values))}]" for name, values in form.attributes.items()]
                 lines.append(f"attributes = {{ {', '.join(pairs)} }}")
             lines.append(f"outputs = [{', '.join(_text(str(out)) for out in form.outputs)}]")
     return "\n".join(lines) + "\n"
+
+
+def _input(each: LearnedTensor | None) -> str:
+    if each is None:
+        return ""
+    elements = (
+        f"= {', '.join(map(str, each.values))}" if each.values else f"in {_number(each.low)}..{_number(each.high)}"
+    )
+    return f"{each} {elements}{' constant' if each.constant else ''}"
 
 
 def read_learned(path: Path) -> tuple[LearnedOperator, ...]:
@@ -307,7 +341,8 @@ def _tensor(text: str, name: str) -> LearnedTensor:
         low, high = float(match[3] or -1), float(match[4] or 1)
     except ValueError:
         raise BadInput(f"{shown(text, 80)} in {shown(name, 80)} has no two numbers behind in") from None
-    return LearnedTensor(match[1], sizes, low, high)
+    values = tuple(map(int, match[5].split(","))) if match[5] else ()
+    return LearnedTensor(match[1], sizes, low, high, values, bool(match[6]))
 
 
 def _term(text: str) -> SizeTerm | None:

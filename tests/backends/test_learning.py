@@ -8,8 +8,8 @@ import pytest
 from commands import opsieve as run
 
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, schemas_of
-from opsieve.backends.probing.instance_search import Trial, TrialAnswer
 from opsieve.backends.probing.learning import learn
+from opsieve.backends.probing.trials import Trial, TrialAnswer
 from opsieve.gen.spec.learned import read_learned
 
 Rule = Callable[[Trial], tuple[tuple[str, tuple[int, ...]], ...] | None]

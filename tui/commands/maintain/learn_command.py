@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @options.NO_SANDBOX
 @options.JSON
 def command(domain: str, ops: str, target: str, output: Path | None, seed: int, as_json: bool) -> int:
-    """Declare the operators of DOMAIN (com.microsoft, ai.onnx.ml) by probing: which types, shapes and attributes a compiler accepts.
+    """Declare the operators of DOMAIN (com.microsoft, ai.onnx.ml, ai.onnx) by probing: which types, shapes and attributes a compiler accepts.
 
     Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it; what was learnt is kept, so an interrupted run goes on.
     """
@@ -35,8 +35,9 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.model.bad_input import BadInput, shown
 
+    domain = "" if domain == "ai.onnx" else domain
     request = LearnRequest(domain, resolve(target), frozenset(filter(None, ops.split(","))), seed)
-    path = output or Path(f"{domain.replace('/', '-')}.toml")
+    path = output or Path(f"{domain.replace('/', '-') or 'ai.onnx'}.toml")
     with Workers() as workers, counting_bar(None) as show:
         found: list[Learnt] = []
         for each in learnt(request, workers, cache_folder("learned")):
@@ -57,6 +58,7 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
                 "tried": each.operator.tried if each.operator else 0,
                 "reason": each.reason,
                 "asked": each.asked,
+                "died": each.died,
             }
             for each in found
         }
@@ -65,5 +67,9 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     for each in found:
         if each.operator is None:
             click.echo(f"{each.name}: {each.reason}")
+        if each.died:
+            click.echo(
+                f"{each.name}: {request.target.display} died of {each.died} of {counted(each.asked, 'instance')}"
+            )
     click.echo(f"{path}: {len(declared)} of {counted(len(found), 'operator')} declared")
     return 0

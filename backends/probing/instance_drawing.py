@@ -1,0 +1,229 @@
+"""Instances of an operator drawn by its schema and its documentation."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import onnx.defs
+
+from opsieve.backends.probing.documented_shapes import Shape, names_in, shapes_in, side
+from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
+from opsieve.backends.probing.trials import Plan, Trial, TrialInput, drawn_dtypes
+from opsieve.gen.spec.dtype_facts import is_float
+from opsieve.gen.spec.rng import Rng
+
+PALETTE = (1, 2, 3, 4, 6, 8, 16)
+_SIDES = (1, 2, 2, 3, 4, 4, 8, 16, 32)  # of what documentation names: divisible by each other more often than not
+_RANGES = ((0, 0), (0, 1), (1, 1), (1, 4), (2, 2), (0, 15))
+_FLOAT_RANGES = ((-1.0, 1.0), (-1.0, 1.0), (0.25, 1.0))
+_INTS = (0, 1, 2, 4, 8, 16, 32, -1)
+_FLOATS = (0.5, 1.0, 0.01)
+_SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)  # what names of inputs say
+MOST_RANK = 5
+_MOST_EXACT = 8  # elements whose values are drawn one by one
+_LARGEST = 1 << 18  # elements of an input
+_PERIODS = (1, 1, 2, 3)  # after how many inputs the types of one that is repeated come again
+
+
+@dataclass(frozen=True, slots=True)
+class DrawingRates:
+    """How often something is drawn: rates between 0 and 1.
+
+    `documented`: shapes are those of the documentation, `first_stated`: the first one of each input; `tied`: a size there is what it says of it, `referred`: an attribute that it names is given.
+    `usual`: a dtype is float32; `bare`: no optional input is given, else at the rate `kindred` those that have a word of their name in common, else each at the rate `present`;
+    `given`: an attribute is; `like_first`, `last_only`: an input has the shape of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars;
+    `constant`: all inputs but the first are initializers; `exact`: the elements of a few whole numbers are drawn one by one, `ascending`: in order from 0.
+    """
+
+    documented: float = 0.8
+    first_stated: float = 0.4
+    tied: float = 0.75
+    referred: float = 0.7
+    usual: float = 0.5
+    bare: float = 0.4
+    kindred: float = 0.4
+    present: float = 0.35
+    given: float = 0.2
+    like_first: float = 0.25
+    last_only: float = 0.25
+    scalar: float = 0.7
+    constant: float = 0.2
+    exact: float = 0.25
+    ascending: float = 0.4
+
+
+RATES = DrawingRates()
+
+
+class InstanceDrawing:
+    """What is drawn for one operator."""
+
+    def __init__(self, schema: DomainSchema, rng: Rng) -> None:
+        self.schema, self.rng = schema, rng
+        self.shapes = [shapes_in(slot.text) for slot in schema.inputs]
+        named = {name for shapes in self.shapes for shape in shapes for term in shape for name in names_in(term)}
+        numbers = {name for name, kind in schema.attributes.items() if kind == "INT"}
+        known = named | numbers
+        self.ties: dict[str, list[str]] = {}
+        for _ in range(2):  # a definition may name sizes of another
+            for name, expressions in schema.definitions.items():
+                sound = [each for each in expressions if set(names_in(each)) & known]
+                if name in named - numbers and sound:
+                    self.ties[name] = sound
+                    named.update(part for each in sound for part in names_in(each))
+                    known = named | numbers
+        self.named = tuple(sorted(named))
+
+    def drawn(self) -> Trial:
+        """An instance."""
+        rng, schema = self.rng, self.schema
+        plan = self._plan()
+        meant: dict[str, str] = {}
+        ins: list[TrialInput | None] = []
+        shapes: dict[int, Shape] = {}
+        palette = tuple(plan.sizes.values()) if plan else tuple(rng.choice(PALETTE) for _ in range(3))
+        lone, constant = rng.chance(RATES.scalar), rng.chance(RATES.constant)
+        present, first_stated = self._present(), rng.chance(RATES.first_stated)
+        for place, slot in enumerate(schema.inputs):
+            if not drawn_dtypes(schema, slot.type) or (slot.optional and not present[place]):
+                ins.append(None)
+                continue
+            for dtype in self._dtypes(slot, meant):
+                stated = self.shapes[place] if plan is not None else ()
+                if stated:
+                    shapes[len(ins)] = stated[0] if first_stated else rng.choice(stated)
+                made = self.input(dtype, ins[0] if ins else None, palette)
+                scalar = lone and not stated and (_SCALAR.search(slot.name) or (not slot.alike and rng.chance(0.5)))
+                made = replace(made, shape=()) if scalar else made
+                ins.append(replace(made, constant=constant and bool(ins)))
+        while ins and ins[-1] is None:
+            ins.pop()
+        given = [name for name in schema.attributes if self._is_given(name, plan)]
+        values = {name: self.value(name, palette) for name in given}
+        attributes = {name: value for name, value in values.items() if value is not None}
+        return self.laid(Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes)))
+
+    def _is_given(self, name: str, plan: Plan | None) -> bool:
+        if name in self.schema.required:
+            return True
+        return self.rng.chance(RATES.referred if plan is not None and name in self.named else RATES.given)
+
+    def _plan(self) -> Plan | None:
+        if not any(self.shapes) or not self.rng.chance(RATES.documented):
+            return None
+        numbers = self.schema.numbers
+        sizes = {
+            name: self.rng.choice([n for n in numbers.get(name, ()) if n > 0] or _SIDES)
+            if self.rng.chance(0.5)
+            else self.rng.choice(_SIDES)
+            for name in self.named
+        }
+        ties = {name: self.rng.choice(each) for name, each in self.ties.items() if self.rng.chance(RATES.tied)}
+        return Plan(sizes, ties, {})
+
+    def _present(self) -> list[bool]:
+        """Which inputs are there, of those that may be left out."""
+        rng, slots = self.rng, self.schema.inputs
+        if rng.chance(RATES.bare):
+            return [False] * len(slots)
+        words = sorted({word for slot in slots if slot.optional for word in slot.name.split("_")})
+        if words and rng.chance(RATES.kindred):
+            word = rng.choice(words)
+            return [word in slot.name.split("_") for slot in slots]
+        share = rng.choice((RATES.present, RATES.present, 1.0))
+        return [rng.chance(share) for _ in slots]
+
+    def _dtypes(self, slot: SchemaSlot, meant: dict[str, str]) -> list[str]:
+        """The dtypes of an input: one, or of each that it is repeated for."""
+        rng, allowed = self.rng, drawn_dtypes(self.schema, slot.type)
+        usual = "float32" in allowed and rng.chance(RATES.usual)
+        dtype = meant.setdefault(slot.type, "float32" if usual else rng.choice(allowed))
+        if not slot.variadic:
+            return [dtype]
+        if slot.alike:
+            return [dtype] * rng.choice((1, 2, 2, 3))
+        period = [rng.choice(allowed) for _ in range(rng.choice(_PERIODS))]
+        return period * rng.choice((1, 2, 2, 3))
+
+    def input(self, dtype: str, first: TrialInput | None, palette: Sequence[int]) -> TrialInput:
+        """An input of this dtype: of the shape of the first one, of one of its sizes, or of any."""
+        rng = self.rng
+        low, high = self.range(dtype)
+        if first is not None and rng.chance(RATES.like_first):
+            return TrialInput(dtype, first.shape, low, high)
+        if first is not None and first.shape and rng.chance(RATES.last_only):
+            return TrialInput(dtype, (rng.choice(first.shape),), low, high)
+        return TrialInput(dtype, tuple(rng.choice(palette) for _ in range(rng.below(MOST_RANK))), low, high)
+
+    def range(self, dtype: str) -> tuple[float, float]:
+        """Between which numbers elements lie."""
+        return (0, 0) if dtype == "string" else self.rng.choice(_FLOAT_RANGES if is_float(dtype) else _RANGES)
+
+    def exact(self, each: TrialInput, sizes: Sequence[int]) -> TrialInput:
+        """The input with elements that are sizes of the instance, where it has few and they are whole numbers; else as it is."""
+        rng, count = self.rng, math.prod(each.shape)
+        if is_float(each.dtype) or each.dtype in ("string", "bool") or not 0 < count <= _MOST_EXACT:
+            return each
+        pool = (0, 1, *sizes, *(side - 1 for side in sizes if side))
+        values = [rng.choice(pool) for _ in range(count)]
+        if rng.chance(RATES.ascending):
+            values = sorted(values)
+            values[0] = 0
+        most = 127 if each.dtype.endswith("int8") else 1 << 15
+        return replace(each, values=tuple(min(value, most) for value in values))
+
+    def value(self, name: str, numbers: Sequence[int]) -> Any:
+        """A value of an attribute, None where none can be drawn."""
+        rng, kind = self.rng, self.schema.attributes[name]
+        if kind in ("STRING", "STRINGS"):
+            words = self.schema.words.get(name) or _operator_names()
+            return rng.choice(words) if kind == "STRING" else [rng.choice(words) for _ in range(rng.between(1, 3))]
+        if kind in ("INT", "INTS"):
+            stated = self.schema.numbers.get(name, ())
+            whole = stated if stated and rng.chance(0.5) else (*_INTS, *numbers)
+            counts = [number for number in stated if 0 < number <= _MOST_EXACT] if rng.chance(0.5) else []
+            count = rng.choice(counts or (1, 2, 3, 4))
+            return rng.choice(whole) if kind == "INT" else [rng.choice(whole) for _ in range(count)]
+        if kind in ("FLOAT", "FLOATS"):
+            return rng.choice(_FLOATS) if kind == "FLOAT" else [rng.choice(_FLOATS) for _ in range(rng.between(1, 4))]
+        return None
+
+    def laid(self, trial: Trial) -> Trial:
+        """The instance with the sizes of its plan: inputs have the shapes that it says, attributes that it names their values."""
+        plan = trial.plan
+        if plan is None:
+            return trial
+        sizes = {**plan.sizes, **{k: v for k, v in trial.attributes.items() if k in self.named and type(v) is int}}
+        choice, ins = self.rng.below(4), [*trial.inputs]
+        for place, shape in plan.shapes.items():
+            each = ins[place] if place < len(ins) else None
+            if each is not None:
+                sides = tuple(self._side(term, sizes, plan, choice) for term in shape)
+                sides = sides if math.prod(sides) <= _LARGEST else tuple(min(one, 4) for one in sides)
+                ins[place] = reshaped(each, sides)
+        return Trial(tuple(ins), trial.attributes, replace(plan, sizes=sizes))
+
+    def _side(self, term: str, sizes: dict[str, int], plan: Plan, choice: int) -> int:
+        for name in names_in(term):
+            sizes.setdefault(name, self.rng.choice(_SIDES))
+        try:
+            return side(term, sizes, plan.ties, choice)
+        except KeyError:  # a tie names what no shape does, or goes in a circle
+            return self.rng.choice(_SIDES)
+
+
+def reshaped(each: TrialInput, shape: tuple[int, ...]) -> TrialInput:
+    """The input with another shape; elements that were drawn one by one are kept where they are as many."""
+    same = math.prod(shape) == len(each.values)
+    return replace(each, shape=shape, values=each.values if same else ())
+
+
+def _operator_names() -> list[str]:
+    """Names of ONNX's operators of one input and one output: activations are known by them."""
+    return [
+        schema.name
+        for schema in onnx.defs.get_all_schemas()
+        if schema.domain == "" and len(schema.inputs) == 1 == len(schema.outputs)
+    ]
