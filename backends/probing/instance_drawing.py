@@ -33,7 +33,7 @@ class DrawingRates:
 
     `documented`: shapes are those of the documentation, `first_stated`: the first one of each input; `tied`: a size there is what it says of it, `referred`: an attribute that it names is given.
     `usual`: a dtype is float32; `bare`: no optional input is given, else at the rate `kindred` those that have a word of their name in common, else each at the rate `present`;
-    `given`: an attribute is; `like_first`, `last_only`: an input has the shape of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars;
+    `given`: an attribute is, in a third of the instances; `like_first`, `last_only`: an input has the shape of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars;
     `constant`: all inputs but the first are initializers; `exact`: the elements of a few whole numbers are drawn one by one, `ascending`: in order from 0.
     """
 
@@ -45,7 +45,7 @@ class DrawingRates:
     bare: float = 0.4
     kindred: float = 0.4
     present: float = 0.35
-    given: float = 0.2
+    given: float = 0.25
     like_first: float = 0.25
     last_only: float = 0.25
     scalar: float = 0.7
@@ -100,15 +100,16 @@ class InstanceDrawing:
                 ins.append(replace(made, constant=constant and bool(ins)))
         while ins and ins[-1] is None:
             ins.pop()
-        given = [name for name in schema.attributes if self._is_given(name, plan)]
+        share = rng.choice((0.0, 0.0, RATES.given))  # most are refused with most of what may be left out
+        given = [name for name in schema.attributes if self._is_given(name, plan, share)]
         values = {name: self.value(name, palette) for name in given}
         attributes = {name: value for name, value in values.items() if value is not None}
         return self.laid(Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes)))
 
-    def _is_given(self, name: str, plan: Plan | None) -> bool:
+    def _is_given(self, name: str, plan: Plan | None, share: float) -> bool:
         if name in self.schema.required:
             return True
-        return self.rng.chance(RATES.referred if plan is not None and name in self.named else RATES.given)
+        return self.rng.chance(RATES.referred if plan is not None and name in self.named else share)
 
     def _plan(self) -> Plan | None:
         if not any(self.shapes) or not self.rng.chance(RATES.documented):

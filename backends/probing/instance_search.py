@@ -6,6 +6,7 @@ ranks, sizes and values, and a shape that it states is taken.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ _GOT = re.compile(r"(?:[Gg]ot|[Aa]ct\w{0,3}al(?:ly)?|but (?:is|was))\W{0,3}([{\[
 _AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
 _DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
 _MOST_NAMED = 64
+_DEADLY, _REDRAWN = 3, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class InstanceSearch:
     def _climb(self, answers: Answers, enough: int) -> list[Trial]:
         steps: dict[str, _Step] = {}
         found: dict[object, Trial] = {}
+        deadly = Counter[tuple[bool, ...]]()  # how often the compiler died with these inputs
         idle = 0
         origins: Sequence[_Step | None]
         for number in range(_ROUNDS):
@@ -132,6 +135,7 @@ class InstanceSearch:
                 ]
             told = answers([trial for trial, _ in trials])
             for origin, (trial, aimed), answer in zip(origins, trials, told, strict=True):
+                deadly[_inputs_there(trial)] += 1 if answer.died else -_DEADLY
                 if answer.died:
                     continue  # no condition was checked, so nothing is to be learnt of it
                 if answer.outputs is None:
@@ -148,6 +152,14 @@ class InstanceSearch:
             if len(found) >= enough or idle == _PATIENCE or (found and number >= _FURTHER):
                 break
         return [*found.values()]
+
+    def _next(self, origin: _Step | None, deadly: Mapping[tuple[bool, ...], int]) -> tuple[Trial, bool]:
+        """The next instance, and whether it is a change that was aimed; rather none with inputs of which the compiler only died so far."""
+        for _ in range(_REDRAWN):
+            found = (self.drawing.drawn(), False) if origin is None else self._changed(origin)
+            if deadly[_inputs_there(found[0])] < _DEADLY:
+                break
+        return found
 
     def _origin(self, found: Mapping[object, Trial], steps: dict[str, _Step]) -> _Step | None:
         """What is changed for the next instance; None where one is drawn."""
@@ -406,6 +418,10 @@ def _freed(trial: Trial, place: int) -> Trial:
     plan = trial.plan
     shapes = {other: shape for other, shape in plan.shapes.items() if other != place} if plan is not None else {}
     return replace(trial, plan=plan and replace(plan, shapes=shapes))
+
+
+def _inputs_there(trial: Trial) -> tuple[bool, ...]:
+    return tuple(each is not None for each in trial.inputs)
 
 
 def _said(reason: str) -> str:

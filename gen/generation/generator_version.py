@@ -16,7 +16,7 @@ def generator_version() -> str:
     """Twelve digits of a digest of the sources of `gen`, of the modules and files that strategies and operators come from, and of onnx's version."""
     digest = hashlib.sha256(onnx.__version__.encode())
     gen = Path(__file__).resolve().parent.parent
-    paths = {path.resolve() for path in gen.rglob("*.py")}
+    paths = {path.resolve() for path in (*gen.rglob("*.py"), *gen.rglob("*.txt"))}
     for group in ("opsieve.strategies", "opsieve.operators"):
         for point in entry_points(group=group):
             spec = find_spec(point.module)

@@ -20,10 +20,9 @@ from onnx import numpy_helper
 from platformdirs import user_cache_path
 
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.generation.mutation import Changes, ModelReplay
+from opsieve.gen.generation.pieces import plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.durable import write_file
@@ -32,10 +31,8 @@ from opsieve.gen.model.tensors import Value
 from opsieve.gen.spec.catalogue import choices, declared
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST
-from opsieve.gen.spec.tensor import Tensor
 
 NAME = "documented"
-_FLOATS = ("float32", "float16", "float64", "bfloat16")
 _LARGEST_PIECE = 12  # nodes of a test that is planted
 _TRIES = 8
 
@@ -57,31 +54,16 @@ def documented(request: GenRequest, seed: int) -> Case:
     first = _first(request, rng, seed)
     builder = start(replace(request, opset=first.opset), seed, NAME, ranged=False)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    _plant(builder, first)
+    plant(builder, first, _RATES.joined)
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         piece = _another(request, rng, seed, first.opset) if rng.chance(_RATES.planted) else None
         if piece is not None:
-            _plant(builder, piece)
+            plant(builder, piece, _RATES.joined)
         elif from_all:
             builder.grow(draw(builder, from_all))
         else:
             break
     return finish(builder, request, NAME, seed)
-
-
-def _plant(builder: GraphBuilder, piece: Source) -> None:
-    """Lay the nodes of a piece, most of its inputs being tensors of the program."""
-    replay = ModelReplay(builder, Changes({}))
-    leaves = {tensor.name: tensor for node in piece.nodes for tensor in node.ins if tensor is not None and tensor.leaf}
-    for leaf in leaves.values():
-        if _data(leaf) and builder.nodes and builder.rng.chance(_RATES.joined):
-            replay.now[leaf.name] = builder.match(leaf.dtype, leaf.shape)
-    replay.run(piece)
-
-
-def _data(leaf: Tensor) -> bool:
-    """Whether a leaf holds numbers that any others can stand for, rather than a condition of the piece."""
-    return leaf.leaf == "input" and leaf.dtype in _FLOATS and all(type(side) is int for side in leaf.shape)
 
 
 def _first(request: GenRequest, rng: Rng, seed: int) -> Source:

@@ -1,7 +1,8 @@
 """Programs made of others: grown, with typed subtrees exchanged, other attributes, other dtypes, other shapes.
 
-What is mutated are programs of the corpus that the request has (real models), else programs of other strategies. At times a second
-one is laid before the first, so that subtrees can come from there. Symbolic sizes of a corpus program's inputs are bound.
+What is mutated are programs of the corpus that the request has (real models), else parts of architectures (gen/generation/architectures.py) and programs of other strategies.
+At times a second one is laid before the first, so that subtrees can come from there, and parts of architectures or of the corpus are spliced in behind. Symbolic sizes
+of a corpus program's inputs are bound.
 """
 
 import math
@@ -12,7 +13,9 @@ from opsieve.gen.build.graph import Shape
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.generation.architectures import drawn
 from opsieve.gen.generation.mutation import Changes, ModelReplay
+from opsieve.gen.generation.pieces import cut, plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
@@ -25,6 +28,7 @@ from opsieve.gen.strategies.patterns.strategy import planted
 NAME = "mutate"
 _DTYPES = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
 _KINDS = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "doubled", "dtype", "shape")
+_MOST_SPLICED = 8  # nodes
 _GROWN = 5  # nodes added to a program of the corpus, at most
 
 
@@ -33,7 +37,8 @@ class MutationRates:
     """How often, and how much: rates and shares between 0 and 1.
 
     `newest`: a program of its own is at the newest opset; it has one of the shares `own` of the nodes wished before it is changed. `crossed`: it
-    is laid on another one, which has the share `donor`; then its own share is one of `beside`. `alike`: with a leaf all of its dtype change;
+    is laid on another one, which has the share `donor`; then its own share is one of `beside`. `architecture`: a program of its own is part of an architecture;
+    `spliced`: one is laid behind it, whose inputs are tensors of the program at the rate `joined`. `alike`: with a leaf all of its dtype change;
     `alone`: with a size no other one changes.
     """
 
@@ -42,6 +47,9 @@ class MutationRates:
     crossed: float = 0.3
     beside: tuple[float, ...] = (0.3, 0.4)
     donor: float = 0.4
+    architecture: float = 0.4
+    spliced: float = 0.4
+    joined: float = 0.9
     alike: float = 0.6
     alone: float = 0.3
 
@@ -76,15 +84,44 @@ def mutate(request: GenRequest, seed: int) -> Case:
     if donor is not None:
         ModelReplay(builder, Changes({})).run(donor)
     ModelReplay(builder, _changes(source, rng, request)).run(source)
+    piece = _piece(wished, rng, seed) if rng.chance(_RATES.spliced) else None
+    if piece is not None:
+        plant(builder, piece, _RATES.joined)
     fill(builder, wished)
     return finish(builder, request, NAME, seed)
 
 
 def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
-    """A program of the strategy isra or pattern with a share of the nodes wished for: as it was grown, never written and read."""
+    """Part of an architecture, or a program of the strategy isra or pattern as it was grown, with a share of the nodes wished for."""
     smaller = replace(request, nodes=max(1, round(request.nodes * share)))
+    part = _architecture(smaller, rng) if rng.chance(_RATES.architecture) else None
+    if part is not None:
+        return part
     made = rng.choice((_grown_anew, _grown_anew, planted))(smaller, seed)
     return Source(made.opset, tuple(made.nodes), tuple(outputs(made)))
+
+
+def _architecture(request: GenRequest, rng: Rng) -> Source | None:
+    """Part of an architecture with the nodes wished for; None where none of the program's opset has only the operators and dtypes asked for."""
+    found = drawn(rng, request.opset)
+    part = cut(found, rng, request.nodes) if found is not None else None
+    return part if part is not None and _is_wanted(part, request) else None
+
+
+def _piece(request: GenRequest, rng: Rng, seed: int) -> Source | None:
+    """What is spliced in: part of a program of the corpus, else of an architecture."""
+    most = rng.between(2, _MOST_SPLICED)
+    if not request.corpus:
+        return _architecture(replace(request, nodes=most), rng)
+    piece = cut(_from_corpus(request, rng, seed), rng, most)
+    return piece if piece.opset == request.opset else None
+
+
+def _is_wanted(source: Source, request: GenRequest) -> bool:
+    dtypes = {tensor.dtype for tensor in _tensors(source) if "float" in tensor.dtype}
+    return (request.only is None or all(node.op in request.only for node in source.nodes)) and (
+        request.dtypes is None or dtypes <= request.dtypes
+    )
 
 
 def _grown_anew(request: GenRequest, seed: int) -> GraphBuilder:

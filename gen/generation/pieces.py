@@ -1,0 +1,73 @@
+"""Pieces of programs that are laid among the nodes of others: cut out of a model, and planted where their inputs are tensors of the program."""
+
+from opsieve.gen.analysis.reading import Source
+from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.generation.mutation import Changes, ModelReplay
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.tensor import Tensor
+
+_FLOATS = ("float32", "float16", "float64", "bfloat16")
+
+
+def cut(source: Source, rng: Rng, most: int) -> Source:
+    """A connected part of a model with at most so many nodes; what other nodes make of what it reads are its inputs. All of a model that has no more."""
+    places = [place for place, node in enumerate(source.nodes) if not _is_whole(node)]
+    if len(source.nodes) <= most or not places:
+        return source
+    makers = {out.name: place for place, node in enumerate(source.nodes) for out in node.outs if out.name}
+    beside: dict[int, set[int]] = {place: set() for place in places}
+    for place in places:
+        for tensor in source.nodes[place].ins:
+            maker = makers.get(tensor.name) if tensor is not None else None
+            if maker in beside and maker is not None:
+                beside[place].add(maker)
+                beside[maker].add(place)
+    taken = {rng.choice(places)}
+    while len(taken) < most:
+        edge = sorted({near for place in taken for near in beside[place]} - taken)
+        if not edge:
+            break
+        taken.add(rng.choice(edge))
+    return _alone(source, sorted(taken))
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a node cannot stand without what is around it: it has bodies, or makes tensors whose sizes nobody knows."""
+    bodies = any(isinstance(value, BodyGraph) for value in node.attrs.values())
+    return bodies or any(type(side) is not int for out in node.outs for side in out.shape)
+
+
+def _alone(source: Source, places: list[int]) -> Source:
+    made = {out.name for place in places for out in source.nodes[place].outs}
+    leaves: dict[str, Tensor] = {}
+
+    def own(tensor: Tensor | None) -> Tensor | None:
+        if tensor is None or tensor.leaf or tensor.name in made:
+            return tensor
+        return leaves.setdefault(
+            tensor.name, Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.low, tensor.high, None, "input")
+        )
+
+    nodes = []
+    for place in places:
+        node = source.nodes[place]
+        nodes.append(Node(node.op, node.domain, [own(each) for each in node.ins], node.outs, node.attrs, node.name))
+    read = {tensor.name for node in nodes for tensor in node.ins if tensor is not None}
+    outputs = [out for node in nodes for out in node.outs if out.name and out.name not in read]
+    return Source(source.opset, tuple(nodes), tuple(outputs))
+
+
+def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
+    """Lay the nodes of a piece; an input that holds data is a tensor of the program at the rate `joined`."""
+    replay = ModelReplay(builder, Changes({}))
+    leaves = {tensor.name: tensor for node in piece.nodes for tensor in node.ins if tensor is not None and tensor.leaf}
+    for leaf in leaves.values():
+        if _data(leaf) and builder.nodes and builder.rng.chance(joined):
+            replay.now[leaf.name] = builder.match(leaf.dtype, leaf.shape)
+    replay.run(piece)
+
+
+def _data(leaf: Tensor) -> bool:
+    """Whether a leaf holds numbers that any others can stand for, rather than a condition of the piece."""
+    return leaf.leaf == "input" and leaf.dtype in _FLOATS and all(type(side) is int for side in leaf.shape)

@@ -1,0 +1,62 @@
+"""Parts of architectures that programs are mutated from: valid at every opset that they say, cut and spliced soundly."""
+
+import onnx
+import onnx.checker
+import onnx.shape_inference
+
+from opsieve.gen.generation.architectures import architectures, drawn
+from opsieve.gen.generation.pieces import cut
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.schema import OLDEST
+from opsieve.gen.strategies.registry import generate
+
+
+def test_every_architecture_is_valid_at_the_oldest_and_newest_opset_that_it_says() -> None:
+    assert len({each.name for each in architectures()}) == len(architectures()) > 30
+    for each in architectures():
+        assert OLDEST <= each.oldest <= each.newest <= SUPPORTED
+        for opset in {each.oldest, each.newest}:
+            model = each.model(opset)
+            onnx.checker.check_model(model, full_check=True)
+            onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True)
+
+
+def test_a_cut_is_connected_in_order_and_reads_nothing_that_is_not_there() -> None:
+    for seed in range(60):
+        rng = Rng(f"cut {seed}")
+        source = drawn(rng, 17)
+        assert source is not None
+        part = cut(source, rng, 5)
+        made: set[str] = set()
+        touched: list[set[str]] = []
+        for node in part.nodes:
+            for tensor in node.ins:
+                assert tensor is None or tensor.leaf or tensor.name in made
+            made |= {out.name for out in node.outs}
+            touched.append({each.name for each in (*node.ins, *node.outs) if each is not None and not each.leaf})
+        assert len(part.nodes) <= max(5, len(source.nodes) if part is source else 5)
+        joined = touched[0]
+        for _ in touched:
+            joined = joined.union(*(names for names in touched if names & joined))
+        assert all(names & joined for names in touched)
+        assert part.outputs
+
+
+def test_mutated_programs_have_structures_of_architectures_and_are_valid() -> None:
+    met: set[str] = set()
+    for seed in range(80):
+        program = generate("mutate", seed, GenRequest(nodes=15)).program
+        model = onnx.load_from_string(program.model)  # type: ignore[union-attr]
+        onnx.checker.check_model(model, full_check=True)
+        met |= {node.op_type for node in model.graph.node}
+    assert {"Conv", "MatMul", "Reshape", "Transpose"} <= met
+    again = generate("mutate", 3, GenRequest(nodes=15)).program
+    assert again.digest == generate("mutate", 3, GenRequest(nodes=15)).program.digest
+
+
+def test_operators_and_dtypes_that_were_not_asked_for_do_not_come_with_a_part() -> None:
+    only = frozenset(("Add", "Mul", "Relu", "MatMul", "Identity", "Cast"))
+    for seed in range(30):
+        program = generate("mutate", seed, GenRequest(nodes=8, only=only, dtypes=frozenset(("float32",)))).program
+        assert {node.op_type for node in program.proto.graph.node} <= only | {"Constant"}  # type: ignore[union-attr]
