@@ -30,6 +30,7 @@ _AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
 _DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
 _MOST_NAMED = 64
 _DEADLY, _REDRAWN = 3, 6
+_MOST_DEATHS = 400  # of the compiler, each of which costs it a start
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,13 @@ class InstanceSearch:
         self.schema, self.rng = schema, rng
         self.drawing = InstanceDrawing(schema, rng)
         self.last = ""
+        self._died = 0
 
     def run(self, answers: Answers, enough: int) -> list[Trial]:
         """Instances that were accepted, one of each kind (dtypes, ranks, inputs and attributes that are there); about as many kinds as are enough."""
         for _ in range(_BEGINNINGS):
             found = self._climb(answers, enough)
-            if found:
+            if found or self._died > _MOST_DEATHS:
                 return found
         return []
 
@@ -136,6 +138,7 @@ class InstanceSearch:
             told = answers([trial for trial, _ in trials])
             for origin, (trial, aimed), answer in zip(origins, trials, told, strict=True):
                 deadly[_inputs_there(trial)] += 1 if answer.died else -_DEADLY
+                self._died += answer.died
                 if answer.died:
                     continue  # no condition was checked, so nothing is to be learnt of it
                 if answer.outputs is None:
@@ -149,7 +152,7 @@ class InstanceSearch:
                 elif all(0 not in shape for _, shape in answer.outputs):
                     found.setdefault(_kind(trial), trial)
             idle = 0 if len(found) + len(steps) > known else idle + 1
-            if len(found) >= enough or idle == _PATIENCE or (found and number >= _FURTHER):
+            if len(found) >= enough or idle == _PATIENCE or self._died > _MOST_DEATHS or (found and number >= _FURTHER):
                 break
         return [*found.values()]
 

@@ -30,6 +30,8 @@ from opsieve.gen.spec import learned
 from opsieve.gen.spec.dtype_facts import is_float
 from opsieve.gen.spec.learned import domain_version, parsed, written
 
+SECONDS = 2.0  # of work for one instance, all of which are small
+_DIED = ("crash", "hang", "out-of-memory")
 _WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 
@@ -136,7 +138,7 @@ def _values(each: TrialInput, name: str) -> "np.ndarray[Any, Any]":
 
 def _answer(observed: Observation) -> TrialAnswer:
     if observed.outputs is None:
-        return TrialAnswer(None, observed.message or observed.outcome, observed.outcome == "crash")
+        return TrialAnswer(None, observed.message or observed.outcome, observed.outcome in _DIED)
     arrays = [value for value in observed.outputs.values() if isinstance(value, np.ndarray)]
     if len(arrays) != len(observed.outputs):
         return TrialAnswer(None, "an output is no tensor")

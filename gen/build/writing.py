@@ -24,7 +24,7 @@ from opsieve.gen.build.graph import Named
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.spec.domains import ANY
-from opsieve.gen.spec.dtype_facts import INTEGERS, NUMBER, leaf_range
+from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS, NUMBER, leaf_range
 from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.tensor import Tensor
 
@@ -55,16 +55,17 @@ def serialize(
     domains: set[str] = set()
     _part_texts(builder.program.leaves, outputs)
     _give_an_input(builder.program.leaves)
+    coarse = builder.rng.chance(builder.style.coarse)
     for leaf in builder.program.leaves:
         if not leaf.reads:
             continue
         if leaf.leaf == "input":
             graph.inputs.append(encoded_info(leaf, opened.get(leaf.name)))
-            values[leaf.name] = _elements(builder, leaf)
+            values[leaf.name] = _elements(builder, leaf, coarse)
         elif leaf.leaf == "initializer":
-            graph.initializers.append(_tensor(builder, leaf, leaf.name))
+            graph.initializers.append(_tensor(builder, leaf, leaf.name, coarse))
         else:
-            graph.nodes.append(encoded_constant(leaf.name, _tensor(builder, leaf, "")))
+            graph.nodes.append(encoded_constant(leaf.name, _tensor(builder, leaf, "", coarse)))
     graph.nodes.extend([encoded_node(node, domains) for node in builder.nodes])
     graph.outputs.extend([encoded_info(output, opened.get(output.name)) for output in outputs])
     if types:
@@ -101,14 +102,14 @@ def _give_an_input(leaves: Sequence[Tensor]) -> None:
             return
 
 
-def _tensor(builder: GraphBuilder, leaf: Tensor, name: str) -> bytes:
+def _tensor(builder: GraphBuilder, leaf: Tensor, name: str, coarse: bool) -> bytes:
     """The TensorProto of a leaf that is no input."""
     if leaf.dtype not in RAW:
-        return encoded_tensor(_elements(builder, leaf), leaf.dtype, name)
+        return encoded_tensor(_elements(builder, leaf, coarse), leaf.dtype, name)
     if leaf.values is not None and leaf.dtype in INTEGERS:
         data = _integers(leaf.dtype, leaf.values)
     else:
-        data = _numbers(builder, leaf).tobytes()
+        data = _numbers(builder, leaf, coarse).tobytes()
     return encoded_elements(data, leaf.shape, leaf.dtype, name)
 
 
@@ -118,29 +119,40 @@ def _integers(dtype: str, values: tuple[float, ...]) -> bytes:
     return np.array(values, _DTYPES[dtype]).tobytes()
 
 
-def _elements(builder: GraphBuilder, leaf: Tensor) -> Array:
+def _elements(builder: GraphBuilder, leaf: Tensor, coarse: bool) -> Array:
     """An array of a leaf's own."""
-    return _numbers(builder, leaf).copy().reshape(leaf.shape)
+    return _numbers(builder, leaf, coarse).copy().reshape(leaf.shape)
 
 
-def _numbers(builder: GraphBuilder, leaf: Tensor) -> Array:
-    """The elements of a leaf in a row; others may share them."""
+def _numbers(builder: GraphBuilder, leaf: Tensor, coarse: bool) -> Array:
+    """The elements of a leaf in a row; others may share them. Where `coarse`, most floats are a few numbers, so that comparisons meet equal ones."""
     if leaf.values is not None:
         return np.array(leaf.values, _DTYPES[leaf.dtype])
     low, high = leaf.low, leaf.high
     if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
         low, high = leaf_range(leaf.dtype, ANY)
     place, count = builder.rng.random(), math.prod(leaf.shape)
+    coarse = coarse and leaf.dtype in FLOATS and builder.rng.chance(builder.style.round)
     if count > _BLOCK // 2:
-        return fill_array(leaf.dtype, (count,), low, high, place)
+        filled = fill_array(leaf.dtype, (count,), low, high, place)
+        return _rounded(filled, low, high) if coarse else filled
     start = int(place * (_BLOCK - count))
-    return _block(leaf.dtype, low, high)[start : start + count]
+    return _block(leaf.dtype, low, high, coarse)[start : start + count]
 
 
 @functools.lru_cache(maxsize=256)
-def _block(dtype: str, low: float, high: float) -> Array:
+def _block(dtype: str, low: float, high: float, coarse: bool) -> Array:
     """Elements between two bounds, for leaves to take slices of: most leaves have the bounds of others."""
-    return fill_array(dtype, (_BLOCK,), low, high, 0.0)
+    filled = fill_array(dtype, (_BLOCK,), low, high, 0.0)
+    return _rounded(filled, low, high) if coarse else filled
+
+
+def _rounded(array: Array, low: float, high: float) -> Array:
+    """A row of floats as multiples of a half within two bounds, whose ends every sixth element is."""
+    numbers = np.clip(np.round(array.astype(np.float64) * 2) / 2, low, high)
+    numbers[::12], numbers[6::12] = low, high
+    made: Array = numbers.astype(array.dtype)
+    return made
 
 
 def fill_array(dtype: str, shape: Iterable[int], low: float, high: float, place: float) -> Array:

@@ -29,16 +29,17 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
 
     Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it; what was learnt is kept, so an interrupted run goes on.
     """
-    from opsieve.backends.probing.learning_session import LearnRequest, exported, learnt
+    from opsieve.backends.probing.learning_session import SECONDS, LearnRequest, exported, learnt
     from opsieve.backends.probing.prober import cache_folder
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
+    from opsieve.backends.workers.zygote import Limits
     from opsieve.gen.model.bad_input import BadInput, shown
 
     domain = "" if domain == "ai.onnx" else domain
     request = LearnRequest(domain, resolve(target), frozenset(filter(None, ops.split(","))), seed)
     path = output or Path(f"{domain.replace('/', '-') or 'ai.onnx'}.toml")
-    with Workers() as workers, counting_bar(None) as show:
+    with Workers(Limits(seconds=SECONDS)) as workers, counting_bar(None) as show:
         found: list[Learnt] = []
         for each in learnt(request, workers, cache_folder("learned")):
             found.append(each)
