@@ -68,8 +68,8 @@ def outcomes(model: onnx.ModelProto, values: Mapping[str, Any]) -> Iterator[str]
             yield "results: empty"
         if out.size > 1 and (node.op_type in COMPARING or node.op_type == "Where"):
             mask = ins[0] if node.op_type == "Where" else out
-            told = "both answers" if mask.any() and not mask.all() else "one answer"
-            yield f"{'selections' if node.op_type == 'Where' else 'comparisons'}: {told}"
+            answered = "both answers" if mask.any() and not mask.all() else "one answer"
+            yield f"{'selections' if node.op_type == 'Where' else 'comparisons'}: {answered}"
         if node.op_type in COMPARING and isinstance(ins[1], np.ndarray):
             yield f"comparisons: {'equal operands' if (ins[0] == ins[1]).any() else 'no equal operands'}"
         if node.op_type in CHOOSING and out.dtype.kind in "fiu" and ins[0].size > 1:

@@ -10,7 +10,7 @@ import onnx.defs
 
 from opsieve.backends.probing.documented_shapes import Shape, names_in, shapes_in, side
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
-from opsieve.backends.probing.trials import Plan, Trial, TrialInput, drawn_dtypes
+from opsieve.backends.probing.trials import ShapePlan, Trial, TrialInput, drawn_dtypes
 from opsieve.gen.spec.dtype_facts import is_float
 from opsieve.gen.spec.rng import Rng
 
@@ -106,12 +106,12 @@ class InstanceDrawing:
         attributes = {name: value for name, value in values.items() if value is not None}
         return self.laid(Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes)))
 
-    def _is_given(self, name: str, plan: Plan | None, share: float) -> bool:
+    def _is_given(self, name: str, plan: ShapePlan | None, share: float) -> bool:
         if name in self.schema.required:
             return True
         return self.rng.chance(RATES.referred if plan is not None and name in self.named else share)
 
-    def _plan(self) -> Plan | None:
+    def _plan(self) -> ShapePlan | None:
         if not any(self.shapes) or not self.rng.chance(RATES.documented):
             return None
         numbers = self.schema.numbers
@@ -122,7 +122,7 @@ class InstanceDrawing:
             for name in self.named
         }
         ties = {name: self.rng.choice(each) for name, each in self.ties.items() if self.rng.chance(RATES.tied)}
-        return Plan(sizes, ties, {})
+        return ShapePlan(sizes, ties, {})
 
     def _present(self) -> list[bool]:
         """Which inputs are there, of those that may be left out."""
@@ -206,7 +206,7 @@ class InstanceDrawing:
                 ins[place] = reshaped(each, sides)
         return Trial(tuple(ins), trial.attributes, replace(plan, sizes=sizes))
 
-    def _side(self, term: str, sizes: dict[str, int], plan: Plan, choice: int) -> int:
+    def _side(self, term: str, sizes: dict[str, int], plan: ShapePlan, choice: int) -> int:
         for name in names_in(term):
             sizes.setdefault(name, self.rng.choice(_SIDES))
         try:

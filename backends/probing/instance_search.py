@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from opsieve.backends.probing.documented_shapes import Shape, shapes_in
+from opsieve.backends.probing.documented_shapes import Shape
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
 from opsieve.backends.probing.instance_drawing import MOST_RANK, PALETTE, InstanceDrawing, reshaped
-from opsieve.backends.probing.trials import Plan, Trial, TrialAnswer, TrialInput, drawn_dtypes
-from opsieve.gen.spec.dtype_facts import PLAIN
+from opsieve.backends.probing.message_hints import MessageHints
+from opsieve.backends.probing.trials import ShapePlan, Trial, TrialAnswer, TrialInput, drawn_dtypes
 from opsieve.gen.spec.rng import Rng
 
 _BEGINNINGS = 3  # searches from scratch, until one finds something
@@ -22,13 +22,6 @@ _ROUNDS, _BATCH = 75, 48
 _FURTHER = 8  # rounds in which more kinds are sought where one was found
 _PATIENCE = 24  # rounds without anything new, after which no more are begun
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
-_PLACES = re.compile(r"(?:[Ii]nputs? |\bx|@)(\d{1,2})\b")
-_ORDINALS = ("first", "second", "third", "fourth")
-_WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_GOT = re.compile(r"(?:[Gg]ot|[Aa]ct\w{0,3}al(?:ly)?|but (?:is|was))\W{0,3}([{\[(][\d, ]{0,40}[}\])]|\d+)?")
-_AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
-_DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
-_MOST_NAMED = 64
 _DEADLY, _REDRAWN = 3, 6
 _MOST_DEATHS = 400  # of the compiler, each of which costs it a start
 
@@ -74,34 +67,6 @@ class _Step:
     tried: int = 0
 
 
-class _Hints:
-    """What a message says of an instance: which inputs, attributes and sizes it names, which numbers and shape it wants."""
-
-    def __init__(self, step: "_Step", schema: DomainSchema, named: Sequence[str]) -> None:
-        reason = step.reason
-        wanted = _GOT.sub(" ", reason)
-        words = {word.lower().strip("_") for word in _WORDS.findall(reason)}
-        counted = {int(place) for place in _PLACES.findall(reason)}
-        counted |= {place for place, word in enumerate(_ORDINALS) if word in words and "input" in words}
-        found = [int(number) for number in _NUMBERS.findall(wanted) if number.isdigit()]
-        self.numbers = [number for number in found if number <= _MOST_NAMED]
-        self.attributes = [name for name in schema.attributes if name.lower() in words]
-        self.places = [
-            place
-            for place in range(max(len(schema.inputs), len(step.trial.inputs)))
-            if place in counted or (place < len(schema.inputs) and schema.inputs[place].name.lower() in words)
-        ]
-        if not self.places and (got := _GOT.search(reason)) and got[1]:  # no name, but what it has
-            shape = [int(number) for number in _NUMBERS.findall(got[1])]
-            self.places = [i for i, each in enumerate(step.trial.inputs) if each and [*each.shape] == shape]
-        axis = _AXIS.search(reason)
-        self.axis = int(axis[1]) if axis else None
-        self.sizes = [name for name in named if name.lower() in words]
-        self.shapes = shapes_in(wanted)
-        self.dtypes = [_DTYPES.get(word, word) for word in sorted(words) if _DTYPES.get(word, word) in PLAIN]
-        self.constant = bool(words & {"constant", "initializer", "initializers"})
-
-
 class InstanceSearch:
     """The search for one operator. `last` is what was said of the last instance that was refused."""
 
@@ -135,8 +100,8 @@ class InstanceSearch:
                 trials = [
                     (self.drawing.drawn(), False) if origin is None else self._changed(origin) for origin in origins
                 ]
-            told = answers([trial for trial, _ in trials])
-            for origin, (trial, aimed), answer in zip(origins, trials, told, strict=True):
+            answered = answers([trial for trial, _ in trials])
+            for origin, (trial, aimed), answer in zip(origins, trials, answered, strict=True):
                 deadly[_inputs_there(trial)] += 1 if answer.died else -_DEADLY
                 self._died += answer.died
                 if answer.died:
@@ -184,7 +149,7 @@ class InstanceSearch:
 
     def _swept(self, step: _Step) -> list[Trial]:
         """The instance with one size, of those that the message names rather than any, from 1 on, or by multiples of it."""
-        hints = _Hints(step, self.schema, self.drawing.named)
+        hints = MessageHints(step.reason, step.trial.inputs, self.schema, self.drawing.named)
         ins = step.trial.inputs
         spots = [(i, axis) for i, each in enumerate(ins) if each is not None for axis in range(len(each.shape))]
         spots = [spot for spot in spots if spot[0] in hints.places] or spots
@@ -201,7 +166,7 @@ class InstanceSearch:
 
     def _changed(self, step: _Step) -> tuple[Trial, bool]:
         """Up to three things of an instance are others: those that the message names rather than any; whether only such were."""
-        trial, hints = step.trial, _Hints(step, self.schema, self.drawing.named)
+        trial, hints = step.trial, MessageHints(step.reason, step.trial.inputs, self.schema, self.drawing.named)
         aimed = True
         for _ in range(self.rng.choice((1, 1, 1, 2, 2, 3))):
             names, places, sizes = hints.attributes, hints.places, hints.sizes
@@ -214,7 +179,9 @@ class InstanceSearch:
             elif len(hints.places) > 1 and self.rng.chance(_RATES.together):
                 trial = self._together(trial, hints.places)
             elif hints.constant and self.rng.chance(_RATES.named):
-                trial = _as_constants(trial, hints.places or range(1, len(trial.inputs)))
+                chosen = hints.places or range(1, len(trial.inputs))
+                made = (e and replace(e, constant=e.constant or i in chosen) for i, e in enumerate(trial.inputs))
+                trial = replace(trial, inputs=tuple(made))
             elif hints.shapes and hints.places and self.rng.chance(_RATES.stated):
                 trial = self._stated(trial, self.rng.choice(hints.places), self.rng.choice(hints.shapes))
             elif trial.plan is not None and (sizes or places) and self.rng.chance(_RATES.planned):
@@ -229,7 +196,7 @@ class InstanceSearch:
         """The instance where an input has the shape that a message states."""
         ins = [*trial.inputs, *[None] * (place + 1 - len(trial.inputs))]
         self._added(ins, place, ())
-        plan = trial.plan or Plan({}, {}, {})
+        plan = trial.plan or ShapePlan({}, {}, {})
         return Trial(tuple(ins), trial.attributes, replace(plan, shapes={**plan.shapes, place: shape}))
 
     def _repeated(self, trial: Trial, numbers: Sequence[int]) -> Trial:
@@ -260,14 +227,14 @@ class InstanceSearch:
             found = _freed(found, place)
         return found
 
-    def _with_shapes(self, plan: Plan | None, places: Sequence[int]) -> Plan | None:
+    def _with_shapes(self, plan: ShapePlan | None, places: Sequence[int]) -> ShapePlan | None:
         """The plan with shapes of the documentation for inputs that it has none for."""
         if plan is None:
             return None
         shapes = {each: self.rng.choice(self._stated_shapes(each)) for each in places if self._stated_shapes(each)}
         return replace(plan, shapes={**plan.shapes, **shapes})
 
-    def _replanned(self, trial: Trial, sizes: Sequence[str], places: Sequence[int], hints: _Hints) -> Trial:
+    def _replanned(self, trial: Trial, sizes: Sequence[str], places: Sequence[int], hints: MessageHints) -> Trial:
         """The instance by another plan: a size is another, is tied to others, stands elsewhere, or an input has another shape of those stated."""
         rng, plan = self.rng, trial.plan
         assert plan is not None
@@ -313,7 +280,7 @@ class InstanceSearch:
             values.pop(name, None)
         return Trial(trial.inputs, values, trial.plan)
 
-    def _other_input(self, trial: Trial, place: int, hints: _Hints) -> Trial:
+    def _other_input(self, trial: Trial, place: int, hints: MessageHints) -> Trial:
         ins = [*trial.inputs, *[None] * (place + 1 - len(trial.inputs))]
         old, slot = ins[place], self._slot(place)
         others = [each for other, each in enumerate(ins) if each is not None and other != place]
@@ -406,14 +373,6 @@ def _trimmed(ins: Sequence[TrialInput | None]) -> tuple[TrialInput | None, ...]:
     """The inputs without those at the end that are left out."""
     count = max((place + 1 for place, each in enumerate(ins) if each is not None), default=0)
     return tuple(ins[:count])
-
-
-def _as_constants(trial: Trial, places: Sequence[int]) -> Trial:
-    ins = tuple(
-        replace(each, constant=True) if each is not None and place in places else each
-        for place, each in enumerate(trial.inputs)
-    )
-    return Trial(ins, trial.attributes, trial.plan)
 
 
 def _freed(trial: Trial, place: int) -> Trial:

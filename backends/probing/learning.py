@@ -91,10 +91,10 @@ class _Learner:
 
     def answers(self, trials: Sequence[Trial]) -> Sequence[TrialAnswer]:
         """Run some instances."""
-        told = self._ask(self.schema, trials) if trials else ()
+        answered = self._ask(self.schema, trials) if trials else ()
         self.asked += len(trials)
-        self.died += sum(answer.died for answer in told)
-        return told
+        self.died += sum(answer.died for answer in answered)
+        return answered
 
     def accepts(self, trials: Sequence[Trial]) -> list[bool]:
         """Which of some instances are accepted."""

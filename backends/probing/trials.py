@@ -22,7 +22,7 @@ class TrialInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ShapePlan:
     """Where shapes of an instance come from documentation: what its names stand for, which are tied to others, the shape that each input has of them."""
 
     sizes: Mapping[str, int]
@@ -36,7 +36,7 @@ class Trial:
 
     inputs: tuple[TrialInput | None, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    plan: Plan | None = None
+    plan: ShapePlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,47 @@
+"""What the message of a compiler that refused an instance says of it."""
+
+import re
+from collections.abc import Sequence
+
+from opsieve.backends.probing.documented_shapes import shapes_in
+from opsieve.backends.probing.domain_schemas import DomainSchema
+from opsieve.backends.probing.trials import TrialInput
+from opsieve.gen.spec.dtype_facts import PLAIN
+
+_NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
+_PLACES = re.compile(r"(?:[Ii]nputs? |\bx|@)(\d{1,2})\b")
+_ORDINALS = ("first", "second", "third", "fourth")
+_WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_GOT = re.compile(r"(?:[Gg]ot|[Aa]ct\w{0,3}al(?:ly)?|but (?:is|was))\W{0,3}([{\[(][\d, ]{0,40}[}\])]|\d+)?")
+_AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
+_DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
+_MOST_NAMED = 64
+
+
+class MessageHints:
+    """What a message says of an instance: which inputs, attributes and sizes it names, which numbers and shape it wants."""
+
+    def __init__(
+        self, reason: str, inputs: Sequence[TrialInput | None], schema: DomainSchema, named: Sequence[str]
+    ) -> None:
+        wanted = _GOT.sub(" ", reason)
+        words = {word.lower().strip("_") for word in _WORDS.findall(reason)}
+        counted = {int(place) for place in _PLACES.findall(reason)}
+        counted |= {place for place, word in enumerate(_ORDINALS) if word in words and "input" in words}
+        found = [int(number) for number in _NUMBERS.findall(wanted) if number.isdigit()]
+        self.numbers = [number for number in found if number <= _MOST_NAMED]
+        self.attributes = [name for name in schema.attributes if name.lower() in words]
+        self.places = [
+            place
+            for place in range(max(len(schema.inputs), len(inputs)))
+            if place in counted or (place < len(schema.inputs) and schema.inputs[place].name.lower() in words)
+        ]
+        if not self.places and (got := _GOT.search(reason)) and got[1]:  # no name, but what it has
+            shape = [int(number) for number in _NUMBERS.findall(got[1])]
+            self.places = [i for i, each in enumerate(inputs) if each and [*each.shape] == shape]
+        axis = _AXIS.search(reason)
+        self.axis = int(axis[1]) if axis else None
+        self.sizes = [name for name in named if name.lower() in words]
+        self.shapes = shapes_in(wanted)
+        self.dtypes = [_DTYPES.get(word, word) for word in sorted(words) if _DTYPES.get(word, word) in PLAIN]
+        self.constant = bool(words & {"constant", "initializer", "initializers"})
