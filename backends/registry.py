@@ -216,11 +216,13 @@ def _normal(target: Target, backend: Backend) -> Target:
             continue
         if name not in backend.options:
             raise BadTarget(
-                f"{backend.name} has no option {(name or value)!r}; it has {', '.join(backend.options) or 'none'}"
+                f"{backend.name} has no option {(name or value)!r}; it has {', '.join(backend.options) or 'none'}{meant(name, backend.options)}"
             )
         legal = backend.options[name]
         if legal and value not in legal:
-            raise BadTarget(f"{name} of {backend.name} cannot be {value!r}; it can be {', '.join(legal)}")
+            raise BadTarget(
+                f"{name} of {backend.name} cannot be {value!r}; it can be {', '.join(legal)}{meant(value, legal)}"
+            )
         if value and name == getattr(backend, "libraries", ""):
             value = "+".join(os.path.abspath(os.path.expanduser(path)) for path in filter(None, value.split("+")))
         if value != (legal[0] if legal else ""):

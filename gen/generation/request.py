@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.bad_input import BadInput, meant, shown
 from opsieve.gen.spec.builder import Budget
 from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.spec.dtype_facts import LARGEST
@@ -51,7 +51,7 @@ def named_operators(patterns: Sequence[str]) -> frozenset[str] | None:
         met = {name for name in there if fnmatch.fnmatchcase(name, pattern.removeprefix("-"))}
         if not met:
             raise BadInput(
-                f"no operator matches {shown(pattern)}; the names are ONNX's own, `Conv*` stands for several"
+                f"no operator matches {shown(pattern)}; the names are ONNX's own, `Conv*` stands for several{meant(pattern, there)}"
             )
         found = found - met if pattern.startswith("-") else found | met
     if not found:

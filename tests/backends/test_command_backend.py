@@ -119,6 +119,8 @@ def test_words_are_kept_and_wrong_commands_are_told(
         f"command:'./ends.sh {PLACES}": "no closing quotation",
         f"command:{PLACES}": "begins with no program",
         "command==1.0": "command has no releases",
+        "onnxruntime:levle=all": "; did you mean level?",
+        "onnxruntime:basc": "; did you mean basic?",
     }.items():
         with pytest.raises(BadTarget, match=re.escape(why)):
             resolve(wrong)

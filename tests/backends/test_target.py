@@ -93,6 +93,7 @@ def test_every_option_has_a_value() -> None:
         "threads": "1",
         "mode": "sequential",
         "config": "",
+        "custom_ops": "",
     }
 
 

@@ -405,6 +405,12 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     for word in ("reference:float64", "stage", "cannot be asked", "base64"):
         assert word not in text
     assert text.count("it is wrong") == 2  # expected and actual, each once
+    agree = "onnxruntime:disable_all"
+    for target, says in (("tvm", True), ("onnxruntime", False)):
+        seen = exported(target)
+        verdict = replace(seen.verdict, reason=f"wrong; a and {agree} agree", oracles=("a", agree))
+        text = issue(replace(seen, verdict=verdict), printed(seen.model))
+        assert ("in float64 and by onnxruntime without optimisation:" in text) == says
 
 
 def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> None:

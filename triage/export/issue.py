@@ -226,12 +226,22 @@ def _expected(exported: ExportedFailure) -> str:
         if name and len(source := literal(exported.expected[name].value)) <= 600:
             text.append(source)
         who = f", by {SOURCES.get(exported.source) or _word(exported.source, 60)}" if exported.source else ""
+        who += _witness(exported)
         return f"Expected{who}:\n\n{fenced(visible(chr(10).join(text)))}"
     if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
     if exported.case.program.fault is not None:
         return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
     return "Expected: the model is valid, so it compiles, runs and gives its outputs."
+
+
+def _witness(exported: ExportedFailure) -> str:
+    """The second compiler that gives what the reference does, where the verdict rests on one."""
+    verdict = exported.verdict
+    second = next((name for name in verdict.oracles if name == "onnxruntime:disable_all"), "")
+    if not (second and verdict.reason.endswith(f"{second} agree")) or exported.target.family == "onnxruntime":
+        return ""
+    return " and by onnxruntime without optimisation"
 
 
 def _actual(exported: ExportedFailure) -> str:

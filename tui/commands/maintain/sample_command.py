@@ -25,7 +25,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> 
 @options.JSON
 def command(name: str | None, output: Path | None, as_json: bool) -> int:
     """Copy the sample NAME, a small model that fails on a released compiler, as a case directory; without NAME list them."""
-    from opsieve.gen.model.bad_input import BadInput, shown
+    from opsieve.gen.model.bad_input import BadInput, meant, shown
 
     samples = _samples()
     if not samples:
@@ -37,7 +37,7 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
             table(("sample", "fails on", "what"), [(n, f["fails"], f["what"]) for n, f in samples.items()], wide="what")
         return 0
     if name not in samples:
-        raise BadInput(f"there is no sample {shown(name, 80)}: opsieve sample lists them")
+        raise BadInput(f"there is no sample {shown(name, 80)}: opsieve sample lists them{meant(name, samples)}")
     folder = output or Path(name)
     if folder.exists():
         raise BadInput(f"{shown(folder, 200)} exists: name another directory with --output")
