@@ -63,6 +63,9 @@ def model(nodes: int, shape: str, fault: str = "crash") -> onnx.ModelProto:
         node.output.append(f"v{place}")
         made.append(node)
         waiting.append(f"v{place}")
+    if shape == "wide":  # a Max or Min can lose a wrong value
+        made.append(helper.make_node("Add", [waiting.pop(), f"v{first + len(trigger) - 1}"], ["y"], "last"))
+        waiting.append("y")
     infos = [helper.make_tensor_value_info(name, dtype, _SHAPE) for name in ("x", *waiting)]
     graph = helper.make_graph(made, "scaled", infos[:1], infos[1:])
     if fault == "error":

@@ -82,22 +82,28 @@ class NodePhase:
         return None
 
     def _first_wrong(self, groups: Sequence[Places]) -> Places | None:
-        """The first of these groups from which a wrong value comes: what they give is shown, all of it at once."""
+        """The first of these groups from which a wrong value comes: what they give is shown, of many of them what some give, and then again of
+        those that lie between the last right and the first wrong value."""
         region = self._above(range(len(self.graph.nodes)), self.engine.result.wrong, ())
-        inside = set(region)
-        groups = [group for group in groups if group[-1] in inside]
-        if len(groups) > 1:
+        while True:
+            inside = set(region)
+            groups = [group for group in groups if group[-1] in inside]
+            if len(groups) <= 1:
+                return groups[0] if groups else None
             stride = math.ceil(len(groups) / _SHOWN)
-            groups = groups[::-1][::stride][::-1]
-            taps = [name for group in groups for name in self.graph.results[group[-1]][:1]]
+            shown = groups[::-1][::stride][::-1]
+            taps = [name for group in shown for name in self.graph.results[group[-1]][:1]]
             result = self.engine.evaluate(
                 self._kept(region, taps), f"keep {len(region)} nodes and show what was rewritten"
             )
             if result.kind != "same":
                 return None
             wrong = {*result.wrong, *self.engine.result.wrong}
-            groups = [group for group in groups if not wrong.isdisjoint(self.graph.results[group[-1]])] or groups[-1:]
-        return groups[0] if groups else None
+            bad = [group for group in shown if not wrong.isdisjoint(self.graph.results[group[-1]])] or groups[-1:]
+            smaller = self._above(region, self.graph.results[bad[0][-1]], taps)
+            if stride == 1 or len(smaller) == len(region):
+                return bad[0]
+            region = smaller
 
     def _hinted(self) -> Places | None:
         """The neighbourhood of a node that the failure points at, when that is enough."""

@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from benchmarks.reducing import scaled
 from onnx import TensorProto, helper, parser
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.nodes import node_phase
 from opsieve.reducer.nodes.localise import likelihood
 from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
 from opsieve.reducer.onnx_reduction import OnnxReduction
@@ -94,6 +97,26 @@ def test_a_wrong_fusion_is_found_where_it_was_made(workers: Workers) -> None:
     )
     assert [node.op_type for node in result.best.model.graph.node] == ["Pad", "MaxPool"]
     assert result.node_checks <= 6
+
+
+def test_of_many_rewritten_groups_some_are_shown_and_then_those_between(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_phase, "_SHOWN", 4)
+    program = OnnxProgram(scaled.model(2000, "wide", "mismatch").SerializeToString())
+    case = Case(program, seeded_inputs(program.proto, 0))
+    premise = find(case, [resolve("onnxruntime")], resolve("onnxruntime:disable_all"), workers)
+    form, journal = OnnxReduction(), Journal("")
+    result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", journal, Listeners())
+    asked = [attempt.nodes for attempt in journal.attempts if attempt.label.endswith("show what was rewritten")]
+    assert len(asked) > 1
+    assert asked == sorted(asked, reverse=True)
+    assert result.node_checks <= len(asked) + 5
+    assert program_operators(result.best) == ["Pad", "MaxPool"]
+
+
+def program_operators(subject: Subject) -> list[str]:
+    return list(subject.program.operators())
 
 
 def test_what_is_lost_before_inputs_are_read_is_not_asked_under_other_names(workers: Workers) -> None:
