@@ -9,6 +9,8 @@ It is C++ that a hostile model can bring down, so it is asked in a worker like e
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from opsieve.backends.compilers.worker_common import NoReleases
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
@@ -17,12 +19,10 @@ class InvalidModel(ValueError):
     """What the checker complains of."""
 
 
-class Checker:
+class Checker(NoReleases):
     """The backend `checker`. It computes nothing: its outputs are empty, but for what `tell=types` and `tell=text` give."""
 
     name = "checker"
-    package = ""
-    extra = ""
     helper = True
     shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types", "text")}
@@ -31,14 +31,6 @@ class Checker:
     environment: Mapping[str, str] = {}
     starts_processes = False
     lacks: tuple[str, ...] = ("computing: it only accepts or rejects; operators outside the ONNX standard",)
-
-    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """No releases of its own: it runs where opsieve does."""
-        return ()
-
-    def companions(self, release: str) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
 
     def load(self) -> str:
         """Import onnx and its checker."""

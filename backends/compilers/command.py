@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opsieve.backends.compilers.worker_common import drop_fed_defaults, numpy_name, onnx_name, refuse_border
+from opsieve.backends.compilers.worker_common import NoReleases, drop_fed_defaults, numpy_name, onnx_name, refuse_border
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -96,12 +96,10 @@ class NoAnswer(Exception):
     """The program ended well, and what it should have written is not there or cannot be read."""
 
 
-class CommandBackend:
+class CommandBackend(NoReleases):
     """The backend `command`."""
 
     name = "command"
-    package = ""
-    extra = ""
     runs_command = True
     options: Mapping[str, tuple[str, ...]] = {}
     main_option = ""
@@ -110,14 +108,6 @@ class CommandBackend:
     lacks: tuple[str, ...] = (
         "sequences and optionals that are fed or read; releases, passes: it is one program as it is",
     )
-
-    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """No releases of its own: it runs where opsieve does."""
-        return ()
-
-    def companions(self, release: str) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
 
     def load(self) -> str:
         """Import onnx; what a program calls its version nobody knows."""

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opsieve.backends.compilers.worker_common import CLASSES, meaning_of
+from opsieve.backends.compilers.worker_common import CLASSES, NoReleases, meaning_of
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -145,12 +145,10 @@ class Fault:
         return f"{said} cannot be lowered, check failed: kernel != nullptr"
 
 
-class Fake:
+class Fake(NoReleases):
     """The backend `fake`."""
 
     name = "fake"
-    package = ""
-    extra = ""
     helper = True
     shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"faults": (), "level": ("on", "off"), "seed": ()}
@@ -158,14 +156,6 @@ class Fake:
     baseline: Mapping[str, str] = {"level": "off"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     lacks: tuple[str, ...] = ("a compiler: it is the reference evaluator with seeded faults, for tests",)
-
-    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """It has no releases: it runs where opsieve does."""
-        return ()
-
-    def companions(self, release: str) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
 
     def load(self) -> str:
         """Import the evaluator and all of its operators."""

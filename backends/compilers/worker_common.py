@@ -37,6 +37,21 @@ class UnknownName(Exception):
     """A pass, a part or a setting that the installed release does not have."""
 
 
+class NoReleases:
+    """What backends have in common that have no releases of their own: they run where opsieve does."""
+
+    package = ""
+    extra = ""
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+
 def version_of(package: str) -> str:
     """The version of an imported package: that of the distribution in which it lies, else its own `__version__`, "" for none.
 

@@ -8,6 +8,8 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from opsieve.backends.compilers.worker_common import NoReleases
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
@@ -20,13 +22,12 @@ _UNSUPPORTED = ("Unknown", "RuntimeImplementationError", "NotImplementedError", 
 _OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
 
 
-class ReferenceBackend:
+class ReferenceBackend(NoReleases):
     """The evaluator of the `onnx` package; its options are `precision=native|float64`."""
 
     name = "reference"
     package = "onnx"
     forms: tuple[str, ...] = ("onnx", "relax", "tir")
-    extra = ""
     helper = True
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
@@ -35,14 +36,6 @@ class ReferenceBackend:
     starts_processes = False
     maps_tensors = True
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
-
-    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """No releases of its own: it runs where opsieve does."""
-        return ()
-
-    def companions(self, release: str) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
 
     def load(self) -> str:
         """Import the evaluator; the version of onnx."""

@@ -222,7 +222,6 @@ class Function:
 
 
 Expr = Var | Constant | Scalar | ShapeValue | Text | Tuple | Projection | GlobalVar | Extern | Call | If | Function
-LEAVES = (Var, Constant, Scalar, ShapeValue, Text, Tuple, GlobalVar, Extern)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ KINDS = {
 BINARY = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max")
 COMPARE = ("EQ", "NE", "LT", "LE", "GT", "GE")
 LOGIC = ("And", "Or")
-BITWISE = ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "LShift", "RShift")
 STATEMENTS = frozenset(
     f"tirx.{name}"
     for name in (

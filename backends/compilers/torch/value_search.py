@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from opsieve.backends.compilers.worker_common import NoReleases
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
@@ -34,14 +36,13 @@ class Offence(Exception):
         self.name, self.place, self.values = name, place, values
 
 
-class ValueSearch:
+class ValueSearch(NoReleases):
     """The backend `value-search`: it computes nothing of the model; its outputs are new values of inputs and weights by name.
 
     No outputs at all: none were found. An input without a name is the seed: as an option it would ask for a worker of its own. `method` is what is done at an offence; `off` for `proxy` leaves the true derivatives.
     """
 
     name = "value-search"
-    package = ""
     extra = "torch"
     helper = True
     options: Mapping[str, tuple[str, ...]] = {
@@ -54,14 +55,6 @@ class ValueSearch:
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     lacks: tuple[str, ...] = ("outputs: it looks for values to feed", "what torch lacks")
-
-    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """No releases of its own: it runs where opsieve does."""
-        return ()
-
-    def companions(self, release: str) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
 
     def load(self) -> str:
         """Import torch, the lowering and the declarations; one thread."""

@@ -21,7 +21,6 @@ class JumpMode(ModalScreen[None]):
 
     def __init__(self, beneath: Screen[object]) -> None:
         super().__init__()
-        self._beneath = beneath
         places = [widget for widget in beneath.focus_chain if widget.region and not isinstance(widget, PageBar)]
         self._goals: dict[str, tuple[Widget, int]] = dict(
             zip(LETTERS, ((widget, -1) for widget in places), strict=False)
