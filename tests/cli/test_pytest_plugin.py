@@ -55,19 +55,21 @@ def test_the_command_line_names_another_compiler(suite: Path) -> None:
     assert "on 1 of 2 targets" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("marker", "sentence"),
-    [
-        ("", "opsieve_case needs the marker"),
-        ("@pytest.mark.opsieve_cases('nowhere')\n", "holds no case"),
-        ("@pytest.mark.opsieve_cases('.', targets='onnxruntime')\n", "targets is a list"),
-    ],
-)
-def test_what_would_test_nothing_is_an_error(tmp_path: Path, marker: str, sentence: str) -> None:
-    (tmp_path / "test_it.py").write_text(f"import pytest\n{marker}def test_it(opsieve_case): pass\n")
+def test_what_would_test_nothing_is_an_error(tmp_path: Path) -> None:
+    wrong = {
+        "": "opsieve_case needs the marker",
+        "@pytest.mark.opsieve_cases('nowhere')\n": "holds no case",
+        "@pytest.mark.opsieve_cases('.', targets='onnxruntime')\n": "targets is a list",
+    }
+    for at, marker in enumerate(wrong):
+        (tmp_path / f"test_{at}.py").write_text(f"import pytest\n{marker}def test_it(opsieve_case): pass\n")
     done = replayed(tmp_path)
     assert done.returncode == 2
-    assert sentence in done.stdout
+    for at, sentence in enumerate(wrong.values()):
+        (said,) = re.findall(
+            rf"^_+ ERROR collecting test_{at}\.py _+$(.*?)^(?:_|=)", done.stdout, re.MULTILINE | re.DOTALL
+        )
+        assert sentence in said
     assert "Traceback" not in done.stdout
 
 

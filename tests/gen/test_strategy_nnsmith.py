@@ -50,15 +50,14 @@ def test_equal_seeds_give_equal_bytes_in_any_order_process_and_hash_seed() -> No
     here = {
         seed: hashlib.sha256(nnsmith(GenRequest(nodes=12), seed).program.model).hexdigest() for seed in reversed(seeds)
     }
-    for hash_seed in ("0", "12345"):
-        told = subprocess.run(
-            [sys.executable, "-c", HASHES % ",".join(map(str, seeds))],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        assert told.split() == [here[seed] for seed in seeds]
+    there = subprocess.run(
+        [sys.executable, "-c", HASHES % ",".join(map(str, seeds))],
+        env={**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert there.split() == [here[seed] for seed in seeds]
 
 
 def test_every_sampler_for_open_sizes_gives_sound_programs() -> None:
@@ -132,7 +131,7 @@ def test_wishes_are_heard() -> None:
     end=st.integers(-20, 20),
     step=st.sampled_from([1, 2, 3, -1, -2]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_slice_is_as_long_in_z3_as_in_python(side: int, start: int, end: int, step: int) -> None:
     here = z3.Context()
     n, a, b = (z3.IntVal(number, here) for number in (side, start, end))
