@@ -143,9 +143,8 @@ def rounding(node: NodeProto) -> Rounding:
         return Rounding.NONE
     if isinstance(operator.rounding, Rounding):
         return operator.rounding
-    given = (
-        attribute for attribute in node.attribute if not attribute.ref_attr_name
-    )  # a function's caller knows the others
+    # A function's caller knows the others.
+    given = (attribute for attribute in node.attribute if not attribute.ref_attr_name)
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in given}
     return operator.rounding(attributes, len(node.output))
 

@@ -33,6 +33,7 @@ from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, c
 from opsieve.backends.target import may_be_own
 from opsieve.gen.model.bad_input import BadInput, shown
 
+# Where a folder may hold a package, the first first.
 _FOLDERS = (
     "",
     "site-packages",
@@ -40,7 +41,7 @@ _FOLDERS = (
     "python",
     "build/lib*",
     "lib/python3*/site-packages",
-)  # where a folder may hold a package, the first first
+)
 _LIBRARIES = ("*.so*", "build/*.so*", "lib/*.so*", "build/lib/*.so*")  # what build trees load from beside the package
 _MOST_FILES = 100_000  # whose sizes and times are looked at
 _PATIENCE = 60.0  # seconds for a Python to find a package

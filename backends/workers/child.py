@@ -339,9 +339,8 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.private = [awake, alarm]
         while True:
-            watched = self.pid == 1 and bool(
-                self.workers
-            )  # of other processes than its own there is no end to look through
+            # Of other processes than its own there is no end to look through.
+            watched = self.pid == 1 and bool(self.workers)
             ready, _, _ = select.select([self.control.fileno(), awake], [], [], ORPHAN_SECONDS if watched else None)
             if not ready:
                 self.kill_orphans()  # what leaves its worker has no limits in common with it

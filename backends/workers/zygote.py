@@ -334,9 +334,8 @@ class Worker:
         self._limits, self._notes, self._probes = limits, notes, probes
         self._unread = b""
         self.tests = 0
-        self.pid = sender(
-            status, START_SECONDS
-        )  # in a namespace of its own it has another number, which says nothing here
+        # In a namespace of its own it has another number, which says nothing here.
+        self.pid = sender(status, START_SECONDS)
         if not self.pid:
             self._release()
             raise Unavailable("its process ended")

@@ -25,9 +25,8 @@ from opsieve.triage.store.store import Store
 _NO_CHOICE = OracleChoice()
 CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
 SLICE = 2.0  # seconds that a lane's chunk should take: slow targets have fewer tests in one
-GRACE = (
-    2 * SLICE
-)  # seconds that chunks under way have to end when the time is up; what has not is dropped, as by a kill
+# Seconds that chunks under way have to end when the time is up; what has not is dropped, as by a kill.
+GRACE = 2 * SLICE
 
 
 class LaneStopped(Exception):

@@ -15,10 +15,11 @@ beside = functools.partial(load_neighbour, __file__, "transformers")
 TARGETS = beside("targets.py")
 NARROWING = beside("narrowing.py")
 _FLOAT, _FLOAT16 = 1, 10
+# Of a magnitude, and of what is next to zero: both tools keep that from becoming zero.
 _HALF_STEP, _LEAST = (
     2.0**-11,
     1.1e-7,
-)  # of a magnitude, and of what is next to zero: both tools keep that from becoming zero
+)
 _LARGEST = {"onnxconverter-float16": 1e4, "onnxruntime-float16": 65504.0}
 
 

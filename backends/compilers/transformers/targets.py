@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 SWITCH = ("on", "off")
+# Passes are reported as `transformed_passes.py` says; `graph`: the transformed model is all that is given.
 TRACE = (
     "off",
     "on",
     "graph",
-)  # passes are reported as `transformed_passes.py` says; `graph`: the transformed model is all that is given
+)
 MEMORY = r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate"
 # A release that is too old for one of the options.
 NO_SWITCH = (
