@@ -37,6 +37,7 @@ from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
+_JUDGED = 1024  # nodes of a subject that the judge is asked about where he was not asked about the whole
 
 
 def _converts(operators: Iterable[str]) -> bool:
@@ -165,7 +166,7 @@ def reduce_failure(
         return replace(varied, premise=found, checks=varied.checks + run.engine.checks)
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
-        good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
+        good = _last_seen(run.trail, start, premise, workers)
         strict = [confirmed_by_judge(premise, each, "cure", start, judged=True) for each in pool]
         second = _Run(form, good, strict, workers, source, journal, listeners, passes, "cure:")
         second.goes_on(run)
@@ -173,6 +174,22 @@ def reduce_failure(
         return replace(second.result(start, time.monotonic() - since, same), judged=True)
     converted = _without_converters(run, tests, premise, (workers, source, journal, listeners)) if same else None
     return (converted or run).result(start, time.monotonic() - since, same)
+
+
+def _last_seen(trail: Sequence[S], start: S, premise: Premise, workers: Workers) -> S:
+    """The last subject in which the judge sees the failure, of those that he can be asked about; else the start, where he saw it.
+
+    NotReproduced where he never saw it: then it was a matter of rounding.
+    """
+    asked = [subject for subject in trail if subject.program.size <= _JUDGED] if premise.assumed else trail
+    for subject in reversed(asked):
+        if still(subject, premise, workers):
+            return subject
+    if premise.assumed:
+        raise NotReproduced(
+            f"the results of {premise.target.display} and of its unoptimised build differ, but in no small part of the model are they wrong"
+        )
+    return start
 
 
 def _varies(run: "_Run[S]", premise: Premise, workers: Workers) -> Premise | None:

@@ -85,7 +85,7 @@ def _failure_on(
     if case.program.size > _MANY and target.baseline is not None:
         found, _ = _compared(case, target, target.baseline, lab)
         if found is not None:
-            return replace(found, named=False), ""
+            return replace(found, named=False, assumed=True), ""
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():

@@ -24,6 +24,7 @@ class Premise:
     `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is how often it shows: 1.0
     for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %). `replays`: in
     how many runs it was seen, of how many. `apart`: results differ from one process to the next, not between runs in one.
+    `assumed`: of a wrong result only the unoptimised build was asked; the judge has to see it in a small subject.
     """
 
     target: ResolvedTarget
@@ -36,6 +37,7 @@ class Premise:
     replays: tuple[int, int] | None = None
     named: bool = False
     apart: bool = False
+    assumed: bool = False
 
     def held(self, level: Level) -> str:
         """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was seen."""
@@ -46,7 +48,8 @@ class Premise:
             "cure": f"the fingerprint {key}, and which other builds of the compiler fail",
         }.get(level, f"the fingerprint {key}")
         runs = "" if self.replays is None else f"; seen in {self.replays[0]} of {self.replays[1]} runs"
-        return f"held fixed: {what}{runs}"
+        sure = "; the judge is asked of the result" if self.assumed else ""
+        return f"held fixed: {what}{runs}{sure}"
 
 
 def failure_of(verdict: Verdict, observation: Observation, subject: Runnable) -> Failure:

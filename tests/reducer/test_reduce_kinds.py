@@ -22,10 +22,12 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.program import OnnxProgram
+from opsieve.reducer import reduction
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle import discover
 from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
@@ -85,8 +87,12 @@ def test_of_very_many_nodes_the_unoptimised_build_says_what_is_wrong(
     monkeypatch.setattr(Workers, "observe", heard)
     wide = OnnxProgram(scaled.model(300, "wide", "mismatch").SerializeToString())
     premise = find(Case(wide, seeded_inputs(wide.proto, 0)), [resolve("onnxruntime")], None, workers)
-    assert (premise.arbiter, premise.named) == (resolve("onnxruntime").baseline, False)
+    assert (premise.arbiter, premise.named, premise.assumed) == (resolve("onnxruntime").baseline, False, True)
     assert set(asked) == {"onnxruntime"}
+    monkeypatch.setattr(reduction, "still", lambda subject, premise, workers: False)
+    start = Subject(wide.proto, seeded_inputs(wide.proto, 0), {})
+    with pytest.raises(NotReproduced, match="in no small part of the model are they wrong"):
+        reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
 
 
 def test_the_oracles_of_run_are_asked_where_the_reference_knows_nothing(workers: Workers) -> None:
