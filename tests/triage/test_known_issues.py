@@ -112,6 +112,17 @@ def test_what_a_compiler_puts_before_every_message_proves_nothing() -> None:
     assert names(probable_issues(cluster("error", said), index(other, same))) == ["71"]
 
 
+def test_the_condition_of_a_failed_check_is_known_without_what_follows_it() -> None:
+    said = "Check failed: (steps[i] < <n> ? (last <= first) : (first <= last)) is false: : Input [Begin=<n>] is invalid for axis=<n>"
+    same = issue(70, "Legalize: Check failed: (steps[i] < 0 ? (last <= first) : (first <= last)) is false", "fails")
+    other = issue(71, "Legalize: Check failed: (steps[i] < 0 ? (last <= next) : (next <= last)) is false", "fails")
+    assert names(probable_issues(cluster("error", part(ComponentName.MESSAGE, said)), index(same, other))) == ["70"]
+    short = part(
+        ComponentName.MESSAGE, "Check failed: (n.defined()) is false: Found null pointer node while traversing"
+    )
+    assert not probable_issues(cluster("error", short), index(issue(70, "Check failed: (n.defined()) is false", "x")))
+
+
 def test_an_issue_of_another_compiler_is_not_named() -> None:
     said = part(ComponentName.MESSAGE, "axes has a duplicate entry in <name>")
     text = "axes has a duplicate entry in the list"

@@ -31,6 +31,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")
 # Words that a compiler puts before every message of a kind; what failed stands behind the last of them.
 _WRAPPER = re.compile(r"Status Message:|Exception during initialization:|Caused by:|InternalError:|Check failed:")
+# The condition of a check: signs would cut it into words that mean nothing by themselves.
+_CONDITION = re.compile(r"Check failed: \(([^\n]{1,400})\) is false")
 _VERSION = re.compile(r"(?<![\w.])\d{1,3}\.\d{1,4}(?:\.\d{1,4})?(?![\w.])")
 _GENERIC = frozenset(
     [
@@ -135,6 +137,10 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
     for components in cluster.components:
         for name in (ComponentName.MESSAGE, ComponentName.FOUND):
             message = next((part.value for part in components if part.name is name), "")
+            if condition := _condition(message):
+                same = index.quoting(condition)
+                reason = f"it quotes the check: {condition[:_LONGEST]}"
+                found |= dict.fromkeys(same, reason) if len(same) <= _MOST_SHARING else {}
             clauses = _clauses(message)
             holders = [index.quoting(clause) for clause in clauses]
             lengths = [len(clause.split()) for clause in clauses]
@@ -145,6 +151,13 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
                     clause = max((clauses[at] for at in telling), key=len)
                     found.setdefault(number, f"it quotes the message: {clause[:_LONGEST]}")
     return found
+
+
+def _condition(message: str) -> str:
+    """The names in the condition of a failed check, in order, where they are enough to be known by; else ""."""
+    found = _CONDITION.search(message)
+    words = _WORD.findall(re.sub(r"<\w+>", " ", found[1])) if found else []
+    return " ".join(words).lower() if len(words) >= _CLAUSE else ""
 
 
 def _clauses(message: str) -> list[str]:
