@@ -110,6 +110,19 @@ def test_a_program_with_narrow_parts_of_its_own_is_not_asked(workers: Workers) -
     assert workers.observe(resolve("onnxruntime-quantization"), steps, X).outcome == "unsupported"
 
 
+def test_what_the_reference_runs_has_its_precision_back_too(workers: Workers) -> None:
+    """onnxruntime 1.31.1 has no kernel for RoiAlign of opset 22, so the reference evaluates the result."""
+    text = """g (float[2, 3] x) => (float[1, 1, 2, 2] y) <float[3, 3] w = {1, 0.3, 0.2, 0.7, 5, 1.1, 0.9, 0.8, 7},
+        int64[2] a = {0, 1}, float[1, 4] r = {0, 0, 2, 2}, int64[1] b = {0}> {
+        t = MatMul(x, w) u = Unsqueeze(t, a) y = RoiAlign<output_height = 2, output_width = 2, sampling_ratio = 2>(u, r, b) }"""
+    asked = program(text, opset=22, ir=10)
+    seen = workers.observe(resolve("onnxruntime-quantization:dynamic"), asked, X)
+    right = workers.observe(resolve("reference"), asked, X).outputs
+    assert seen.outputs is not None, seen.message
+    assert right is not None
+    np.testing.assert_allclose(seen.outputs["y"], right["y"], rtol=1e-5)
+
+
 def test_an_output_of_another_type_is_no_result(workers: Workers) -> None:
     """A bug of onnxruntime 1.31.1: outputs that are sequences become sequences of float16 though outputs are to keep their types."""
     cut = program("g (float[2, 3] x) => (seq(float[1, 3]) y) { y = SplitToSequence(x) }", opset=17)
