@@ -1,7 +1,8 @@
 """What docs/benchmarks/generator.md says of the generator, measured: validity, picking rate, guidance, the balance of operators.
 
-    python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--strategies NAME,...]
-    python benchmarks/generator.py picking | guided | bins [--images DIR]
+    python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--seed 0] [--strategies NAME,...]
+    python benchmarks/generator.py picking | bins
+    python benchmarks/generator.py guided [--models 1000] [--images DIR]
     python benchmarks/generator.py balance [--models 4000]
 
 `validity` probes onnxruntime first, and keeps to what it has and what the probe of a single operator does not show as broken. `inferred` is
@@ -79,7 +80,7 @@ def agree(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     return len(first) == len(second) and all(-1 in (p, q) or p == q for p, q in zip(first, second, strict=True))
 
 
-def validity(models: int, nodes: str, names: list[str]) -> None:
+def validity(models: int, nodes: str, names: list[str], seed: int) -> None:
     low, high = gen_request.nodes(nodes)
     print(
         f"{'strategy':<18}{'models':>8}{'nodes':>8}{'checker':>9}{'inferred':>10}{'runs':>9}{'finite':>9}{'found':>9}"
@@ -91,7 +92,7 @@ def validity(models: int, nodes: str, names: list[str]) -> None:
             nodes=low, between=(low, high), types=True, supports=both([support.soundly() for support in supports])
         )
         for name in names:
-            told, reasons = one_strategy(workers, name, request, models // len(names))
+            told, reasons = one_strategy(workers, name, request, range(seed, seed + models // len(names)))
             totals.update(told)
             row(name, told)
             for reason, count in reasons.most_common(12):
@@ -99,11 +100,11 @@ def validity(models: int, nodes: str, names: list[str]) -> None:
     row("all", totals)
 
 
-def one_strategy(workers: Workers, name: str, request: GenRequest, models: int) -> tuple[Counter[str], Counter[str]]:
+def one_strategy(workers: Workers, name: str, request: GenRequest, seeds: range) -> tuple[Counter[str], Counter[str]]:
     told: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    for begin in range(0, models, GROUP):
-        cases = [strategies.generate(name, seed, request) for seed in range(begin, min(begin + GROUP, models))]
+    for begin in range(0, len(seeds), GROUP):
+        cases = [strategies.generate(name, seed, request) for seed in seeds[begin : begin + GROUP]]
         told["models"] += len(cases)
         told["nodes"] += sum(len(item.program.proto.graph.node) for item in cases)
         tests = [Test(item.program, item.inputs) for item in cases]
@@ -173,7 +174,7 @@ def picking() -> None:
         )
 
 
-def guided(images: Path, models: int = 1000) -> None:
+def guided(images: Path, models: int) -> None:
     """HirFuzz, Figure 6: its three coverages by number of programs of 10 nodes, guided and not."""
     kinds = ("operator-dtype", "operator-shape", "operator-edge")
     lines: dict[str, dict[str, list[tuple[float, float]]]] = {kind: {} for kind in kinds}
@@ -229,7 +230,8 @@ def balance(models: int, name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("validity", "picking", "guided", "bins", "balance"))
-    parser.add_argument("--models", type=int, default=10_000)
+    parser.add_argument("--models", type=int, help="10,000 to validate, 1,000 guided, 4,000 to balance")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed to validate")
     parser.add_argument("--nodes", default="5-60")
     parser.add_argument("--strategies", default="")
     parser.add_argument("--images", type=Path, default=Path("docs/images"))
@@ -237,15 +239,15 @@ def main() -> None:
     names = given.strategies.split(",") if given.strategies else []
     match given.what:
         case "validity":
-            validity(given.models, given.nodes, names or own())
+            validity(given.models or 10_000, given.nodes, names or own(), given.seed)
         case "picking":
             picking()
         case "guided":
-            guided(given.images)
+            guided(given.images, given.models or 1000)
         case "bins":
             bins()
         case "balance":
-            balance(given.models, names[0] if names else "mix")
+            balance(given.models or 4000, names[0] if names else "mix")
 
 
 if __name__ == "__main__":

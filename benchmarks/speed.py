@@ -1,6 +1,6 @@
 """How fast the generator is, in CPU time on one core: models a second and microseconds a node, by strategy and size; where the time goes.
 
-    python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3]     # all figures of docs/benchmarks/generator.md: two to three minutes
+    python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3] [--image FILE.svg]     # all figures of docs/benchmarks/generator.md: two to three minutes
     python benchmarks/speed.py NAME --nodes 100 --profile
 
 A round makes programs of seeds that no other round has, from the seed to serialised bytes with values for the inputs; of `mix` always
@@ -19,8 +19,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.spec.builder import Budget
 from opsieve.gen.strategies import registry as strategies
@@ -101,6 +103,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="strategies; those of the mix, and the mix, unless given")
     parser.add_argument("--nodes", default=SIZES)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--image", type=Path, help="a plot of microseconds a node by nodes, a line for each strategy")
     parser.add_argument("--profile", action="store_true", help="of the first strategy at the first size")
     given = parser.parse_args()
     names, sizes = given.names or ["mix", *WEIGHTS], [int(size) for size in given.nodes.split(",")]
@@ -109,9 +112,17 @@ def main() -> None:
         return
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'':<24}{'models/s':>10}{'slowest':>10}{'us/node':>9}{'slowest':>9}{'onnx':>9}  shares of the time")
+    lines: dict[str, list[tuple[float, float]]] = {}
     for name in names:
         for nodes in sizes:
-            told(name, nodes, measured(name, nodes, given.rounds))
+            row = measured(name, nodes, given.rounds)
+            told(name, nodes, row)
+            lines.setdefault(name, []).append((nodes, 1e6 * min(row.seconds) / row.models / nodes))
+    if given.image:
+        slow = lines.pop("nnsmith", [])  # forty times the others: they would be one line
+        plot = line_plot("cost of a node", "nodes", "microseconds", lines)
+        given.image.write_text(plot, encoding="utf-8")
+        print(f"not in the plot: nnsmith {slow}" if slow else "")
     print(f"load {os.getloadavg()[0]:.1f}")
 
 
