@@ -1,12 +1,14 @@
 """Lanes: what travels to them and back, that every test comes once and in order whatever they do, and that one may be killed."""
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ml_dtypes
@@ -20,7 +22,7 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.backends.workers.zygote import Limits
-from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.case.case import Case, Origin, load
 from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
@@ -39,7 +41,8 @@ from opsieve.triage.campaign.lane_messages import (
 )
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.lane_spawn import first_begun
-from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
@@ -274,3 +277,28 @@ def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: P
     assert killed
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
     assert not lanes_below(os.getpid())
+
+
+def test_the_first_decided_batch_is_the_same_whatever_the_lanes(tmp_path: Path) -> None:
+    """The shares of the fifth batch, from test 1,024 on, follow from the tests of the first: those of a resumed campaign too."""
+    target = resolve("fake:error@ReduceMax+error@Neg")
+    small = CampaignPlan("mix", replace(USUAL, nodes=1, between=None), costs=stated([target]))
+    campaign = new_campaign(3, [target], small)
+
+    def upto(tests: int, folder: Path, lanes: int) -> dict[str, str]:
+        with Store(folder) as store:
+            if not store.done(campaign):
+                store.begin(campaign)
+            for _ in run(store, campaign, small, Limits(seconds=20), lanes=lanes, tests=tests):
+                pass
+            return store.learnt(campaign)
+
+    upto(1000, tmp_path / "two", 2)
+    shutil.copytree(tmp_path / "two", tmp_path / "one")
+    learnt = upto(1060, tmp_path / "two", 2)
+    assert upto(1060, tmp_path / "one", 1) == learnt
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    usual, decided = (json.loads(learnt[name])["shares"] for name in ("batch|3", "batch|4"))
+    assert usual != decided
+    strategies = {case.origin.generator for case in map(load, (tmp_path / "one").glob("cases/*/*"))}
+    assert len(strategies) > 1
