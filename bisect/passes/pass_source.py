@@ -190,8 +190,9 @@ class _Variants:
     def observe(
         self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
     ) -> Observation:
-        """For `judge`: one of the target's backend is asked in a fork, others as ever."""
-        if fresh or target.name != self._target.name:
+        """For `judge`: one of the target's backend is asked about the case in a fork, about other programs, and others, as ever."""
+        of_case = program == self._case.program and inputs is self._case.inputs
+        if fresh or target.name != self._target.name or not of_case:
             return self._lab.observe(target, program, inputs, fresh=fresh)
         if target not in self._known:
             self._known[target] = self._lab.observe(target, program, inputs, fresh=True)

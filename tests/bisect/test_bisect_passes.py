@@ -309,3 +309,15 @@ def test_an_error_is_attributed_without_asking_what_is_right(workers: Workers, l
     assert not any("float64" in target for target in named)
     assert any("reference" in target for target in named) != large
     assert sum(repeat == COMPILED for _, repeat in lab.asked) >= blamed.attribution.probes - 2
+
+
+def test_a_case_with_a_rare_element_type_is_attributed(workers: Workers) -> None:
+    """The judge asks a small program whether the type is refused everywhere: that is not the case, whose answer is remembered."""
+    rare = RAISING.replace("double[2] x)", "double[2] x, uint16[2] u)").replace(
+        "double[2] y)", "double[2] y, uint16[2] v)"
+    )
+    case = Case(
+        parsed(rare.replace("y = Clip", "v = Identity(u) y = Clip")), {"x": np.ones(2), "u": np.ones(2, np.uint16)}
+    )
+    blamed = blame_passes(case, resolve("onnxruntime"), ObservationCache(workers))
+    assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseReluClip",))
