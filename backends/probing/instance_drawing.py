@@ -83,7 +83,8 @@ class InstanceDrawing:
         meant: dict[str, str] = {}
         ins: list[TrialInput | None] = []
         shapes: dict[int, Shape] = {}
-        palette = tuple(plan.sizes.values()) if plan else tuple(rng.choice(PALETTE) for _ in range(3))
+        named = tuple(plan.sizes.values()) if plan is not None else ()
+        palette = named or tuple(rng.choice(PALETTE) for _ in range(3))
         lone, constant = rng.chance(RATES.scalar), rng.chance(RATES.constant)
         present, first_stated = self._present(), rng.chance(RATES.first_stated)
         for place, slot in enumerate(schema.inputs):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import opsieve as run
 
+from opsieve.backends.probing.documented_shapes import definitions_in, shapes_in
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, schemas_of
 from opsieve.backends.probing.learning import learn
 from opsieve.backends.probing.trials import Trial, TrialAnswer
@@ -71,6 +72,72 @@ def test_a_size_that_is_a_multiple_of_an_attribute_is_one() -> None:
         (heads,) = form.attributes["heads"]
         assert not x.sizes[1].first or x.sizes[1].factor % heads == 0
         assert x.sizes[0].first
+
+
+def heads(trial: Trial) -> tuple[str, tuple[tuple[str, tuple[int, ...]], ...] | None]:
+    """What an attention kernel checks: sizes that stand in each other and in an attribute, one condition after the other."""
+    query, past = trial.inputs[0], trial.inputs[1] if len(trial.inputs) > 1 else None
+    number = trial.attributes.get("num_heads", 0)
+    if query is None or len(query.shape) != 3:
+        return "query shall have 3 dimensions", None
+    if past is None or len(past.shape) != 4:
+        return "past_key shall have 4 dimensions", None
+    if past.shape[1] != number or not number:
+        return f"past_key dimension 1 should be same as number of heads, got {past.shape[1]}", None
+    if query.shape[2] != number * past.shape[3] or past.shape[3] % 4:
+        return f"hidden_size ({query.shape[2]}) must be num_heads * head_size", None
+    return "", ((query.dtype, query.shape),)
+
+
+def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
+    slots = (
+        SchemaSlot("query", "T", False, False, text="Query with shape (batch_size, sequence_length, hidden_size)"),
+        SchemaSlot(
+            "past_key", "T", True, False, text="4-D: (batch_size, num_heads, past_length, head_size), of shape BNSH"
+        ),
+        SchemaSlot("places", "T", True, False, text="1-D tensor of 2 elements"),
+    )
+    definitions = definitions_in(["where hidden_size = num_heads * head_size as usual"])
+    assert definitions == {"hidden_size": ("num_heads * head_size",)}
+    outputs = (SchemaSlot("y", "T", False, False),)
+    attributes, required = {"num_heads": "INT"}, frozenset(("num_heads",))
+    asked_of = DomainSchema("Op", 1, slots, outputs, {"T": T}, attributes, required, {}, True, {}, definitions)
+
+    def answers(_: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
+        return [TrialAnswer(outs, reason) for reason, outs in map(heads, trials)]
+
+    found = learn(asked_of, "acme", answers)
+    assert found.operator is not None
+    assert found.asked < 2500
+    bare = DomainSchema("Op", 1, slots[2:], outputs, {"T": T}, {}, frozenset(), {}, True)
+    assert learn(bare, "acme", asked(lambda trial: ((T[0], (1,)),) if trial.inputs else None)).operator is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (
+            "2D tensor with shape (max_len, head_size / 2) or (max_len, dim / 2)",
+            [("max_len", "head_size / 2"), ("max_len", "dim / 2")],
+        ),
+        ("It has shape `[num_directions, 4*hidden_size]`.", [("num_directions", "4*hidden_size")]),
+        ("shape (num_rois,) with each element denoting the index (of an image)", [("num_rois",)]),
+        ("packed tensor of shape (N, ceil(K / block_size))", [("N", "ceil(K / block_size)")]),
+        ("Scalar tensor", [(), ("1",)]),
+        ("1-D tensor of 2 elements: [height, width]", [("2",)]),
+        ("of shape (__import__('os').system('x'), lambda: 0)", []),
+        ("shape (" + "(" * 3000, []),
+    ],
+)
+def test_shapes_are_read_from_descriptions(text: str, shapes: list[tuple[str, ...]]) -> None:
+    assert list(shapes_in(text)) == shapes
+
+
+def test_of_a_compiler_that_dies_nothing_is_learnt_but_how_often() -> None:
+    found = learn(schema(1), "acme", lambda _, trials: [TrialAnswer(None, "", True)] * len(trials))
+    assert found.operator is None
+    assert found.died == found.asked > 0
+    assert found.asked < 600
 
 
 def test_what_is_never_accepted_is_told_with_what_was_said() -> None:

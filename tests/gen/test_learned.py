@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.spec.learned import parsed, read_learned, written
 from opsieve.gen.spec.tensor import Tensor
@@ -44,6 +45,25 @@ def test_a_form_matches_what_it_says_and_gives_the_types() -> None:
         assert not all(operator.requires(wrong, attrs))
     assert not all(operator.requires(ins, {**attrs, "heads": 3}))
     assert not all(operator.requires(ins, {}))
+
+
+def test_elements_and_constants_of_a_form_are_written_read_and_laid_as_initializers() -> None:
+    text = TEXT.replace(
+        '"float32[b] in 0.5..1"', '"float32[b] in 0.5..1", "int64[2] = 4, -1", "uint8[b] in 0..15 constant"'
+    )
+    (learned,) = operators = parsed(text)
+    assert parsed(written(operators)) == operators
+    assert learned.forms[0].inputs[3].values == (4, -1)  # type: ignore[union-attr]
+    assert learned.forms[0].inputs[4].constant  # type: ignore[union-attr]
+    builder = start(GenRequest(), 0, "isra")
+    for _ in range(20):
+        made = learned.operator().instance(builder, Tensor("x", "float32", (3, 4), -1, 1))
+        assert made is not None
+        elements, weights = made.inputs[3], made.inputs[4]
+        assert elements is not None
+        assert weights is not None
+        assert elements.values == (4, -1)
+        assert weights.leaf in ("initializer", "constant")
 
 
 @pytest.mark.parametrize(

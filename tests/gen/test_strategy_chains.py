@@ -1,0 +1,41 @@
+"""Chains of operators that optimisers rewrite: the sequence that they follow, and the programs."""
+
+import itertools
+
+import onnx.checker
+
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.metrics.graph import operations
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.strategies.chains import OPERATORS, sequence
+from opsieve.gen.strategies.registry import generate
+
+
+def test_every_three_symbols_come_once_in_a_period_and_any_place_can_be_begun_at() -> None:
+    count = len(OPERATORS)
+    assert count == len(set(OPERATORS) & operators().keys())
+    period = count**3 - 1
+    symbols = list(itertools.islice(sequence(0), period + 2))
+    assert len(set(zip(symbols, symbols[1:], symbols[2:], strict=False))) == period
+    for place in (1, 1000, period - 1, 3 * period + 77):
+        assert list(itertools.islice(sequence(place), 4)) == [symbols[(place + i) % period] for i in range(4)]
+
+
+def test_programs_hold_more_different_chains_of_these_operators_than_those_of_isra() -> None:
+    met = {}
+    for name in ("chains", "isra"):
+        found = set()
+        for seed in range(40):
+            program = generate(name, seed, GenRequest(nodes=20)).program
+            onnx.checker.check_model(program.proto, full_check=True)  # type: ignore[union-attr]
+            nodes = operations(program.proto)  # type: ignore[union-attr]
+            for node in nodes:
+                for second in node.consumers:
+                    for third in nodes[second].consumers:
+                        found.add((node.operator, nodes[second].operator, nodes[third].operator))
+        met[name] = sum(set(chain) <= set(OPERATORS) for chain in found)
+    assert met["chains"] > 2 * met["isra"]
+    assert (
+        generate("chains", 5, GenRequest(nodes=9)).program.digest
+        == generate("chains", 5, GenRequest(nodes=9)).program.digest
+    )
