@@ -83,6 +83,12 @@ class RunsElsewhere(Protocol):
     )
 
 
+class StatesLacks(Protocol):
+    """What a backend has besides when its `unsupported` is always about the program as it was given, never about what it made of it."""
+
+    states_lacks: bool
+
+
 class Helper(Protocol):
     """What a backend has besides when it is no compiler: it checks, refers or searches for others, and nobody looks for its bugs."""
 

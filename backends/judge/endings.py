@@ -54,10 +54,11 @@ def died(session: JudgingSession, first: Observation) -> Verdict:
 def lacks(session: JudgingSession, first: Observation) -> Verdict:
     """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself made what it lacks.
 
-    Where passes belong to the program, what they say that they want of it is no fault: the unoptimised build leaves them out.
+    Where passes belong to the program, what they say that they want of it is no fault: the unoptimised build leaves them out. So it is with
+    a transformer, which raises an error for a lack that it made.
     """
     target, baseline = session.target, session.target.baseline
-    if session.program.passes:
+    if session.program.passes or getattr(target.backend, "states_lacks", False):
         made, acceptor = False, ""
     elif baseline is not None:
         made, acceptor = session.ask(baseline).outcome == "ok", f"{baseline.display} runs"

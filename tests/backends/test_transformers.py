@@ -16,9 +16,11 @@ from models import X, chain, program
 from opsieve.backends.compilers.transformers import targets as transformed
 from opsieve.backends.compilers.transformers.result_checks import inspect
 from opsieve.backends.compilers.worker_common import BrokenModel
+from opsieve.backends.judge.judge import judge
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram, Program
 
@@ -229,6 +231,20 @@ MESSAGES = [
 @pytest.mark.parametrize(("meaning", "stage", "exception", "message"), MESSAGES)
 def test_a_lack_is_told_from_a_bug(meaning: str, stage: str, exception: str, message: str) -> None:
     assert plugin("onnxslim").backend.classify(stage, exception, message) == meaning
+
+
+def test_a_type_that_a_transformer_states_it_lacks_is_unsupported(workers: Workers) -> None:
+    """onnxoptimizer 0.4.2 has no constants of four bits, and says so; its unoptimised build, which is onnxruntime, runs them."""
+    constant = onnx.numpy_helper.from_array(np.array([1, 2], ml_dtypes.int4), "c")
+    nodes = [
+        onnx.helper.make_node("Constant", [], ["c"], value=constant),
+        onnx.helper.make_node("Cast", ["c"], ["y"], to=1),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", [], [onnx.helper.make_tensor_value_info("y", 1, [2])])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    asked = OnnxProgram(model.SerializeToString())
+    found = judge(asked, {}, resolve("onnxoptimizer"), ObservationCache(workers)).verdict
+    assert (found.verdict, found.kind) == ("unsupported", None), found.reason
 
 
 def test_all_parts_of_a_transformer_have_one_baseline() -> None:

@@ -38,6 +38,8 @@ TRACE = (
     "graph",
 )
 MEMORY = r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate"
+# onnxoptimizer's word for constants of float8 and of four bits; onnxsim, which calls its passes, says it too.
+NO_TYPE = (("unsupported", r"no supported data type: \d+"),)
 # A release that is too old for one of the options.
 NO_SWITCH = (
     r"unexpected keyword argument '(?:perform_optimization|skipped_optimizers|skip_constant_folding|skip_shape_inference"
@@ -59,6 +61,7 @@ class Transformed:
     """
 
     runs_on = "onnxruntime:level=disable_all"
+    states_lacks = True  # `protocol.StatesLacks`: what a transformer brought in and onnxruntime lacks is a BrokenModel
 
     def __init__(
         self,
@@ -295,6 +298,7 @@ ONNXOPTIMIZER = Transformed(
     ("onnx",),
     import_onnxoptimizer,
     run_onnxoptimizer,
+    patterns=NO_TYPE,
 )
 ONNXSIM = Transformed(
     "onnxsim",
@@ -303,6 +307,7 @@ ONNXSIM = Transformed(
     ("onnx", "rich"),
     import_onnxsim,
     run_onnxsim,
+    patterns=NO_TYPE,
     environment={"ONNXSIM_CERTIFY": "0"},  # a proof with z3 after the work, where z3 is installed; it alters nothing
     milliseconds=29.0,
 )
