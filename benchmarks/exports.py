@@ -28,7 +28,7 @@ from opsieve.triage.export.exports import export
 from opsieve.tui.samples import SAMPLES
 
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
-_INSTALL = re.compile(r"^(?:# |    )pip install (.*)$", re.M)
+INSTALL = re.compile(r"^(?:# |    )pip install (.*)$", re.M)
 _ENDED = ("ImportError", "ModuleNotFoundError", "NameError", "SyntaxError")  # of the script, not of the compiler
 
 
@@ -92,7 +92,7 @@ def tried(sample: Path, target: str, folder: Path, python: str) -> Row:
 
 def run(script: Path, folder: Path, python: str, code: int | None) -> str:
     """How a script ends in a clean environment: `shows` when it ends with `code`, or, where that is None, with an error that is not its own."""
-    found = _INSTALL.search(script.read_text())
+    found = INSTALL.search(script.read_text())
     if found is None:
         return "says nothing of what it needs"
     place = environment(shlex.split(found[1]), folder, python)

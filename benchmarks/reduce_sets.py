@@ -4,6 +4,8 @@
     python benchmarks/reduce_sets.py nested [--most N] [--seed N]
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
+    python benchmarks/reduce_sets.py kinds [--only KIND]
+    python benchmarks/reduce_sets.py compilers [--only TARGET] [--nodes N]
     python benchmarks/reduce_sets.py attack [--cases DIR] [--most N] [--seed N]
     python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
     python benchmarks/reduce_sets.py starts --cases DIR [--most RUNS]
@@ -12,7 +14,8 @@
 `two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
 `kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes. `hosts`:
 real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `hints`: the
-checks for nodes of each bug alone in a random host. `starts`: time to the first smaller model. `attack`: results that hand edits try to make smaller.
+checks for nodes of each bug alone in a random host. `starts`: time to the first smaller model. `attack`: results that hand edits try to make smaller. `kinds`: a case of every
+kind of failure. `compilers`: a failure of each compiler, and its script in an environment of its own.
 """
 
 import argparse
@@ -24,14 +27,17 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.reducing import attacked, hosts, killed, nested, scaled, starts, two_bugs
+from benchmarks.reducing import attacked, compilers, hosts, killed, kinds, nested, scaled, starts, two_bugs
 
 from opsieve.backends.workers.workers import Workers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "hosts", "hints", "attack", "starts", "scale"))
+    parser.add_argument(
+        "what",
+        choices=("two-bugs", "nested", "kills", "hosts", "hints", "attack", "kinds", "compilers", "starts", "scale"),
+    )
     parser.add_argument("--most", type=int, default=0, help="how many; 40, 200 or 20")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
@@ -45,7 +51,7 @@ def main() -> None:
     )
     parser.add_argument("--polygraphy", type=Path, help="a Python that has polygraphy and onnxruntime")
     parser.add_argument("--weights", type=int, default=512, help="MiB of external data of the hosts `heavy`")
-    parser.add_argument("--only", default="", help="hosts with this in their name")
+    parser.add_argument("--only", default="", help="hosts, kinds or targets with this in their name")
     options = parser.parse_args()
     if options.what == "two-bugs":
         _two_bugs(options.cases, options.most or 40)
@@ -55,6 +61,10 @@ def main() -> None:
         killed.report(options.most or 20, options.seed)
     elif options.what == "hints":
         _hints(options.cases, min(options.nodes, 300), options.seed)
+    elif options.what == "kinds":
+        kinds.report(options.only)
+    elif options.what == "compilers":
+        compilers.report(options.only, min(options.nodes, 100))
     elif options.what == "attack":
         attacked.report([options.cases] if options.cases else [], options.most or 30, options.seed)
     elif options.what == "starts":

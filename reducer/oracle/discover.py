@@ -139,10 +139,13 @@ def _not_refused(
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
     failure = failure_of(verdict, observation, case)
     if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
-        return Premise(target, None, failure, observation, verdict.reason), ""
+        if not steady(case, target, verdict, workers):
+            return sometimes(case, target, verdict, workers)
+        return sure(case, Premise(target, None, failure, observation, verdict.reason)), ""
+    ran = sum(answer.outcome == "ok" for answer in replayed_runs(case, target, SHORT, workers))
     consulted = ((oracle, lab.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
     objector, said = next((oracle, answer) for oracle, answer in consulted if answer.outcome in ("error", "rejected"))
-    return Premise(target, objector, failure, observation, verdict.reason, said), ""
+    return Premise(target, objector, failure, observation, verdict.reason, said, replays=(ran, SHORT)), ""
 
 
 def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache) -> Premise | None:

@@ -51,6 +51,8 @@ def test_an_invalid_program_that_is_run_is_reduced_to_its_fault(workers: Workers
     assert [node.op_type for node in result.best.model.graph.node] == ["Concat"]
     assert str(broken(result.best.model)) == "disruptive Concat mixed-dtypes: T"
     assert (result.same, result.minimal) == (True, True)
+    premise = find(mixed(), [resolve("fake")], None, workers)
+    assert premise.held("fingerprint").endswith("; seen in 6 of 6 runs")
     small = OnnxProgram(result.best.model.SerializeToString())
     verdict = judge(small, result.best.inputs, resolve("fake"), ObservationCache(workers)).verdict
     assert (verdict.verdict, verdict.kind) == ("fail", "accepts-invalid")
