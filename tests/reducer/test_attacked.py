@@ -6,6 +6,7 @@ from onnx.parser import parse_model
 from shrinking import operators, reduced, subject
 
 from opsieve.gen.analysis.validity import check_model
+from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
@@ -84,3 +85,30 @@ def test_a_bound_of_clip_that_is_a_vector_is_no_valid_model() -> None:
     for shape, fault in (("", ""), ("[1]", "Clip breaks rule 0")):
         model = parse_model(f"{HEAD} g (float[2] x) => (float[2] y) <float{shape} c = {{0}}> {{ y = Clip (x, c) }}")
         assert check_model(model, {}).fault == fault
+
+
+def test_a_function_that_must_stay_is_reduced_inside() -> None:
+    """Bodies in it, its inputs and outputs, its constants: what goes out of the function goes out of its calls."""
+    start = subject(
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2, 3] x, float[2, 3] w) => (float[2, 3] y) { y, z = local.f (x, w) }
+        <domain: "local", opset_import: ["" : 17]>
+        f (a, b) => (p, q) {
+            yes = Constant <value = bool {1}> ()
+            p, q = If (yes) <
+                then_branch = t () => (tp, tq) { ta = Tanh (a)  tp = Exp (ta)  tq = Less (ta, b) },
+                else_branch = e () => (ep, eq) { ea = Sqrt (a)  eb = Neg (ea)  ep = Abs (eb)  eq = Less (ea, b) }> }""",
+        x=np.ones((2, 3), np.float32),
+        w=np.ones((2, 3), np.float32),
+    )
+    end = reduced(
+        start, PASSES, lambda now: [node.op_type for node in now.model.graph.node] == ["f"] and "If" in inner(now)
+    )
+    assert sorted(inner(end)) == ["Constant", "If", "Sqrt", "Tanh"]  # a branch gives what it has made itself
+    function = end.model.functions[0]
+    assert (len(function.input), len(function.output), len(end.inputs)) == (1, 1, 0)
+    assert (len(end.model.graph.node[0].input), len(end.model.graph.node[0].output)) == (1, 1)
+
+
+def inner(now: Subject) -> list[str]:
+    return [node.op_type for function in now.model.functions for node in all_nodes(function.node)]

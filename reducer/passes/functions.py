@@ -1,0 +1,121 @@
+"""Inside of a local function that must stay: its body is a model of its own, reduced by the dimensions that reduce any other.
+
+The inner model has the types and values of a call in the main graph. What an edit does to it is carried back: an input that goes leaves the
+function and its calls, a value that was made an input becomes a constant of the function.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from opsieve.gen.model.structure import all_nodes
+from opsieve.reducer.nodes.node_passes import OUTPUTS
+from opsieve.reducer.onnx_edit import onnx_subprocess
+from opsieve.reducer.onnx_edit.graphs import copied, declared_type, drop_unused, encoded, uses
+from opsieve.reducer.onnx_edit.typed_view import settle
+from opsieve.reducer.passes import attributes, bodies, operators, values
+from opsieve.reducer.problem.graph import SMALL, Graph
+from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
+from opsieve.reducer.problem.subject import Subject
+
+_INNER: tuple[OnnxPass, ...] = (bodies.PASS, OUTPUTS, operators.PASS, attributes.PASS, values.PASS)
+_MOST = 8  # functions of a model; one of more is not yet small
+_Key = tuple[str, str, str]  # domain, name, overload
+
+
+class FunctionPass:
+    """Bodies, outputs, operators, attributes and values inside of local functions."""
+
+    name = "functions"
+
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
+        """Those of each function that the main graph calls."""
+        functions = subject.model.functions
+        for function in functions if len(functions) <= _MOST else ():
+            key = _key(function)
+            inner = _inside(subject, key)
+            if inner is not None:
+                yield from (_edit(key, edit) for dimension in _INNER for edit in dimension.edits(inner))
+
+
+def _key(function: onnx.FunctionProto) -> _Key:
+    return function.domain, function.name, function.overload
+
+
+def _edit(key: _Key, edit: OnnxEdit) -> OnnxEdit:
+    def apply(subject: Subject) -> Subject | None:
+        inner = _inside(subject, key)
+        changed = None if inner is None else edit.apply(inner)
+        return None if changed is None else _outside(subject, key, changed)
+
+    place = f"function:{key[0]}:{key[1]}"
+    touches = frozenset(f"{place}/{touch}" for touch in edit.touches)
+    return OnnxEdit(f"{edit.label} in the function {key[1][:40]!r}", touches, apply)
+
+
+def _calls(nodes: Sequence[onnx.NodeProto], key: _Key) -> list[onnx.NodeProto]:
+    return [node for node in all_nodes(nodes) if (node.domain, node.op_type, node.overload) == key]
+
+
+def _inside(subject: Subject, key: _Key) -> Subject | None:
+    """The body of a function as the first call in the main graph sees it; None where it takes attributes, or a value is not known."""
+    model = subject.model
+    function = next((each for each in model.functions if _key(each) == key), None)
+    call = next(iter(_calls(model.graph.node, key)), None)
+    if function is None or call is None or function.attribute or function.attribute_proto:
+        return None
+    value_of = Graph(subject).value
+    given = dict(zip(function.input, map(value_of, call.input), strict=False))
+    if len(given) < len(function.input) or not all(isinstance(value, np.ndarray) for value in given.values()):
+        return None
+    inner = onnx.ModelProto(ir_version=model.ir_version, opset_import=function.opset_import)
+    inner.functions.extend(each for each in model.functions if _key(each) != key)
+    inner.graph.name = "g"
+    inner.graph.node.extend(function.node)
+    for name, value in given.items():
+        inner.graph.input.append(onnx.ValueInfoProto(name=name, type=declared_type(np.asarray(value))))
+    inner.graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
+    typed = onnx_subprocess.inferred(inner, strict=False)
+    if typed is None or any(info.type.WhichOneof("value") is None for info in typed.graph.output):
+        return None
+    del inner.graph.output[:]
+    inner.graph.output.extend(typed.graph.output)
+    return Subject(inner, given, {})
+
+
+def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
+    """The subject with a function whose body was changed; None where a call reads a result that is gone, or what is new is large."""
+    model = copied(subject.model)
+    function = next(each for each in model.functions if _key(each) == key)
+    graph = inner.model.graph
+    outputs = [info.name for info in graph.output]
+    fresh = {info.name for info in graph.input} - set(function.input)
+    arrays = {name: value for name, value in inner.inputs.items() if name in fresh}
+    if not all(isinstance(value, np.ndarray) and value.nbytes <= SMALL for value in arrays.values()):
+        return None
+    if not set(outputs) <= set(function.output):
+        return None
+    stored = [*graph.initializer, *(encoded(np.asarray(value), name) for name, value in arrays.items())]
+    constants = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in stored]
+    taken = [place for place, name in enumerate(function.input) if any(info.name == name for info in graph.input)]
+    given = [place for place, name in enumerate(function.output) if name in outputs]
+    if outputs != [function.output[place] for place in given]:
+        return None
+    owners = [model.graph.node, *(each.node for each in model.functions)]
+    for call in [call for nodes in owners for call in _calls(nodes, key)]:
+        gone = [name for place, name in enumerate(call.output) if place not in given]
+        if uses(model).intersection(filter(None, gone)):
+            return None
+        call.input[:] = [call.input[place] for place in taken if place < len(call.input)]
+        call.output[:] = [call.output[place] for place in given if place < len(call.output)]
+    function.input[:] = [function.input[place] for place in taken]
+    function.output[:] = outputs
+    del function.node[:], function.value_info[:]
+    function.node.extend([*constants, *graph.node])
+    inputs = drop_unused(model, dict(subject.inputs))
+    return settle(subject, model, inputs)
+
+
+PASS = FunctionPass()
