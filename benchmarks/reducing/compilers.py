@@ -24,7 +24,7 @@ from opsieve.gen.model.program import OnnxProgram, onnx_program
 CASES = (
     "pad-maxpool-wrong-value",
     "tvm-onehot-type-error",
-    "openvino-conv-stride-wrong-value",
+    "openvino-int-division-wrong-value",
     "onnxscript-clip-bounds-wrong-value",
     "onnxslim-scalar-shape-error",
     "onnxsim-pad-avgpool-load-error",

@@ -71,12 +71,17 @@ def _reads(node: onnx.NodeProto) -> Iterator[str]:
 def given(label: str, model: onnx.ModelProto, inputs: Values) -> Iterator[Edited]:
     tidy = _tidied(model, inputs)
     # onnx's checker asks for the rank of an output; where the branches of an If differ in it, inference tells none.
-    if tidy is not None and all(not _has_no_rank(info.type) for info in tidy[0].graph.output):
+    # A tensor without elements is no plainer one: it hides what is computed, and reductions keep away from it.
+    if tidy is not None and not any(_has_no_rank(info.type) or _is_empty(info.type) for info in tidy[0].graph.output):
         yield (label, *tidy)
 
 
 def _has_no_rank(type_: onnx.TypeProto) -> bool:
     return type_.HasField("tensor_type") and not type_.tensor_type.HasField("shape")
+
+
+def _is_empty(type_: onnx.TypeProto) -> bool:
+    return any(dim.HasField("dim_value") and not dim.dim_value for dim in type_.tensor_type.shape.dim)
 
 
 def _fed(model: onnx.ModelProto, inputs: Values, name: str, value: Any, new: str) -> tuple[onnx.ModelProto, Values]:

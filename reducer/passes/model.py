@@ -1,6 +1,7 @@
 """What surrounds the graph: unused entries, text nobody runs, versions, dynamic dimensions, Constant nodes, names."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from opsieve.reducer.onnx_edit.graphs import (
     first_output,
     graph_at,
     graphs,
+    label,
+    node_at,
     node_of,
     nodes,
 )
@@ -30,6 +33,7 @@ from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
+_FEW = 6  # named nodes that are asked one by one whether they need their name
 _COMMON = 13  # the opset that most tools take, and the oldest of which declarations say what is valid
 _TEXTS = (
     "doc_string",
@@ -74,6 +78,12 @@ class ModelPass:
             ("drop texts and metadata", "texts", _drop_texts),
             ("drop the names of nodes", "node names", _drop_node_names),
         ]
+        named = [(path, node) for path, node in nodes(subject.model.graph) if node.name and first_output(node)]
+        for path, node in named if len(named) <= _FEW else ():
+            what = f"drop the name of {label(node)}"
+            whole.append(
+                (what, f"name of {first_output(node)}", partial(_drop_name, path=path, key=first_output(node)))
+            )
         for what, touch, change in whole:
             if change(copied(subject.model)):
                 yield _untyped(what, touch, change)
@@ -204,6 +214,14 @@ def _drop_node_names(model: onnx.ModelProto) -> bool:
     for node in named:
         node.ClearField("name")
     return bool(named)
+
+
+def _drop_name(model: onnx.ModelProto, path: Path, key: str) -> bool:
+    node = node_at(model, path, key)
+    if node is None or not node.name:
+        return False
+    node.ClearField("name")
+    return True
 
 
 def _lower_ir(model: onnx.ModelProto) -> bool:

@@ -30,8 +30,8 @@ class OperatorPass:
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """For each node with inputs or attributes to spare, from the last one up."""
         found = [node for _, node in nodes(subject.model.graph)]
-        plain = dict.fromkeys((node.domain, node.op_type) for node in found if _is_plain(node))
-        plain |= dict.fromkeys(("", name) for name in _PLAINEST if self.worded)
+        plain = dict.fromkeys(node.op_type for node in found if _is_plain(node))
+        plain |= dict.fromkeys(_PLAINEST if self.worded else ())
         if not plain or len(found) > _MOST:
             return
         seen = view(subject)
@@ -47,20 +47,19 @@ class OperatorPass:
                 and (seen.tensors[number].dtype, seen.tensors[number].shape) == (result.dtype, result.shape)
             ]
             for name in dict.fromkeys(fits):
-                for domain, operator in plain:
-                    yield _edit(step, domain, operator, name)
+                yield from (_edit(step, operator, name) for operator in plain)
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:
-    return len(node.input) == len(node.output) == 1 and not node.attribute
+    return len(node.input) == len(node.output) == 1 and not node.attribute and not node.domain
 
 
-def _edit(step: Step, domain: str, operator: str, read: str) -> OnnxEdit:
+def _edit(step: Step, operator: str, read: str) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         node, graph = node_at(model, step.path, step.key), graph_at(model, step.path)
         if node is None or graph is None or read not in node.input:
             return None
-        node.CopyFrom(helper.make_node(operator, [read], [step.key], node.name or None, domain=domain or None))
+        node.CopyFrom(helper.make_node(operator, [read], [step.key], node.name or None))
         return drop_unused(model, inputs)
 
     what = f"{operator} of {read[:40]!r} for {label(step.node)}"
