@@ -1,6 +1,6 @@
 """Sets of made failures that `reduce` is held against: each one command, each failure one line, the figures at the end.
 
-    python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N]
+    python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N] [--seed N]
     python benchmarks/reduce_sets.py nested [--most N] [--seed N]
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="hosts, kinds or targets with this in their name")
     options = parser.parse_args()
     if options.what == "two-bugs":
-        _two_bugs(options.cases, options.most or 40)
+        _two_bugs(options.cases, options.most or 40, options.seed)
     elif options.what == "nested":
         _nested(options.most or 200, options.seed)
     elif options.what == "kills":
@@ -79,13 +79,13 @@ def main() -> None:
         )
 
 
-def _two_bugs(cases: Path | None, most: int) -> None:
+def _two_bugs(cases: Path | None, most: int, seed: int) -> None:
     with Workers() as workers:
         found = list(two_bugs.bugs(workers, cases))
         for bug in found:
             print(f"alone: {bug.target.display} {bug.name}: {' '.join(bug.operators)}", flush=True)
         results = []
-        for result in two_bugs.reduce_pairs(found, workers, most):
+        for result in two_bugs.reduce_pairs(found, workers, most, seed):
             results.append(result)
             said = f", rest: {result.rest}" if result.rest else ""
             print(

@@ -30,7 +30,6 @@ CASES = (
     "onnxsim-pad-avgpool-load-error",
     "onnxoptimizer-shape-crash",
     "tract-slice-step-error",
-    "tinygrad-argmin-wrong-value",
 )
 
 

@@ -6,6 +6,7 @@ own. Each is reduced alone first: what comes out says which of the two the resul
 
 import itertools
 import json
+import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ RELEASES = {
     "1.31.0": "onnxruntime==1.31.1",
     "1.20.1": "onnxruntime==1.20.1",
 }  # of a manifest, by what we have beside it
-_HOST = 30  # nodes around each bug
+_HOST = 30, 90  # nodes around each bug
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,15 @@ def bugs(workers: Workers, folder: Path | None, only: Collection[str] = ()) -> I
         yield Bug(name, resolved, best, _operators(result), key)
 
 
-def joined(one: Bug, other: Bug) -> Case | None:
-    """Both bugs in one model, each behind a host of its own; None where they ask for different operator sets."""
+def joined(one: Bug, other: Bug, seed: int) -> Case | None:
+    """Both bugs in one model, each behind a host of its own that the seed draws; None where they ask for different operator sets."""
+    draw = random.Random(f"{seed} {one.name} {other.name}")
     parts = []
     inputs = {}
     for prefix, bug in (("p_", one), ("q_", other)):
         model = onnx_program(bug.case.program, "this").proto
         try:
-            host = grown(model, _HOST)
+            host = grown(model, draw.randint(*_HOST), draw.randrange(1 << 30)) if seed else grown(model, _HOST[0])
         except ValueError:
             host = model
         parts.append(compose.add_prefix(host, prefix))
@@ -141,13 +143,15 @@ def reduce_grown(found: Sequence[Bug], size: int, seed: int, workers: Workers) -
         yield bug, result.node_checks, len(_operators(result))
 
 
-def reduce_pairs(found: Sequence[Bug], workers: Workers, most: int) -> Iterator[TwoBugResult]:
-    """Every two bugs of one target, joined and reduced; at most so many."""
+def reduce_pairs(found: Sequence[Bug], workers: Workers, most: int, seed: int) -> Iterator[TwoBugResult]:
+    """Every two bugs of one target, joined and reduced; at most so many, in an order and in hosts that the seed draws (0: in order, in the hosts of old)."""
     pairs = [pair for pair in itertools.combinations(found, 2) if pair[0].target == pair[1].target]
     orders = [*pairs, *((other, one) for one, other in pairs)]  # the other way round the other comes first
+    if seed:
+        random.Random(seed).shuffle(orders)
     done = 0
     for one, other in orders:
-        case = joined(one, other)
+        case = joined(one, other, seed)
         if case is None or done == most:
             continue
         done += 1

@@ -112,3 +112,21 @@ def test_a_function_that_must_stay_is_reduced_inside() -> None:
 
 def inner(now: Subject) -> list[str]:
     return [node.op_type for function in now.model.functions for node in all_nodes(function.node)]
+
+
+def test_a_name_that_one_node_needs_leaves_the_others_without_and_a_call_gives_way_where_its_function_must_stay() -> (
+    None
+):
+    start = subject(
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2] x) => (float[2] z) { [a] y = Relu (x) [b] z = local.f (y) }
+        <domain: "local", opset_import: ["" : 17]> f (v) => (w) { w = Exp (v) }""",
+        x=np.ones(2, np.float32),
+    )
+
+    def keeps(now: Subject) -> bool:
+        return len(now.model.functions) == 1 and len(operators(now)) == 2 and bool(now.model.graph.node[0].name)
+
+    end = reduced(start, WORDED, keeps)
+    assert operators(end) in (["Relu", "Relu"], ["Relu", "Identity"], ["Relu", "Neg"])
+    assert [bool(node.name) for node in end.model.graph.node] == [True, False]
