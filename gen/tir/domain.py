@@ -17,6 +17,7 @@ from opsieve.gen.tir.loops import (
     split,
     wrapped,
 )
+from opsieve.gen.tir.rates import RATES
 from opsieve.gen.tir.scope import Hole, Scope, holes, open_holes, put
 from opsieve.gen.tir.statements import MEMORY_SCOPES, accumulated, allocation, filled, statement, write
 from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs
@@ -29,7 +30,7 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     hole = _statement_hole(rng, function)
     if hole is None:
         return None
-    if hole.node.type == "tirx.For" and rng.chance(0.5):
+    if hole.node.type == "tirx.For" and rng.chance(RATES.loop_changed):
         changed = rng.choice((annotated, of_other_kind, split))(rng, hole.node, hole.scope)
         return None if changed is None else put(function, hole.path, changed)
     around = len(hole.scope.kinds)
@@ -37,7 +38,7 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         return None
 
     def body(inner: Scope) -> ObjectNode:
-        return _reindexed(rng, hole.node, inner, hole.scope) if rng.chance(0.7) else hole.node
+        return _reindexed(rng, hole.node, inner, hole.scope) if rng.chance(RATES.reindexed) else hole.node
 
     return put(function, hole.path, wrapped(rng, hole.scope, body, 3 if around < 2 else 1))
 
@@ -56,7 +57,11 @@ def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         made = allocation(rng, hole.scope, FUEL)
     else:
         made = rng.choice((write, accumulated, accumulated, allocation))(rng, hole.scope, rng.between(1, FUEL))
-    return put(function, hole.path, N.sequence(made, hole.node) if rng.chance(0.5) else N.sequence(hole.node, made))
+    return put(
+        function,
+        hole.path,
+        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
+    )
 
 
 def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
@@ -65,13 +70,13 @@ def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if hole is None:
         return None
     extent, way = rng.choice((1, 2, 3, 4, 8)), rng.random()
-    tag = rng.choice(TAGS[:4]) if rng.chance(0.9) else rng.choice(TAGS[4:])
+    tag = rng.choice(TAGS[:4]) if rng.chance(RATES.usual_tag) else rng.choice(TAGS[4:])
     axis = N.thread_axis(tag, N.integer(extent))
     var = axis["var"] if way > 0.6 else N.variable("p")
     assert isinstance(var, ObjectNode)
     inner = hole.scope.with_variable(var, 0, extent - 1)
     body = _reindexed(rng, hole.node, inner, hole.scope)
-    if rng.chance(0.3):
+    if rng.chance(RATES.more_in_thread):
         body = N.sequence(body, statement(rng, inner, 2))
     if not independent(body, var) and not rng.chance(4 * OUT_OF_PLACE):
         return None  # threads would meet in memory
@@ -122,7 +127,7 @@ def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
     small = N.buffer(f"c{rng.below(1000)}", [rng.choice((1, 2, 4))], N.dtype(value), rng.choice(MEMORY_SCOPES))
     place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
     steps = [N.allocate(small), N.store(small, value, place), N.with_fields(node, value=N.load(small, N.again(place)))]
-    if rng.chance(0.4):
+    if rng.chance(RATES.filled_first):
         steps.insert(1, filled(rng, hole.scope, small))
     return N.sequence(*steps)
 
@@ -131,7 +136,7 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
     """Something said of memory around a statement: a buffer filled twice over in a loop, or one behind a branch."""
     if not hole.scope.buffers:
         return None
-    if rng.chance(0.5):
+    if rng.chance(RATES.behind_branch):
         condition = N.binary(
             "GT", N.cast(element(rng, hole.scope, rng.choice(hole.scope.buffers)), "float32"), N.real(0.0)
         )
@@ -145,7 +150,7 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
     body = N.sequence(
         N.attribute("double_buffer_scope", N.integer(1), filled(rng, turn, of), of), write(rng, turn, 3), hole.node
     )
-    said = Pairs() if rng.chance(0.5) else annotations(rng)
+    said = Pairs() if rng.chance(RATES.bare_double_buffer) else annotations(rng)
     return put(
         function,
         hole.path,

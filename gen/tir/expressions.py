@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.intrinsics import TYPES, IntrinsicSignature, giving
+from opsieve.gen.tir.rates import RATES
 from opsieve.gen.tir.scope import Scope
 from opsieve.gen.tvm_ir.nodes import ObjectNode
 
@@ -23,12 +24,12 @@ def constant(rng: Rng, kind: str) -> ObjectNode:
     if "float" in kind:
         return N.real(rng.choice(_REALS), kind)
     value = rng.choice(_WHOLES)
-    return N.integer(-value if rng.chance(0.2) and not kind.startswith("u") else value, kind)
+    return N.integer(-value if rng.chance(RATES.negative) and not kind.startswith("u") else value, kind)
 
 
 def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
     """An expression of a type with at most about `fuel` operators."""
-    if fuel <= 0 or rng.chance(0.15):
+    if fuel <= 0 or rng.chance(RATES.leaf):
         return _leaf(rng, scope, kind)
     forms = giving(kind)
     return built(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
@@ -76,13 +77,13 @@ def _guarded(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: s
     if form.guard == "nonzero":
         value = rng.choice((1, 2, 3, 4, 7, 8))
         last = N.integer(value, kind)
-        if rng.chance(0.2):
+        if rng.chance(RATES.divisor_kept_positive):
             last = N.binary("Max", args[-1], N.integer(1, kind))
         return [*args[:-1], last]
     if form.guard == "positive":
         return [N.binary("Max", args[0], N.integer(1, kind))]
     if form.guard == "shift":
-        if rng.chance(0.7):
+        if rng.chance(RATES.constant_shift):
             return [*args[:-1], N.integer(rng.below(min(8, _BITS[kind])), kind)]
         return [*args[:-1], N.binary("BitwiseAnd", args[-1], N.integer(_BITS[kind] - 1, kind))]
     how, _, limit = form.guard.partition(":")
@@ -124,16 +125,16 @@ def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
     if fitting and way < 0.6:
         var, high = rng.choice(fitting)
         room = size - 1 - high
-        if room and rng.chance(0.3):
+        if room and rng.chance(RATES.index_moved):
             return N.binary("Add", var, N.integer(rng.between(1, room)))
-        if rng.chance(0.15):
+        if rng.chance(RATES.index_backwards):
             return N.binary("Sub", N.integer(size - 1), var)
         return var
     if way < 0.75:
         return N.integer(rng.below(size))
     counting = [var for var, low, _ in scope.ranges if low >= 0 and N.dtype(var) == "int32"]
     inner = _affine(rng, counting) if counting else expression(rng, scope, "int32", fuel)
-    if rng.chance(0.85):
+    if rng.chance(RATES.index_wrapped):
         return N.binary("FloorMod", inner, N.integer(size))
     return N.binary("Max", N.binary("Min", inner, N.integer(size - 1)), N.integer(0))
 
@@ -141,6 +142,6 @@ def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
 def _affine(rng: Rng, counting: Sequence[ObjectNode]) -> ObjectNode:
     first = rng.choice(counting)
     scaled = N.binary("Mul", first, N.integer(rng.choice((1, 2, 3, 4, 8))))
-    if rng.chance(0.4):
+    if rng.chance(RATES.index_divided):
         scaled = N.binary(rng.choice(("FloorDiv", "FloorMod")), scaled, N.integer(rng.choice((2, 3, 4))))
-    return N.binary("Add", scaled, rng.choice(counting) if rng.chance(0.6) else N.integer(rng.below(8)))
+    return N.binary("Add", scaled, rng.choice(counting) if rng.chance(RATES.index_of_two) else N.integer(rng.below(8)))

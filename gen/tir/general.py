@@ -7,6 +7,7 @@ from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import built, constant, expression, index, operation
 from opsieve.gen.tir.intrinsics import EVERY, TYPES, giving
 from opsieve.gen.tir.loops import EXTENTS, of_other_kind
+from opsieve.gen.tir.rates import RATES
 from opsieve.gen.tir.scope import Hole, Scope, after, defines, free, open_holes, put
 from opsieve.gen.tir.statements import statement
 from opsieve.gen.tvm_ir.nodes import ObjectNode
@@ -23,7 +24,7 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if hole.role != "statement":
         return put(function, hole.path, fresh(rng, hole))
     made = statement(rng, hole.scope, rng.between(1, FUEL))
-    if rng.chance(0.2):
+    if rng.chance(RATES.replaced_whole):
         return put(function, hole.path, made)
     if hole.node.type == "tirx.SeqStmt":
         items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
@@ -33,7 +34,11 @@ def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
             scope = after(item, scope)
         made = statement(rng, scope, rng.between(1, FUEL))
         return put(function, hole.path, N.sequence(*items[:at], made, *items[at:]))
-    return put(function, hole.path, N.sequence(made, hole.node) if rng.chance(0.5) else N.sequence(hole.node, made))
+    return put(
+        function,
+        hole.path,
+        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
+    )
 
 
 def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
@@ -73,11 +78,15 @@ def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
         return put(function, hole.path, fresh(rng, hole))
     if node.type in ("ir.IntImm", "ir.FloatImm", "ir.Var"):
         leaves = [item for item in hole.scope.of(kind) if item is not node]
-        return put(function, hole.path, rng.choice(leaves) if leaves and rng.chance(0.5) else constant(rng, kind))
+        return put(
+            function,
+            hole.path,
+            rng.choice(leaves) if leaves and rng.chance(RATES.leaf_by_leaf) else constant(rng, kind),
+        )
     parts = [
         part for part in N.children(node) if N.dtype(part) and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
     ]
-    if rng.chance(0.5) and (swapped := _swapped(rng, node, kind)) is not None:
+    if rng.chance(RATES.swapped) and (swapped := _swapped(rng, node, kind)) is not None:
         return put(function, hole.path, swapped)
     forms = giving(kind)
     return put(function, hole.path, built(rng, hole.scope, rng.choice(forms), kind, FUEL, parts)) if forms else None
@@ -87,7 +96,7 @@ def picked(rng: Rng, function: ObjectNode) -> Hole | None:
     """Any hole whose type is one that the generator knows; those for statements are half of them."""
     found = [hole for hole in open_holes(function) if hole.role == "statement" or N.dtype(hole.node) in TYPES]
     found = [hole for hole in found if hole.role != "part" and (hole.role != "index" or hole.bound > 0)]
-    wanted = rng.chance(0.5)
+    wanted = rng.chance(RATES.statement_wanted)
     some = [hole for hole in found if (hole.role == "statement") == wanted] or found
     return rng.choice(some) if some else None
 
@@ -125,7 +134,7 @@ def _swapped(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
 
 def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     if node.type == "tirx.For":
-        if rng.chance(0.6):
+        if rng.chance(RATES.loop_of_other_kind):
             return of_other_kind(rng, node, scope)
         extent = N.number(node["extent"])
         smaller = [

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
+from opsieve.gen.tir.rates import RATES
 from opsieve.gen.tir.scope import Scope, defines
 from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, Value
 
@@ -63,13 +64,13 @@ def pipelined(rng: Rng, body: ObjectNode) -> Pairs:
     items = body["seq"] if body.type == "tirx.SeqStmt" else ()
     assert isinstance(items, tuple)
     stages = sorted(rng.below(2) for _ in items)
-    order = list(range(len(items))) if rng.chance(0.6) else rng.shuffled(range(len(items)))
+    order = list(range(len(items))) if rng.chance(RATES.stages_in_order) else rng.shuffled(range(len(items)))
     return Pairs((("software_pipeline_stage", tuple(stages)), ("software_pipeline_order", tuple(order))))
 
 
 def annotations(rng: Rng) -> Pairs:
     """What is said of a loop: mostly nothing."""
-    if rng.chance(0.75):
+    if rng.chance(RATES.bare_loop):
         return Pairs()
     names = rng.some(sorted(ANNOTATIONS), rng.between(1, 2))
     return Pairs(tuple((name, rng.choice(ANNOTATIONS[name])) for name in names))
@@ -83,7 +84,7 @@ def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: i
         size: int | None = rng.choice(EXTENTS)
         extent: ObjectNode = N.integer(size or 1)
         high = (size or 1) - 1
-        if rng.chance(0.2) and scope.ranges:  # an extent that is no constant
+        if rng.chance(RATES.extent_varies) and scope.ranges:  # an extent that is no constant
             other, low, top = rng.choice(scope.ranges)
             if low >= 0 and top < 16 and N.dtype(other) == "int32":
                 extent, size, high = N.binary("Add", other, N.integer(1)), None, top
@@ -92,7 +93,7 @@ def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: i
     inner = body(scope)
     for var, extent, around, size in reversed(made):
         kind, said = kind_for(rng, around, var, size, inner), annotations(rng)
-        if inner.type == "tirx.SeqStmt" and kind == N.SERIAL and rng.chance(0.06):
+        if inner.type == "tirx.SeqStmt" and kind == N.SERIAL and rng.chance(RATES.pipelined):
             said = pipelined(rng, inner)
         inner = N.loop(var, extent, inner, kind, said)
     return inner
@@ -116,7 +117,7 @@ def annotated(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
         isinstance(body, ObjectNode)
         and body.type == "tirx.SeqStmt"
         and N.VECTORIZED not in scope.kinds
-        and rng.chance(0.3)
+        and rng.chance(RATES.pipelined_anew)
     ):
         return N.with_fields(node, annotations=pipelined(rng, body))
     said = annotations(rng)
@@ -144,7 +145,7 @@ def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     done = N.rewritten(body, lambda item: whole if item is var else None)
     if extent % factor:
         holds = N.binary("LT", whole, N.integer(extent))
-        done = N.branch(N.call("prim.likely", "bool", holds) if rng.chance(0.7) else holds, done)
+        done = N.branch(N.call("prim.likely", "bool", holds) if rng.chance(RATES.said_likely) else holds, done)
     deep = N.loop(inner, N.integer(factor), done, kind_for(rng, scope.kinds, inner, factor, done), annotations(rng))
     turns = -(-extent // factor)
     return N.loop(outer, N.integer(turns), deep, kind_for(rng, scope.kinds, outer, turns, deep))

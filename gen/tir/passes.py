@@ -6,6 +6,7 @@ sequence stands for what a user's own pipeline would do first.
 """
 
 from opsieve.gen.spec.rng import Rng
+from opsieve.gen.tir.rates import RATES
 
 # Passes that take and give functions of any stage before the packed calling convention.
 ANYWHERE = (
@@ -73,9 +74,9 @@ def passes() -> tuple[str, ...]:
 
 def drawn(rng: Rng) -> Passes:
     """A new sequence: any passes in any order, or some of the default lowering in its order with others between."""
-    if rng.chance(0.5):
+    if rng.chance(RATES.any_order):
         items = [rng.choice(ANYWHERE) for _ in range(rng.between(1, 8))]
-        if rng.chance(0.3):
+        if rng.chance(RATES.some_flat):
             items += rng.some(FLAT, rng.between(1, 3))
     else:
         items = list(LOWERING[: rng.between(1, len(LOWERING))])
@@ -87,7 +88,7 @@ def drawn(rng: Rng) -> Passes:
 
 def options(rng: Rng) -> Passes:
     """At times one or two options of passes."""
-    if rng.chance(0.6):
+    if rng.chance(RATES.no_options):
         return ()
     return tuple(f"{name}:{rng.choice(OPTIONS[name])}" for name in rng.some(sorted(OPTIONS), rng.between(1, 3)))
 
@@ -96,7 +97,7 @@ def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
     """Another one, half of the time a new one (line 7 of Tzer's algorithm: "another random sequence"); else the same with an item more,
     less, elsewhere, twice or another, or with its tail exchanged for `other`'s."""
     items = list(sequence)
-    if not items or rng.chance(0.5):
+    if not items or rng.chance(RATES.new_sequence):
         return drawn(rng)
     way, at = rng.between(1, 7), rng.below(len(items))
     if way in (1, 2):

@@ -5,6 +5,7 @@ from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import element, expression, index
 from opsieve.gen.tir.intrinsics import TYPES
 from opsieve.gen.tir.loops import EXTENTS, kind_for, wrapped
+from opsieve.gen.tir.rates import RATES
 from opsieve.gen.tir.scope import Scope
 from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 
@@ -27,7 +28,7 @@ def write(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     sizes = N.shape(of) or ()
     indices = [index(rng, scope, size, fuel // 2) for size in sizes]
     value = expression(rng, scope, N.dtype(of), fuel)
-    if rng.chance(0.25) and N.dtype(of) != "bool":
+    if rng.chance(RATES.updated) and N.dtype(of) != "bool":
         value = N.binary(rng.choice(("Add", "Max", "Min")), N.load(of, *map(N.again, indices)), value)
     return N.store(of, value, *indices)
 
@@ -39,7 +40,7 @@ def nest(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
 
 def condition(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """A branch."""
-    other = statement(rng, scope, fuel // 3) if rng.chance(0.5) else None
+    other = statement(rng, scope, fuel // 3) if rng.chance(RATES.has_else) else None
     return N.branch(expression(rng, scope, "bool", fuel // 3), statement(rng, scope, fuel // 2), other)
 
 
@@ -58,7 +59,7 @@ def allocation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     of = N.buffer(f"b{rng.below(1000)}", sizes, kind, rng.choice(MEMORY_SCOPES))
     inner = scope.with_buffer(of)
     rest = statement(rng, inner, fuel // 2)
-    if rng.chance(0.5):
+    if rng.chance(RATES.written_again):
         rest = N.sequence(rest, write(rng, inner, fuel // 3))
     return N.sequence(N.allocate(of), filled(rng, scope, of), rest)
 
@@ -84,7 +85,7 @@ def counted(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
         statement(rng, scope, fuel // 2), N.store(count, N.binary("Add", N.load(count, at), N.integer(1)), at)
     )
     going = N.binary("LT", N.load(count, at), N.integer(rng.between(1, 5)))
-    if rng.chance(0.3):
+    if rng.chance(RATES.ends_by_more):
         going = N.binary("And", going, expression(rng, scope, "bool", fuel // 4))
     return N.sequence(N.allocate(count), N.store(count, N.integer(0), at), N.while_(going, body))
 
@@ -118,7 +119,7 @@ def _true(rng: Rng, scope: Scope) -> ObjectNode:
     if scope.ranges:
         var, low, high = rng.choice(scope.ranges)
         kind = N.dtype(var)
-        if rng.chance(0.5):
+        if rng.chance(RATES.upper_end):
             return N.binary("LE", var, N.integer(high + rng.below(2), kind))
         return N.binary("GE", var, N.integer(low, kind))
     return N.integer(1, "bool")
