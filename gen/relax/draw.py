@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import ml_dtypes
 import numpy as np
 
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.tree import Constant, Scalar
 from opsieve.gen.relax.types import RelaxTensorType, Shape, Size, Sym, size_value
 from opsieve.gen.tvm_ir.tensors import Array
@@ -76,9 +77,9 @@ class Draw:
         kept = self.rng.randrange(2)
         pair: list[list[Size]] = [list(shape), list(shape)]
         for axis in range(len(shape)):
-            if self.rng.random() < 0.12:
+            if self.rng.random() < RATES.side_of_one:
                 pair[self.rng.randrange(2)][axis] = 1
-        if self.rng.random() < 0.2 and shape:
+        if self.rng.random() < RATES.fewer_sides and shape:
             cut = self.rng.randint(1, len(shape))
             if all(pair[kept][axis] == shape[axis] for axis in range(cut)):
                 del pair[1 - kept][:cut]
@@ -106,7 +107,7 @@ class Draw:
     def axis(self, rank: int) -> int:
         """An axis of a tensor, sometimes counted from the end."""
         axis = self.rng.randrange(rank)
-        return axis - rank if self.chance(0.3) else axis
+        return axis - rank if self.chance(RATES.negative_axis) else axis
 
     def constant(self, dtype: str, shape: Sequence[int], low: float = -3, high: float = 3) -> Constant:
         """A constant with elements between two numbers, both included; of whole numbers where the type has no others."""

@@ -17,6 +17,7 @@ from opsieve.gen.relax.kernels import KINDS, kernel
 from opsieve.gen.relax.known_faults import fault_of, settles
 from opsieve.gen.relax.outlining import with_own_sides
 from opsieve.gen.relax.policies import GenerationPolicy, is_plain
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.tree import (
     Call,
     Constant,
@@ -110,7 +111,9 @@ class Generator:
         """The parameters of main: tensors, some of them of a type that the result has."""
         wanted = list(target.fields if isinstance(target, TupleType) else (target,))
         count = self.rng.choice((1, 2, 2, 3, 4))
-        kinds = [self.rng.choice(wanted) if self.rng.random() < 0.5 else draw.tensor_type() for _ in range(count)]
+        kinds = [
+            self.rng.choice(wanted) if self.rng.random() < RATES.of_result else draw.tensor_type() for _ in range(count)
+        ]
         return tuple(Var(self.names.fresh("x"), kind) for kind in kinds)
 
     # ------------------------------------------------------------------ choosing a form
@@ -151,7 +154,7 @@ class Generator:
 
     def _base(self, kind: Type, body: Body) -> Expr:
         """A variable of the type where there is one, else a literal."""
-        if self.rng.random() < 0.9 and any(var.type == kind for var in body.scope):
+        if self.rng.random() < RATES.in_scope and any(var.type == kind for var in body.scope):
             return self.variable(kind, body, 0)
         return self.literal(kind, body, 0)
 
@@ -205,7 +208,7 @@ class Generator:
 
     def operator(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr | None:
         """The call of an operator that can yield the type, from the cache of solutions or from its solver."""
-        cached = self._solutions.of(kind, self.rng) if self._solutions and self.rng.random() < 0.2 else None
+        cached = self._solutions.of(kind, self.rng) if self._solutions and self.rng.random() < RATES.cached else None
         if cached is not None and self.weight(cached[0].name) > 0.5 and not self._faulty(*cached, kind):
             return self._call(*cached, kind, body, fuel)
         possible = yielding(kind)
@@ -279,7 +282,7 @@ class Generator:
                 for var in body.scope
                 if var.dataflow and var != made and set(symbols(var.type)) <= set(body.symbols)
             ]
-            if inner and self.rng.random() < 0.3:
+            if inner and self.rng.random() < RATES.exported:
                 other = self.rng.choice(inner)
                 body.export(other, other.type)
             return body.export(made, kind)
@@ -302,18 +305,18 @@ class Generator:
         """The value with its shape forgotten, then checked again: by symbols that are new, and by the type itself."""
         made = self._computed(self.expr(kind, body, fuel), body)
         loose = self._bind(made, body, RelaxTensorType(kind.dtype, None, kind.rank), cast=True)
-        if kind.rank and self.rng.random() < 0.6:
+        if kind.rank and self.rng.random() < RATES.named_sizes:
             draw = self._draw(body.symbols)
             shape: list[Size] = []
             for size in kind.shape or ():
-                if self.rng.random() < 0.6:
+                if self.rng.random() < RATES.named_size:
                     name = self.names.fresh("m")
                     body.symbols[name] = draw.value(size)
                     size = Sym(name)
                 shape.append(size)
             named = RelaxTensorType(kind.dtype, tuple(shape))
             made = self._bind(loose, body, named, cast=True)
-            if self.rng.random() < 0.6 and fuel > 0:
+            if self.rng.random() < RATES.more_computed and fuel > 0:
                 made = self.expr(named, body, fuel - 1)
             if named == kind:
                 return made
@@ -335,7 +338,7 @@ class Generator:
         """A packed function of the runtime, in either style."""
         made = self.expr(kind, body, fuel)
         self._left -= 1
-        if self.rng.random() < 0.5:
+        if self.rng.random() < RATES.copied:
             return self._copied(made, kind, body)
         call = Call(
             RelaxOperator("relax.call_dps_packed"), (Extern(DPS_COPY, _PACKED), Tuple((made,))), kind, None, (kind,)
@@ -358,7 +361,7 @@ class Generator:
             for name, function in self.functions.items()
             if isinstance(function, Function) and function.result == static and not set(symbols(function.type))
         ]
-        if known and self.rng.random() < 0.5:
+        if known and self.rng.random() < RATES.known_function:
             name, function = self.rng.choice(known)
         else:
             name, function = self._new_function(static, fuel)
@@ -371,11 +374,11 @@ class Generator:
         """A private function of a static result type."""
         draw = self._draw({})
         types: list[Type] = [draw.tensor_type() for _ in range(self.rng.randint(0, 2))]
-        if self.rng.random() < 0.3:
+        if self.rng.random() < RATES.other_field:
             # Never empty: TVM 0.27 dies of an empty tuple that is yielded.
             pair = TupleType((draw.tensor_type(), *types))
             types.append(self.rng.choice((ShapeType(draw.shape(2)), PrimType("int64"), pair)))
-        if self.rng.random() < 0.6:
+        if self.rng.random() < RATES.of_own_type:
             types.insert(0, kind)
         return self._define("sub", types, kind, {}, fuel)
 
@@ -385,7 +388,7 @@ class Generator:
         shape: list[Size] = []
         for size in kind.shape or ():
             value = size_value(size, body.symbols)
-            if self.rng.random() < 0.6 or not isinstance(size, int):
+            if self.rng.random() < RATES.symbolic_side or not isinstance(size, int):
                 name = self.names.fresh("k")
                 sizes[name] = value
                 shape.append(Sym(name))
@@ -456,7 +459,7 @@ class Generator:
         draw = self._draw(body.symbols if self.policy.known_faults else {})
         types: tuple[Type, ...] = tuple(draw.tensor_type() for _ in range(self.rng.randint(0, 2)))
         inside = kind if self.policy.known_faults else concrete(kind, body.symbols)
-        if inside == kind and self.rng.random() < 0.5:
+        if inside == kind and self.rng.random() < RATES.carried:
             types = (*types, kind)
         local = self._local(FuncType(types, inside), body, fuel)
         args = tuple(self.expr(item, body, fuel - 1) for item in types)
@@ -472,7 +475,7 @@ class Generator:
         taken, data = Var(self.names.fresh("q"), inner_type), Var(self.names.fresh("q"), kind)
         inner = Body(self.names, [taken, data])
         once = inner.bind(Call(taken, (data,), kind), kind)
-        result = inner.bind(Call(taken, (once,), kind), kind) if self.rng.random() < 0.5 else once
+        result = inner.bind(Call(taken, (once,), kind), kind) if self.rng.random() < RATES.applied_twice else once
         applied = body.bind(Function((taken, data), inner.seq(result), kind), outer, "f")
         passed = self._local(inner_type, body, fuel)
         self._left -= 2

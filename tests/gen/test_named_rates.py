@@ -8,7 +8,7 @@ from repository import ROOT
 _LITERAL = re.compile(r"(?:random\(\) *(?:<|<=|>|>=)|chance\() *0?\.\d|random\(\) *(?:<|>=)[^\n]*\* *0?\.\d")
 
 
-@pytest.mark.parametrize("folder", ["operators", "build", "generation", "strategies", "spec", "values", "tir"])
+@pytest.mark.parametrize("folder", ["operators", "build", "generation", "strategies", "spec", "values", "tir", "relax"])
 def test_no_probability_is_written_where_it_is_used(folder: str) -> None:
     found = [
         f"{path.name}:{number} {line.strip()}"
@@ -17,5 +17,5 @@ def test_no_probability_is_written_where_it_is_used(folder: str) -> None:
         if _LITERAL.search(line)
     ]
     assert not found, (
-        "a field of Style, of SamplerRates (gen/spec/rates.py) of TirRates (gen/tir/rates.py) or of the strategy's own rates"
+        "a field of Style, of SamplerRates (gen/spec/rates.py) of gen/tir/rates.py or gen/relax/rates.py, or of the strategy's own rates"
     )

@@ -20,6 +20,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import Draw, number, numbers, real, whole
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.types import RelaxTensorType, TupleType
 
 WIDE = ("float32", "float64")  # what TVM lowers to the mathematical functions of LLVM's and C's library
@@ -61,7 +62,7 @@ def _shift(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _power(draw: Draw, kind: RelaxTensorType) -> Solution:
-    if draw.chance(0.5):
+    if draw.chance(RATES.whole_exponent):
         return Solution((Want(kind, (-4, 4)), number(kind.dtype, draw.rng.choice((2, 3)))))
     left, right = draw.broadcast(kind.shape or ())
     return Solution((Want(tensor(kind.dtype, left), (0.1, 5)), Want(tensor(kind.dtype, right), (-3, 3))))
@@ -141,7 +142,7 @@ def _bucketize(draw: Draw, kind: RelaxTensorType) -> Solution:
     bounds = sorted(draw.rng.uniform(-3, 3) for _ in range(draw.rng.randint(1, 6)))
     dtype = draw.rng.choice(WIDE)
     edges = numbers(dtype, (len(bounds),), bounds)
-    attrs = attributes("BucketizeAttrs", out_int32=kind.dtype == "int32", right=draw.chance(0.5))
+    attrs = attributes("BucketizeAttrs", out_int32=kind.dtype == "int32", right=draw.chance(RATES.flag))
     return Solution((Want(RelaxTensorType(dtype, kind.shape)), edges), attrs)
 
 

@@ -16,6 +16,7 @@ from opsieve.gen.relax.declaration import (
 )
 from opsieve.gen.relax.draw import LIMIT, Draw, whole
 from opsieve.gen.relax.operators.reductions import unfolded
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.tree import Scalar, ShapeValue
 from opsieve.gen.relax.types import RelaxTensorType, Size, TupleType
 from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
@@ -54,7 +55,7 @@ def _expand(draw: Draw, kind: RelaxTensorType) -> Solution:
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     axes = sorted(draw.rng.sample(ones, draw.rng.randint(1, len(ones))))
     kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    named = tuple(axis - len(shape) if draw.chance(0.2) else axis for axis in axes)
+    named = tuple(axis - len(shape) if draw.chance(RATES.negative_of_many) else axis for axis in axes)
     return Solution((Want(tensor(kind.dtype, kept)),), attributes("ExpandDimsAttrs", axis=named))
 
 
@@ -74,7 +75,7 @@ def _permute(draw: Draw, kind: RelaxTensorType) -> Solution:
     source: list[Size] = [0] * len(shape)
     for place, axis in enumerate(axes):
         source[axis] = shape[place]
-    named: Value = None if axes == list(range(len(shape)))[::-1] and draw.chance(0.5) else tuple(axes)
+    named: Value = None if axes == list(range(len(shape)))[::-1] and draw.chance(RATES.left_out) else tuple(axes)
     return Solution((Want(tensor(kind.dtype, source)),), attributes("PermuteDimsAttrs", axes=named))
 
 
@@ -110,7 +111,7 @@ def _split(draw: Draw, kind: RelaxTensorType) -> Solution:
     index = draw.rng.randrange(pieces)
     sections: Value = pieces
     sizes = [size] * pieces
-    if draw.chance(0.5):
+    if draw.chance(RATES.uneven_pieces):
         sizes = [size if place == index else draw.size(8) for place in range(pieces)]
         sections = tuple(sum(sizes[: place + 1]) for place in range(pieces - 1))
     fields = []
@@ -141,8 +142,8 @@ def _broadcast_to(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _shrunk(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
-    shape: list[Size] = [1 if draw.chance(0.4) else size for size in kind.shape or ()]
-    return tuple(shape[draw.rng.randint(0, len(shape)) :]) if draw.chance(0.3) else tuple(shape)
+    shape: list[Size] = [1 if draw.chance(RATES.one) else size for size in kind.shape or ()]
+    return tuple(shape[draw.rng.randint(0, len(shape)) :]) if draw.chance(RATES.fewer_dimensions) else tuple(shape)
 
 
 def _collapse_to(draw: Draw, kind: RelaxTensorType) -> Solution:

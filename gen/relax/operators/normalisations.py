@@ -2,6 +2,7 @@
 
 from opsieve.gen.relax.declaration import Declared, Recogniser, Solution, Want, attributes, fixed, tensor
 from opsieve.gen.relax.draw import Draw
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.types import RelaxTensorType, TupleType
 
 _WIDE = ("float32", "float64")
@@ -57,7 +58,7 @@ def _batch(draw: Draw, kind: RelaxTensorType) -> Solution:
         center=True,
         scale=True,
         momentum=0.1,
-        training=draw.chance(0.5),
+        training=draw.chance(RATES.flag),
     )
     wants = (Want(kind, _INSIDE), Want(part), Want(part), Want(part), Want(part, (0.1, 5.0)))
     return Solution(wants, attrs, TupleType((kind, part, part)))

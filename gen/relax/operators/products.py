@@ -11,6 +11,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import Draw
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.types import RelaxTensorType, Shape, Size
 from opsieve.gen.tvm_ir.nodes import Dtype, Value
 
@@ -26,7 +27,7 @@ def _matmul(draw: Draw, kind: RelaxTensorType) -> Solution:
     first, second = draw.broadcast(lead) if lead else ((), ())
     out: Value = None
     dtype = kind.dtype
-    if dtype == "int32" and draw.chance(0.5):
+    if dtype == "int32" and draw.chance(RATES.narrow_factors):
         dtype, out = draw.rng.choice(("int8", "uint8")), Dtype("int32")
     left, right = Want(tensor(dtype, (*first, rows, inner))), Want(tensor(dtype, (*second, inner, columns)))
     return Solution((left, right), attributes("MatmulAttrs", out_dtype=out))
@@ -36,7 +37,7 @@ def _vector(draw: Draw, kind: RelaxTensorType) -> Solution:
     inner = draw.size(8)
     shape = kind.shape or ()
     vector = Want(tensor(kind.dtype, (inner,)))
-    args = (vector, Want(tensor(kind.dtype, (inner, *shape)))) if draw.chance(0.5) else None
+    args = (vector, Want(tensor(kind.dtype, (inner, *shape)))) if draw.chance(RATES.second_vector) else None
     args = args or (Want(tensor(kind.dtype, (*shape, inner))), vector)
     return Solution(args, attributes("MatmulAttrs", out_dtype=None))
 
@@ -49,8 +50,8 @@ def _einsum(draw: Draw, kind: RelaxTensorType) -> Solution:
     """The output has one letter an axis; one more letter is summed over."""
     letters = "ijkl"[: kind.rank]
     shape = dict(zip(letters, fixed(kind), strict=True)) | {"z": draw.size(6)}
-    first = [letter for letter in letters if draw.chance(0.7)]
-    second = [letter for letter in letters if letter not in first or draw.chance(0.3)]
+    first = [letter for letter in letters if draw.chance(RATES.first_has)]
+    second = [letter for letter in letters if letter not in first or draw.chance(RATES.second_has)]
     for terms in (first, second):
         terms.insert(draw.rng.randint(0, len(terms)), "z")
     wants = tuple(Want(tensor(kind.dtype, [shape[letter] for letter in terms])) for terms in (first, second))
@@ -158,8 +159,8 @@ def _pool(dims: int) -> Solver:
             strides=tuple(strides),
             dilation=tuple(dilation),
             padding=(*before, *after),
-            ceil_mode=draw.chance(0.2),
-            count_include_pad=draw.chance(0.3),
+            ceil_mode=draw.chance(RATES.ceil),
+            count_include_pad=draw.chance(RATES.pads_count),
             layout=f"NC{letters}",
             out_layout=f"NC{letters}",
         )

@@ -14,6 +14,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import LIMIT, Draw
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.types import RelaxTensorType, Size, TupleType
 from opsieve.gen.tvm_ir.nodes import Dtype
 
@@ -27,7 +28,7 @@ def unfolded(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], 
     shape: list[Size] = list(kind.shape or ())
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     room = max(1, LIMIT // max(1, draw.count(shape)))
-    if ones and draw.chance(0.5):
+    if ones and draw.chance(RATES.kept_ones):
         axes = sorted(draw.rng.sample(ones, draw.rng.randint(1, min(most, len(ones)))))
         for axis in axes:
             shape[axis] = draw.size(room)
@@ -46,8 +47,10 @@ def unfolded(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], 
 def _fold(within: tuple[float, float] | None = None) -> Solver:
     def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         shape, axes, kept = unfolded(draw, kind, 2)
-        named: tuple[int, ...] | None = tuple(axis - len(shape) if draw.chance(0.2) else axis for axis in axes)
-        if len(axes) == len(shape) and draw.chance(0.5):
+        named: tuple[int, ...] | None = tuple(
+            axis - len(shape) if draw.chance(RATES.negative_of_many) else axis for axis in axes
+        )
+        if len(axes) == len(shape) and draw.chance(RATES.left_out):
             named = None
         attrs = attributes("StatisticalAttrs", axis=named, keepdims=kept)
         return Solution((Want(tensor(kind.dtype, shape), within),), attrs)
@@ -63,7 +66,7 @@ def _extreme(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _running(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    attrs = attributes("ScanopAttrs", axis=axis, dtype=Dtype(kind.dtype), exclusive=draw.chance(0.3))
+    attrs = attributes("ScanopAttrs", axis=axis, dtype=Dtype(kind.dtype), exclusive=draw.chance(RATES.exclusive))
     return Solution((Want(kind, (-2, 2)),), attrs)
 
 
@@ -79,11 +82,15 @@ def _softmax(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _sort(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(kind),), attributes("SortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(0.5)))
+    return Solution(
+        (Want(kind),), attributes("SortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(RATES.flag))
+    )
 
 
 def _argsort(draw: Draw, kind: RelaxTensorType) -> Solution:
-    attrs = attributes("ArgsortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(0.5), dtype=Dtype(kind.dtype))
+    attrs = attributes(
+        "ArgsortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(RATES.flag), dtype=Dtype(kind.dtype)
+    )
     return Solution((Want(RelaxTensorType(draw.rng.choice(_SORTED), kind.shape)),), attrs)
 
 
@@ -93,7 +100,9 @@ def _topk(draw: Draw, kind: RelaxTensorType) -> Solution:
     k = shape[axis]
     shape[axis] += draw.rng.randint(0, 4)
     other = draw.rng.choice(("int32", "int64"))
-    attrs = attributes("TopKAttrs", k=k, axis=axis, ret_type="both", largest=draw.chance(0.5), dtype=Dtype(other))
+    attrs = attributes(
+        "TopKAttrs", k=k, axis=axis, ret_type="both", largest=draw.chance(RATES.flag), dtype=Dtype(other)
+    )
     whole = TupleType((kind, RelaxTensorType(other, kind.shape)))
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
 

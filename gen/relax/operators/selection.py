@@ -13,6 +13,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import LIMIT, Draw, numbers, whole
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.tree import Tuple
 from opsieve.gen.relax.types import RelaxTensorType
 
@@ -44,7 +45,7 @@ def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
         span = (size - 1) * step + 1
         shape[axis] = begin + span + draw.rng.randint(0, 2)
         end = begin + span
-        if draw.chance(0.2):
+        if draw.chance(RATES.negative_begin):
             begin, end = begin - shape[axis], end
         begins.append(begin)
         ends.append(end)
@@ -121,7 +122,7 @@ def _index_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:
 def _index_put(draw: Draw, kind: RelaxTensorType) -> Solution:
     places = [draw.rng.randrange(size) for size in fixed(kind)]
     indices = tuple(numbers("int64", (1,), [place]) for place in places)
-    attrs = attributes("IndexPutAttrs", accumulate=draw.chance(0.5))
+    attrs = attributes("IndexPutAttrs", accumulate=draw.chance(RATES.flag))
     return Solution((Want(kind), Tuple(indices), Want(tensor(kind.dtype, (1,)))), attrs)
 
 

@@ -13,6 +13,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import Draw, numbers, real, whole
+from opsieve.gen.relax.rates import RATES
 from opsieve.gen.relax.tree import Scalar, ShapeValue
 from opsieve.gen.relax.types import RelaxTensorType
 from opsieve.gen.tvm_ir.nodes import Dtype
@@ -55,7 +56,7 @@ def _eye_like(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _hamming(draw: Draw, kind: RelaxTensorType) -> Solution:
-    scalars = (whole(fixed(kind)[0]), Scalar(draw.chance(0.5), "bool"), real(0.54), real(0.46))
+    scalars = (whole(fixed(kind)[0]), Scalar(draw.chance(RATES.flag), "bool"), real(0.54), real(0.46))
     return Solution(scalars, attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
@@ -92,7 +93,7 @@ def _grid_sample(draw: Draw, kind: RelaxTensorType) -> Solution:
         method=draw.rng.choice(("bilinear", "nearest")),
         layout="NCHW",
         padding_mode=draw.rng.choice(("zeros", "border")),
-        align_corners=draw.chance(0.5),
+        align_corners=draw.chance(RATES.flag),
     )
     return Solution((Want(data), grid), attrs)
 
@@ -116,7 +117,7 @@ def _roi(draw: Draw, kind: RelaxTensorType) -> Solution:
         pooled_size=(height, width),
         spatial_scale=1.0,
         sample_ratio=draw.rng.choice((-1, 2)),
-        aligned=draw.chance(0.5),
+        aligned=draw.chance(RATES.flag),
         layout="NCHW",
         mode=draw.rng.choice(("avg", "max")),
     )
