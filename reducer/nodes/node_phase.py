@@ -28,6 +28,7 @@ _GROWING = (
 )
 _FUSED = 16  # nodes that an optimiser makes one of
 _SHOWN = 96  # groups of them whose results are shown at once
+_TRACED = 20_000  # nodes of a model of which, when a result is wrong, a half costs less than the optimised graph and a run that shows values
 _TAPS = 12  # further outputs that a probe has
 
 
@@ -55,6 +56,8 @@ class NodePhase:
         if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
         self.engine.dimension = "nodes"
+        while len(self.graph.nodes) > _TRACED and self.engine.result.wrong and self._halved():
+            self._begin()
         found = self._rewritten() or self._hinted() or self._traced() or self._searched()
         if len(found) > ENOUGH:
             found = self.search.minimal(found)

@@ -115,6 +115,21 @@ def test_of_many_rewritten_groups_some_are_shown_and_then_those_between(
     assert program_operators(result.best) == ["Pad", "MaxPool"]
 
 
+def test_of_very_many_nodes_halves_are_asked_for_before_the_optimised_graph(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_phase, "_TRACED", 300)
+    program = OnnxProgram(scaled.model(800, "chain", "mismatch").SerializeToString())
+    case = Case(program, seeded_inputs(program.proto, 0))
+    premise = find(case, [resolve("onnxruntime")], resolve("onnxruntime:disable_all"), workers)
+    form, journal = OnnxReduction(), Journal("")
+    result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", journal, Listeners())
+    sizes = [attempt.nodes for attempt in journal.attempts if attempt.dimension == "nodes"]
+    assert sizes[0] == 400
+    assert max(sizes) == 400
+    assert program_operators(result.best) == ["Pad", "MaxPool"]
+
+
 def program_operators(subject: Subject) -> list[str]:
     return list(subject.program.operators())
 

@@ -167,7 +167,7 @@ def test_weights_of_500_megabytes_in_a_file_beside_the_model(tmp_path: Path) -> 
     assert (process.returncode, facts["nodes_after"], facts["same"], facts["minimal"]) == (0, 2, True, True)
     assert facts["bytes_after"] < 1024
     print(f"peak of all processes: {peak[0] >> 20} MiB, {facts['seconds']} s")
-    assert 0 < peak[0] < 4 << 30
+    assert 0 < peak[0] < 2 << 30
 
 
 def _watch(pid: int, peak: list[int], ended: threading.Event) -> None:
