@@ -53,11 +53,12 @@ def drawn(rng: Rng, opset: int) -> Source | None:
     there = [each for each in architectures() if each.oldest <= opset <= each.newest]
     if not there:
         return None
-    return _source(rng.choice(there), opset)
+    return read_architecture(rng.choice(there), opset)
 
 
 @functools.lru_cache(maxsize=1024)
-def _source(architecture: Architecture, opset: int) -> Source:
+def read_architecture(architecture: Architecture, opset: int) -> Source:
+    """An architecture at an opset; whoever asks again is given the same."""
     # The text is our own, so that onnx's inference need not be asked in a process apart.
     model = onnx.shape_inference.infer_shapes(architecture.model(opset), strict_mode=True, data_prop=True)
     source = read(model, seeded_inputs(model, 0))

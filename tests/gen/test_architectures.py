@@ -4,7 +4,7 @@ import onnx
 import onnx.checker
 import onnx.shape_inference
 
-from opsieve.gen.generation.architectures import architectures, drawn
+from opsieve.gen.generation.architectures import architectures, drawn, read_architecture
 from opsieve.gen.generation.pieces import cut
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest
 from opsieve.gen.spec.rng import Rng
@@ -20,6 +20,19 @@ def test_every_architecture_is_valid_at_the_oldest_and_newest_opset_that_it_says
             model = each.model(opset)
             onnx.checker.check_model(model, full_check=True)
             onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True)
+
+
+def test_every_architecture_can_be_read_at_every_opset_that_it_says() -> None:
+    for opset in range(OLDEST, SUPPORTED + 1):
+        there = [each for each in architectures() if each.oldest <= opset <= each.newest]
+        assert there
+        for each in there:
+            source = read_architecture(each, opset)
+            assert source.nodes
+            leaves = [tensor for node in source.nodes for tensor in node.ins if tensor is not None and tensor.leaf]
+            assert all(
+                (tensor.leaf == "input") != tensor.name.startswith("w") for tensor in leaves if not tensor.values
+            )
 
 
 def test_a_cut_is_connected_in_order_and_reads_nothing_that_is_not_there() -> None:
