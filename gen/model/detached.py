@@ -42,19 +42,31 @@ class _DataFile:
     """Tensors' data by digest. It is removed from its folder at once, so that it goes when the last process that has it open ends."""
 
     def __init__(self) -> None:
-        written, name = tempfile.mkstemp(prefix="opsieve-")
+        self._lock = threading.Lock()
+        self._end = 0
+        self.parts: dict[str, DataPart] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self._written, name = tempfile.mkstemp(prefix="opsieve-")
         try:
             self.descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)  # what workers are given
         finally:
             os.unlink(name)
-        self._written = written
-        self._end = 0
-        self._lock = threading.Lock()
-        self.parts: dict[str, DataPart] = {}
+        self._owner = os.getpid()
+
+    def _copy(self) -> None:
+        """In a process that was forked: a file of its own, for both would write to the same places of one."""
+        old = self.descriptor
+        self._open()
+        for part in self.parts.values():
+            _written(self._written, os.pread(old, part.length, part.offset), part.offset)
 
     def put(self, chunks: Iterable[bytes]) -> str:
         """Keep data; its digest. OSError when the disk is full."""
         with self._lock:
+            if self._owner != os.getpid():
+                self._copy()
             state, at = hashlib.sha256(), self._end
             for chunk in chunks:
                 state.update(chunk)

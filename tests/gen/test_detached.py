@@ -1,5 +1,7 @@
 """Large tensors outside of memory: what a model of them is, on every way out of the process."""
 
+import contextlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.detached import SCHEME, part_of
+from opsieve.gen.model.detached import SCHEME, detach, part_of
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import read_tensor
@@ -107,6 +109,23 @@ def test_memory_is_what_the_small_tensors_take(tmp_path: Path) -> None:
     part = part_of(program.proto.graph.initializer[0])
     assert part is not None
     assert len(part) == 60 << 20
+
+
+def test_a_forked_process_writes_to_a_file_of_its_own(tmp_path: Path) -> None:
+    program = stored(tmp_path / "here", True)
+    whole = program.data
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            other = TensorProto(name="t", data_type=TensorProto.UINT8, dims=[2 << 20])
+            detach(other, [b"\x01" * (2 << 20)])
+            fine = read_tensor(other).all() and program.data == whole
+            os._exit(0 if fine else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    mine = TensorProto(name="t", data_type=TensorProto.UINT8, dims=[2 << 20])
+    detach(mine, [b"\x02" * (2 << 20)])
+    assert (read_tensor(mine) == 2).all()
 
 
 def anonymous() -> int:
