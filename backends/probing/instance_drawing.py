@@ -105,7 +105,7 @@ class InstanceDrawing:
         given = [name for name in schema.attributes if self._is_given(name, plan, share)]
         values = {name: self.value(name, palette) for name in given}
         attributes = {name: value for name, value in values.items() if value is not None}
-        return self.laid(Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes)))
+        return self.laid(Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes), rng.below(1 << 30)))
 
     def _is_given(self, name: str, plan: ShapePlan | None, share: float) -> bool:
         if name in self.schema.required:
@@ -205,7 +205,7 @@ class InstanceDrawing:
                 sides = tuple(self._side(term, sizes, plan, choice) for term in shape)
                 sides = sides if math.prod(sides) <= _LARGEST else tuple(min(one, 4) for one in sides)
                 ins[place] = reshaped(each, sides)
-        return Trial(tuple(ins), trial.attributes, replace(plan, sizes=sizes))
+        return replace(trial, inputs=tuple(ins), plan=replace(plan, sizes=sizes))
 
     def _side(self, term: str, sizes: dict[str, int], plan: ShapePlan, choice: int) -> int:
         for name in names_in(term):

@@ -190,14 +190,14 @@ class InstanceSearch:
                 trial = self._other_attribute(trial, self.rng.choice(names), hints.numbers)
             elif places:
                 trial = self._other_input(trial, self.rng.choice(places), hints)
-        return self.drawing.laid(trial), aimed
+        return self.drawing.laid(replace(trial, draw=self.rng.below(1 << 30))), aimed
 
     def _stated(self, trial: Trial, place: int, shape: Shape) -> Trial:
         """The instance where an input has the shape that a message states."""
         ins = [*trial.inputs, *[None] * (place + 1 - len(trial.inputs))]
         self._added(ins, place, ())
         plan = trial.plan or ShapePlan({}, {}, {})
-        return Trial(tuple(ins), trial.attributes, replace(plan, shapes={**plan.shapes, place: shape}))
+        return replace(trial, inputs=tuple(ins), plan=replace(plan, shapes={**plan.shapes, place: shape}))
 
     def _repeated(self, trial: Trial, numbers: Sequence[int]) -> Trial:
         """The instance where the inputs of the last slot are another number of equal groups."""
@@ -207,7 +207,7 @@ class InstanceSearch:
         if not tail:
             return trial
         group = (tail * size)[:size]
-        return Trial((*trial.inputs[:first], *group * self.rng.between(1, 3)), trial.attributes, trial.plan)
+        return replace(trial, inputs=(*trial.inputs[:first], *group * self.rng.between(1, 3)))
 
     def _together(self, trial: Trial, places: Sequence[int]) -> Trial:
         """The instance where all these inputs are there, are left out as far as they may be, or have one shape."""
@@ -222,7 +222,7 @@ class InstanceSearch:
             there = [each.shape for place in places if (each := ins[place]) is not None]
             shape = self.rng.choice(there) if there else ()
             ins = [each and reshaped(each, shape) if place in places else each for place, each in enumerate(ins)]
-        found = Trial(_trimmed(ins), trial.attributes, plan)
+        found = replace(trial, inputs=_trimmed(ins), plan=plan)
         for place in places if what == 2 else ():
             found = _freed(found, place)
         return found
@@ -249,11 +249,11 @@ class InstanceSearch:
             side = rng.choice(pool) if pool and rng.chance(_RATES.as_named) else rng.choice((*PALETTE, 32, 64))
             ties = {tied: term for tied, term in plan.ties.items() if tied != name}
             values = {**trial.attributes, **({name: side} if name in trial.attributes else {})}
-            return Trial(trial.inputs, values, replace(plan, sizes={**plan.sizes, name: side}, ties=ties))
+            return replace(trial, attributes=values, plan=replace(plan, sizes={**plan.sizes, name: side}, ties=ties))
         if what == 1:
             one, other = rng.choice(names), rng.choice(names)
             term = rng.choice((one, f"{one} * {other}", f"{one} + {other}", f"{one} * 2"))
-            return Trial(trial.inputs, trial.attributes, replace(plan, ties={**plan.ties, name: term}))
+            return replace(trial, plan=replace(plan, ties={**plan.ties, name: term}))
         place = rng.choice(stated)
         shape = plan.shapes.get(place, ())
         if what == 2 and shape:
@@ -262,7 +262,7 @@ class InstanceSearch:
             shape = (*shape[:axis], rng.choice((term, term, f"{term} / 2", f"{term} * 2")), *shape[axis + 1 :])
         else:
             shape = rng.choice([*self._stated_shapes(place), *hints.shapes] or [shape])
-        return Trial(trial.inputs, trial.attributes, replace(plan, shapes={**plan.shapes, place: shape}))
+        return replace(trial, plan=replace(plan, shapes={**plan.shapes, place: shape}))
 
     def _slot(self, place: int) -> SchemaSlot:
         return self.schema.inputs[min(place, len(self.schema.inputs) - 1)]
@@ -278,7 +278,7 @@ class InstanceSearch:
             values[name] = value
         if name not in self.schema.required and self.rng.chance(_RATES.left):
             values.pop(name, None)
-        return Trial(trial.inputs, values, trial.plan)
+        return replace(trial, attributes=values, plan=trial.plan)
 
     def _other_input(self, trial: Trial, place: int, hints: MessageHints) -> Trial:
         ins = [*trial.inputs, *[None] * (place + 1 - len(trial.inputs))]
@@ -289,7 +289,7 @@ class InstanceSearch:
             word = self.rng.choice(slot.name.split("_"))
             kindred = [other for other, each in enumerate(self.schema.inputs) if word in each.name.split("_")]
             plan = self._with_shapes(plan, self._added(ins, place, kindred if self.rng.chance(_RATES.common) else ()))
-            return Trial(tuple(ins), trial.attributes, plan)
+            return replace(trial, inputs=tuple(ins), plan=plan)
         what = self.rng.below(10)
         if what == 1 and slot.optional:
             ins[place] = None
@@ -310,7 +310,7 @@ class InstanceSearch:
             groups = [number for number in hints.numbers if 0 < number < MOST_RANK] or [1, 2, 3]
             for other in range(place, len(ins), self.rng.choice((*groups, len(ins)))):
                 ins[other] = ins[place]
-        return Trial(_trimmed(ins), trial.attributes, plan)
+        return replace(trial, inputs=_trimmed(ins), plan=plan)
 
     def _added(self, ins: list[TrialInput | None], place: int, kindred: Sequence[int]) -> list[int]:
         """Put an input in that was left out, and all of its kindred that were; which."""

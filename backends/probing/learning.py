@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.backends.probing.instance_drawing import reshaped
 from opsieve.backends.probing.instance_search import InstanceSearch
-from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, drawn_dtypes
+from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, drawn_dtypes, elements
+from opsieve.gen.spec.dtype_facts import is_float
 from opsieve.gen.spec.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
 from opsieve.gen.spec.rng import Rng
 
@@ -26,6 +27,7 @@ _MOST_FORMS = 4
 _FRESH = 20
 _FITTED = 10  # instances by which sizes of outputs are fitted
 _LEAST_VARIED = 8
+_MOST_PINNED = 64  # elements that a form lists
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -59,6 +61,8 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
         form, passed = learner.checked(learner.generalised(trial))
         if form is None:
             form, passed = learner.checked(learner.as_it_is(trial))
+        if form is None:
+            form, passed = learner.checked(learner.as_it_is(_pinned(trial)))
         if form is not None and form not in forms:
             forms.append(form)
             good, tried = good + passed, tried + _FRESH
@@ -206,7 +210,7 @@ class _Learner:
                     else TrialInput(each.dtype, shape, each.low, each.high, each.values, each.constant)
                 )
             attributes = {name: self.rng.choice(values) for name, values in form.attributes.items()}
-            found.append((sizes, Trial(tuple(ins), attributes)))
+            found.append((sizes, Trial(tuple(ins), attributes, None, self.rng.below(1 << 30))))
         return found
 
     def _fitted(self, form: LearnedForm) -> LearnedForm | None:
@@ -256,7 +260,18 @@ def _with_sizes(trial: Trial, changed: Mapping[tuple[int, int], int]) -> Trial:
         each and reshaped(each, tuple(changed.get((i, axis), side) for axis, side in enumerate(each.shape)))
         for i, each in enumerate(trial.inputs)
     )
-    return Trial(ins, trial.attributes)
+    return replace(trial, inputs=ins)
+
+
+def _pinned(trial: Trial) -> Trial:
+    """The instance with the very elements of its inputs of few whole numbers: an operator may look at them."""
+    ins = []
+    for place, each in enumerate(trial.inputs):
+        few = each is not None and not is_float(each.dtype) and 0 < math.prod(each.shape) <= _MOST_PINNED
+        if few and each is not None and each.dtype not in ("string", "bool"):
+            each = replace(each, values=tuple(int(number) for number in elements(trial, place).ravel()))
+        ins.append(each)
+    return replace(trial, inputs=tuple(ins))
 
 
 def _grown(trial: Trial, group: Sequence[tuple[int, int]], more: int) -> Trial:

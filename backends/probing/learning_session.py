@@ -2,12 +2,10 @@
 
 import functools
 import hashlib
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,21 +16,18 @@ from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.probing.domain_schemas import OPSET, DomainSchema, schemas_of
 from opsieve.backends.probing.learning import Learnt, learn
-from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput
+from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, elements
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data import inputs
-from opsieve.gen.data.inputs import Stream
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS
 from opsieve.gen.spec import learned
-from opsieve.gen.spec.dtype_facts import is_float
 from opsieve.gen.spec.learned import domain_version, parsed, written
 
 SECONDS = 2.0  # of work for one instance, all of which are small
 _DIED = ("crash", "hang", "out-of-memory")
-_WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +86,16 @@ class _Asker:
 
     def ask(self, schema: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
         """Run instances as programs of one node."""
-        tests = [self._test(schema, trial, number) for number, trial in enumerate(trials)]
+        tests = [self._test(schema, trial) for trial in trials]
         return [_answer(observed) for observed in self._workers.observe_many(self._request.target, tests)]
 
-    def _test(self, schema: DomainSchema, trial: Trial, number: int) -> Test:
+    def _test(self, schema: DomainSchema, trial: Trial) -> Test:
         names = ["" if each is None else f"x{place}" for place, each in enumerate(trial.inputs)]
         outs = [f"y{place}" for place, slot in enumerate(schema.outputs) if not slot.optional] or ["y0"]
         node = helper.make_node(schema.name, names, outs, domain=self._request.domain, **trial.attributes)
         there = [(name, each) for name, each in zip(names, trial.inputs, strict=True) if each is not None]
         fed = [(name, each) for name, each in there if not _is_initializer(each)]
-        values = {name: _values(each, f"{name} {number}") for name, each in there}
+        values = {name: elements(trial, place) for place, name in enumerate(names) if name}
         graph = helper.make_graph(
             [node],
             "learn",
@@ -120,20 +115,6 @@ class _Asker:
 
 def _is_initializer(each: TrialInput) -> bool:
     return each.constant or bool(each.values)
-
-
-def _values(each: TrialInput, name: str) -> "np.ndarray[Any, Any]":
-    stream, count = Stream(0, name), math.prod(each.shape)
-    if each.dtype == "string":
-        words = [_WORDS[int(fraction * len(_WORDS))] for fraction in stream.fractions(count)]
-        return np.array(words, dtype=object).reshape(each.shape)
-    if each.values:
-        drawn = np.array(each.values)
-    elif is_float(each.dtype):
-        drawn = each.low + (each.high - each.low) * stream.fractions(count)
-    else:
-        drawn = stream.integers(int(each.low), int(each.high), count)
-    return drawn.reshape(each.shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[each.dtype]))
 
 
 def _answer(observed: Observation) -> TrialAnswer:

@@ -1,12 +1,20 @@
 """Instances of an operator that are tried on a compiler, and what was said of them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from onnx import helper
+
 from opsieve.backends.probing.documented_shapes import Shape
 from opsieve.backends.probing.domain_schemas import DomainSchema
-from opsieve.gen.spec.dtype_facts import PLAIN
+from opsieve.gen.data.inputs import Stream
+from opsieve.gen.model.tensors import NUMBERS
+from opsieve.gen.spec.dtype_facts import PLAIN, is_float
+
+_WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +40,12 @@ class ShapePlan:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An instance to run: its inputs (None where one is left out) and attributes."""
+    """An instance to run: its inputs (None where one is left out) and attributes; `draw` tells which elements it has."""
 
     inputs: tuple[TrialInput | None, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     plan: ShapePlan | None = None
+    draw: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,23 @@ class TrialAnswer:
     outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
     reason: str = ""
     died: bool = False
+
+
+def elements(trial: Trial, place: int) -> "np.ndarray[Any, Any]":
+    """The elements of an input."""
+    each = trial.inputs[place]
+    assert each is not None
+    stream, count = Stream(0, f"x{place} {trial.draw}"), math.prod(each.shape)
+    if each.dtype == "string":
+        words = [_WORDS[int(fraction * len(_WORDS))] for fraction in stream.fractions(count)]
+        return np.array(words, dtype=object).reshape(each.shape)
+    if each.values:
+        drawn = np.array(each.values)
+    elif is_float(each.dtype):
+        drawn = each.low + (each.high - each.low) * stream.fractions(count)
+    else:
+        drawn = stream.integers(int(each.low), int(each.high), count)
+    return drawn.reshape(each.shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[each.dtype]))
 
 
 def drawn_dtypes(schema: DomainSchema, type_: str) -> list[str]:
