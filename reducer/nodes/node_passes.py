@@ -14,7 +14,7 @@ from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _OTHERS = 2  # same-typed values that are not the node's own inputs, tried as its replacement
-_FEW = 6  # nodes up to which such values are tried even where an input would do, and inputs of another type
+_FEW = 4  # nodes up to which such values are tried even where an input would do, and inputs of another type
 
 
 class Nodes:

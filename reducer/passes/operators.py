@@ -9,14 +9,18 @@ from collections.abc import Iterator
 import onnx
 from onnx import helper
 
-from opsieve.gen.model.tensors import Value
+from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.onnx_edit.graphs import drop_unused, graph_at, label, node_at, nodes
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, changing, only_simpler, view
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, changing, only_simpler, view
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _MOST = 12  # nodes of a model; one of more is not yet small
-_PLAINEST = ("Identity", "Neg", "Not")  # an Identity is often taken out before anything else is done
+_OTHERS = 2  # operators of the model that are tried in place of each
+_PLAINEST = {
+    "bool": "Not",
+    "string": "Identity",
+}  # of any other type a Neg: an Identity is often taken out before anything else is done
 
 
 class OperatorPass:
@@ -30,24 +34,23 @@ class OperatorPass:
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """For each node with inputs or attributes to spare, from the last one up."""
         found = [node for _, node in nodes(subject.model.graph)]
-        plain = dict.fromkeys(node.op_type for node in found if _is_plain(node))
-        plain |= dict.fromkeys(_PLAINEST if self.worded else ())
-        if not plain or len(found) > _MOST:
+        own = list(dict.fromkeys(node.op_type for node in found if _is_plain(node)))[:_OTHERS]
+        if len(found) > _MOST or not (own or self.worded):
             return
         seen = view(subject)
         for step in reversed(seen.steps):
-            if _is_plain(step.node) or len([number for number in step.outputs if number != ABSENT]) != 1:
+            results = [seen.tensors[number] for number in step.outputs if number != ABSENT]
+            if _is_plain(step.node) or len(results) != 1:
                 continue
-            result = seen.tensors[step.outputs[0]] if step.outputs[0] != ABSENT else None
-            fits = [
-                seen.tensors[number].name
-                for number in step.inputs
-                if number != ABSENT
-                and result is not None
-                and (seen.tensors[number].dtype, seen.tensors[number].shape) == (result.dtype, result.shape)
-            ]
-            for name in dict.fromkeys(fits):
-                yield from (_edit(step, operator, name) for operator in plain)
+            inputs = [seen.tensors[number] for number in step.inputs if number != ABSENT]
+            name = next((each.name for each in inputs if _type(each) == _type(results[0])), "")
+            plainest = [_PLAINEST.get(DTYPES.get(results[0].dtype, ""), "Neg")] if self.worded else []
+            for operator in dict.fromkeys((*own, *plainest)) if name else ():
+                yield _edit(step, operator, name)
+
+
+def _type(tensor: GraphTensor) -> tuple[int, tuple[int, ...] | None]:
+    return tensor.dtype, tensor.shape
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:
