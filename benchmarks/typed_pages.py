@@ -3,8 +3,8 @@
     python benchmarks/typed_pages.py [PAGE]... [--repository NAME=PATH]... [--seconds 60] [--keep FOLDER]
 
 A page is typed in an empty folder with an empty home: files that it shows under a name (a line that ends in "`name.py`:") are written, the lines of its blocks that are commands are run one
-after the other, with what the page presupposes made before (`GIVEN`) and its placeholders put in (`PLACEHOLDERS`). A command that is longer than `--seconds` gets Ctrl-C, as a reader would
-end it. Printed is a row for each command: its exit code, seconds, and whether it is as it should be: 0, 1 (failures found) or 130 (after Ctrl-C) without a traceback, and the
+after the other, with what the page presupposes made before (`GIVEN`) and its placeholders put in (`PLACEHOLDERS`). A campaign of some `--minutes` gets Ctrl-C after `--seconds`, as a reader
+would end it. Printed is a row for each command: its exit code, seconds, and whether it is as it should be: 0, 1 (failures found) or 130 (after Ctrl-C) without a traceback, and the
 exit code that the page itself says. What cannot be typed here says why. Exit code 1 when one is not as it should be.
 """
 
@@ -29,6 +29,7 @@ PROGRAMS = r"opsieve|reduce|pip|pytest|python|mkdir|cp|sed|g\+\+|git|dask"
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|(?P<plain>(?:^    [^\n]*\n)+)", re.M | re.S)
 _NAMED = re.compile(r"`([\w./-]+\.(?:py|toml|cpp|sh))`[^`\n]*:\s*\Z")
 _COMMAND = re.compile(rf"(?:\$ )?(?P<words>(?:[A-Z_]+=\S+ )*(?:{PROGRAMS}) .*)")
+_LONGEST = 900.0  # seconds of any command
 _ABSENT = {
     "dask worker|dask scheduler|--scheduler|dask ssh|dask-jobqueue": "needs a cluster: tests/triage/test_cluster*.py",
     r"example\.org|onnxruntime-qnn": "an index that is an example",
@@ -68,7 +69,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pages", nargs="*", help="names of pages; all without one")
     parser.add_argument("--repository", action="append", default=[], help="NAME=PATH: what ~/src/NAME is to be")
-    parser.add_argument("--seconds", type=float, default=60.0, help="until Ctrl-C")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of a campaign, until Ctrl-C")
     parser.add_argument("--keep", type=Path, help="folder to work in, which stays")
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="typed-"))
@@ -183,8 +184,8 @@ def run(text: str, desk: Path, environment: Mapping[str, str], seconds: float) -
         os.execvpe("bash", ["bash", "-c", text], dict(environment))
     output, begun, ends = b"", time.monotonic(), iter([b"q", b"q", b"\x03", b"\x03"])
     patience = min(seconds, 15.0) if text.startswith("opsieve tui") else seconds
-    if not text.startswith(("opsieve", "reduce")):
-        patience = 600.0
+    if not ("--minutes" in text or text.startswith("opsieve tui")):
+        patience = _LONGEST
     while True:
         ready, _, _ = select.select([terminal], [], [], 1.0)
         try:
