@@ -1,9 +1,10 @@
 """Tests per second of a campaign on two levels of onnxruntime, beside the ceiling: bare sessions of the same programs on the same cores.
 
-    python benchmarks/campaign_rate.py [--tests N] [--jobs J] [--nodes A-B] [--tables FOLDER]
+    python benchmarks/campaign_rate.py [--tests N] [--jobs J]... [--nodes A-B] [--tables FOLDER]
 
-Half of the bare sessions run before the campaign and half after it, in one minute. CPU is read from /proc for the main process
-and for all that it started, from the 256th test on: imports are left out. `--tables` names a folder of probed tables (the user's
+Half of the bare sessions run before the campaign and half after it, in one minute. CPU is read from /proc for the main process, the lanes
+and the compilers, from the 256th test on: most imports are left out, but a second witness (TVM) that a lane first asks later is not, so few
+tests tell little. With several `--jobs` there is a campaign for each, and the gain of the last over the first. `--tables` names a folder of probed tables (the user's
 cache unless given, so that a second run probes nothing); without any, `--no-probe` has programs of whatever operators.
 """
 
@@ -20,6 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from process_tree import samples
+
 from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
@@ -31,6 +34,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.generation.request import nodes
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.store.store import Store
 
 LEVELS = ("onnxruntime", "onnxruntime:disable_all")
@@ -67,12 +71,13 @@ while True:
 
 @dataclass(slots=True)
 class Spent:
-    """Seconds, of which `main` and `others` are CPU of the main process and of all it started."""
+    """Seconds, of which `main`, `lanes` and `compilers` are CPU of the main process and of what it started."""
 
     tests: int = 0
     wall: float = 0.0
     main: float = 0.0
-    others: float = 0.0
+    lanes: float = 0.0
+    compilers: float = 0.0
     failed: int = 0
     bare: int = 0
     bare_wall: float = 0.0
@@ -80,12 +85,14 @@ class Spent:
 
     def facts(self) -> dict[str, float]:
         """The figures that are compared."""
-        cpu = self.main + self.others
+        cpu = self.main + self.lanes + self.compilers
         return {
             "tests": self.tests,
             "tests_per_second": round(self.tests / self.wall, 1),
             "ms_of_cpu_a_test": round(1000 * cpu / self.tests, 2),
             "ms_of_main_a_test": round(1000 * self.main / self.tests, 2),
+            "ms_of_lanes_a_test": round(1000 * self.lanes / self.tests, 2),
+            "ms_of_compilers_a_test": round(1000 * self.compilers / self.tests, 2),
             "main_busy": round(self.main / self.wall, 3),
             "failures": self.failed,
             "bare_tests_per_second_one_core": round(self.bare / self.bare_wall, 1),
@@ -105,7 +112,7 @@ def main() -> None:
     """Measure and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tests", type=int, default=1024)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, action="append")
     parser.add_argument("--nodes", default="5-30")
     parser.add_argument("--strategy", default="mix")
     parser.add_argument("--tables", type=Path)
@@ -113,10 +120,15 @@ def main() -> None:
     given = parser.parse_args()
     low, high = nodes(given.nodes)
     supports = () if given.no_probe else tables(given.tables)
-    plan = CampaignPlan(given.strategy, replace(USUAL, nodes=low, between=(low, high)), supports)
-    print(
-        json.dumps({"jobs": given.jobs, "strategy": given.strategy, **measured(plan, given.tests, given.jobs).facts()})
-    )
+    costs = stated([resolve(level) for level in LEVELS])
+    plan = CampaignPlan(given.strategy, replace(USUAL, nodes=low, between=(low, high)), supports, costs=costs)
+    found = []
+    for jobs in given.jobs or [2]:
+        found.append(measured(plan, given.tests, jobs).facts())
+        told = {"jobs": jobs, "strategy": given.strategy, "load": round(os.getloadavg()[0], 1)}
+        print(json.dumps({**told, **found[-1]}), flush=True)
+    if len(found) > 1:
+        print(json.dumps({"gain": round(found[-1]["tests_per_second"] / found[0]["tests_per_second"], 2)}))
 
 
 def tables(folder: Path | None) -> tuple[Support, ...]:
@@ -135,13 +147,18 @@ def measured(plan: CampaignPlan, tests: int, jobs: int) -> Spent:
         bare.ask(cases[:32])
         bare.spend(cases[: tests // 2], spent)
         store.begin(campaign)
-        begun: tuple[float, float, float, int] | None = None
+        begun: tuple[float, float, float, float, int] | None = None
         for done in run(store, campaign, plan, Limits(seconds=20), lanes=jobs, tests=WARM + tests):
-            if done < WARM:
+            if done < WARM or (begun and done < WARM + tests):
                 continue
-            now = (time.perf_counter(), time.process_time(), children_cpu(bare.process.pid), done)
+            used = {"main": 0.0, "lane": 0.0, "worker": 0.0}
+            for sample in samples(os.getpid()):
+                used[sample.role] += sample.cpu if sample.pid not in (os.getpid(), bare.process.pid) else 0.0
+            now = (time.perf_counter(), time.process_time(), used["lane"], used["worker"], done)
             begun = begun or now
-            spent.wall, spent.main, spent.others, spent.tests = (b - a for a, b in zip(begun, now, strict=True))
+            spent.wall, spent.main, spent.lanes, spent.compilers, spent.tests = (
+                b - a for a, b in zip(begun, now, strict=True)
+            )
         spent.failed = sum(store.kinds(campaign).values())
         bare.spend(cases[tests // 2 :], spent)
     bare.close()

@@ -6,7 +6,9 @@ A real lane does 256 tests of two levels of onnxruntime. What it sent is then re
 and, for failures, new fingerprints as they become rarer (as the square root of the tests), to `campaign.run` on a real store, schedule
 included: CPU of the main process a test, bytes of the store a test, and memory, at 10^3, 10^4, ... tests. With Dask installed, the same frames
 are asked of workers as tasks: CPU of the scheduler and of the main process a task. From these, for lanes of R tests a second each, the
-number of lanes at which each of them has a core to itself. Nothing is extrapolated but by these quotients.
+number of lanes at which each of them has a core to itself. `--tests 1000000` replays four powers of ten; the cost of a test is then fitted
+as a + b log10(tests), as trees of an index grow: `fit` says a, b, the largest residue and what follows for 10^9 tests, and what the index
+weighs then if each further test adds what those of the last power of ten added.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from campaign_rate import LEVELS, tables
 
 from opsieve.backends.registry import resolve
@@ -59,9 +62,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sample = Path(folder) / "sample"
         sample.write_bytes(msgspec.msgpack.encode(sampled(campaign, plan)))
-        last: dict[str, Any] = {}
-        for last in replayed(Path(folder), sample, campaign, plan, given.tests, given.producers):
-            print(json.dumps(last), flush=True)
+        steps: list[dict[str, Any]] = []
+        for step in replayed(Path(folder), sample, campaign, plan, given.tests, given.producers):
+            steps.append(step)
+            print(json.dumps(step), flush=True)
+    last = steps[-1]
+    if len(steps) > 2:
+        grown = (steps[-1]["index_bytes"] - steps[-2]["index_bytes"]) / (steps[-1]["tests"] - steps[-2]["tests"])
+        print(json.dumps({"fit": fitted(steps), "bytes_a_further_test": round(grown), "index_gb_at_1e9": round(grown)}))
     task = by_task(given.tasks)
     print(json.dumps({**task, "load": os.getloadavg()[0]}))
     lanes = {"writer": round(1000 / last["ms_of_main_a_test"] / given.rate)}
@@ -77,6 +85,20 @@ def main() -> None:
             {"tests_a_second_of_a_lane": given.rate, "lanes_at_saturation": lanes, "bytes_a_day_and_lane": round(day)}
         )
     )
+
+
+def fitted(steps: list[dict[str, Any]], far: float = 1e9) -> dict[str, float]:
+    """A line through the cost of a test by the logarithm of the tests, and where it is far out, in milliseconds."""
+    logs, seen = np.log10([step["tests"] for step in steps]), np.array([step["ms_of_main_a_test"] for step in steps])
+    slope, start = np.polyfit(logs, seen, 1)
+    off = float(np.abs(start + slope * logs - seen).max())
+    values = {
+        "a": float(start),
+        "b": float(slope),
+        "residue": off,
+        f"ms_at_{far:.0e}": float(start + slope * np.log10(far)),
+    }
+    return {key: round(value, 3) for key, value in values.items()}
 
 
 def sampled(campaign: Campaign, plan: CampaignPlan) -> list[SentTest]:
@@ -149,6 +171,7 @@ def replayed(
                 "tests_a_second": round(count / (now - wall)),
                 "ms_of_main_a_test": round(1000 * (spent - cpu) / count, 3),
                 "bytes_a_test": round(size / done),
+                "index_bytes": size,
                 "clusters": store.clusters(campaign),
                 "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
                 "load": round(os.getloadavg()[0], 1),
