@@ -12,8 +12,9 @@ import onnx
 
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.onnx_edit.graphs import attribute_of, drop_unused, graphs, label, node_at
+from opsieve.reducer.onnx_edit.graphs import attribute_of, drop_unused, graph_at, graphs, label, node_at
 from opsieve.reducer.onnx_edit.typed_view import Step, changing
+from opsieve.reducer.problem.graph import captured
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
@@ -57,8 +58,11 @@ def signature(node: onnx.NodeProto) -> list[Part]:
 def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
     """The parts of a node's signature that can go: results that nothing reads, whatever the body does with the rest."""
     node = step.node
-    used = {name for _, graph in graphs(subject.model.graph) for item in graph.node for name in item.input}
-    used |= {info.name for _, graph in graphs(subject.model.graph) for info in graph.output}
+    graph = graph_at(subject.model, step.path)
+    if graph is None:
+        return
+    # Only what is read of this graph: a body may have a value of its own under the same name.
+    used = {name for item in graph.node for name in captured(item)} | {info.name for info in graph.output}
     for part in signature(node):
         if part.node_output >= 0 and (len(node.output) < 2 or node.output[part.node_output] in used - {""}):
             continue

@@ -130,3 +130,20 @@ def test_a_name_that_one_node_needs_leaves_the_others_without_and_a_call_gives_w
     end = reduced(start, WORDED, keeps)
     assert operators(end) in (["Relu", "Relu"], ["Relu", "Identity"], ["Relu", "Neg"])
     assert [bool(node.name) for node in end.model.graph.node] == [True, False]
+
+
+def test_a_sequence_that_is_fed_becomes_short_small_and_plain() -> None:
+    text = f"{HEAD} g (seq(float[2, 3]) s) => (float[n, m] y) {{ e = SequenceErase (s) y = ConcatFromSequence <axis: int = 0> (e) }}"
+    start = Subject(parse_model(text), {"s": [np.full((2, 3), each, np.float32) for each in (5, 6, 7)]}, {})
+    end = reduced(start, PASSES, lambda now: len(operators(now)) == 2 and len(next(iter(now.inputs.values()))) > 1)
+    (left,) = end.inputs.values()
+    assert [each.tolist() for each in left] == [0.0, 0.0]
+
+
+def test_a_state_goes_whose_name_a_body_uses_again() -> None:
+    text = f"""{HEAD} g (float[2, 3] x, float[3] s0, float[3] u0) => (float[3] y) {{
+        y, u, z = Scan <num_scan_inputs = 1, body = b (float[3] s, float[3] u, float[3] e) => (float[3] s1, float[3] u1, float[3] o) {{
+            s1 = Add (s, e)  u1 = Mul (u, u)  o = Exp (s1) }}> (s0, u0, x) }}"""
+    values = {"x": np.ones((2, 3), np.float32), "s0": np.ones(3, np.float32), "u0": np.ones(3, np.float32)}
+    end = reduced(Subject(parse_model(text), values, {}), PASSES, lambda now: operators(now)[:1] == ["Scan"])
+    assert (count_nodes(end.model), len(end.model.graph.node[0].output)) == ((1, 0), 1)

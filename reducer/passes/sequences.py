@@ -1,0 +1,80 @@
+"""What is fed as a sequence made plain: fewer tensors, smaller ones, zeros."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import onnx
+
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit.graphs import Array
+from opsieve.reducer.onnx_edit.typed_view import changing
+from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.subject import Subject
+
+_Tensors = list[Array]
+
+
+class SequencePass:
+    """Sequences of tensors that are inputs."""
+
+    name = "sequences"
+
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
+        """Fewer tensors first, then all of them smaller, then plainer; none where a sequence holds anything but tensors."""
+        for name, value in subject.inputs.items():
+            if isinstance(value, list) and value and all(isinstance(each, np.ndarray) for each in value):
+                for what, change in _changes(len(value)):
+                    yield changing(
+                        f"{what} of {name[:40]!r}", {name, name + "="}, partial(_given, name=name, change=change)
+                    )
+
+
+def _changes(count: int) -> Iterator[tuple[str, Callable[[_Tensors], _Tensors]]]:
+    for left in dict.fromkeys((1, count // 2, count - 1)):
+        if 0 < left < count:
+            yield f"the first {left}", partial(_part, part=slice(left))
+            yield f"the last {left}", partial(_part, part=slice(-left, None))
+    yield "scalars", partial(_each, change=_scalar)
+    for most in (1, 2):
+        yield f"at most {most} in each dimension", partial(_each, change=partial(_cut, most=most))
+    yield "zeros", partial(_each, change=partial(_filled, number=0))
+    yield "ones", partial(_each, change=partial(_filled, number=1))
+
+
+def _part(held: _Tensors, part: slice) -> _Tensors:
+    return held[part]
+
+
+def _each(held: _Tensors, change: Callable[[Array], Array]) -> _Tensors:
+    return list(map(change, held))
+
+
+def _scalar(array: Array) -> Array:
+    return array.ravel()[:1].reshape(()) if array.size else array
+
+
+def _filled(array: Array, number: int) -> Array:
+    return np.full_like(array, "" if array.dtype.kind in "OUS" else number)
+
+
+def _cut(array: Array, most: int) -> Array:
+    return np.ascontiguousarray(array[tuple(slice(most) for _ in array.shape)]).reshape(
+        [min(most, side) for side in array.shape]
+    )
+
+
+def _given(
+    model: onnx.ModelProto, inputs: dict[str, Value], name: str, change: Callable[[_Tensors], _Tensors]
+) -> dict[str, Value] | None:
+    held = inputs.get(name)
+    info = next((each for each in model.graph.input if each.name == name), None)
+    if info is None or not isinstance(held, list) or not all(isinstance(each, np.ndarray) for each in held):
+        return None
+    element = info.type.sequence_type.elem_type
+    if element.HasField("tensor_type"):
+        element.tensor_type.ClearField("shape")  # that of the tensors before
+    return {**inputs, name: change([np.asarray(each) for each in held])}
+
+
+PASS = SequencePass()
