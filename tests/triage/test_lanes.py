@@ -279,6 +279,7 @@ def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: P
     assert not lanes_below(os.getpid())
 
 
+@pytest.mark.slow  # 1,120 tests
 def test_the_first_decided_batch_is_the_same_whatever_the_lanes(tmp_path: Path) -> None:
     """The shares of the fifth batch, from test 1,024 on, follow from the tests of the first: those of a resumed campaign too."""
     target = resolve("fake:error@ReduceMax+error@Neg")
