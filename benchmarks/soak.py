@@ -6,7 +6,7 @@
 proportional memory (what processes share is counted once) of the main process, of the lanes and of the rest, descriptors, processes,
 segments in /dev/shm, and tests. Told as one JSON object: memory and descriptors of each tenth of the run (means), their growth from the
 second tenth to the last, tests a second by quarter on the wall's clock and on the CPU's, and what is left when the run has ended:
-processes, files in the temporary folder, segments. `--images` gets soak-memory.svg and soak-tests.svg. The files of the run lie in memory
+processes, files in the temporary folder, segments (of whoever made them: keep the machine to itself). `--images` gets soak-memory.svg and soak-tests.svg. The files of the run lie in memory
 only if the temporary folder does. Interrupt it (Ctrl-C) and it tells of what it has seen.
 """
 
