@@ -289,6 +289,9 @@ class Workers:
         place = target.zygote
         if place in self._missing:
             raise Unavailable(self._missing[place])
+        if self._coverage is not None and place[0] != target.name and self._coverage.traces(target.name):
+            # BadInput: what is served by another's zygote has no library of its own.
+            self._coverage.probes((target.name, place[1]), target.backend, ())
         found = self._zygotes.pop(place, None)  # put back behind the others: the first is the one unused for longest
         if found is not None and not found.alive:  # something killed it, and its workers with it
             self._discard(place, found)
