@@ -22,7 +22,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data import inputs
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.model.tensors import NUMBERS
+from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.gen.spec import learned
 from opsieve.gen.spec.learned import domain_version, parsed, written
 
@@ -123,7 +123,7 @@ def _answer(observed: Observation) -> TrialAnswer:
     arrays = [value for value in observed.outputs.values() if isinstance(value, np.ndarray)]
     if len(arrays) != len(observed.outputs):
         return TrialAnswer(None, "an output is no tensor")
-    return TrialAnswer(tuple((str(array.dtype), array.shape) for array in arrays))
+    return TrialAnswer(tuple((dtype_name(array), array.shape) for array in arrays))
 
 
 def _kept(path: Path) -> Learnt | None:

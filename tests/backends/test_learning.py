@@ -160,11 +160,14 @@ def test_an_operator_of_onnxruntime_is_learnt_and_kept(
     monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path))
     file = tmp_path / "contrib.toml"
     for _ in range(2):  # the second time nothing is asked
-        code, out, err = run("learn", "com.microsoft", "--ops", "BiasGelu", "-o", str(file), "--json", capsys=capsys)
+        code, out, err = run(
+            "learn", "com.microsoft", "--ops", "BiasGelu,Tokenizer", "-o", str(file), "--json", capsys=capsys
+        )
         assert (code, err) == (0, "")
         facts = json.loads(out)["operators"]["BiasGelu"]
         assert facts["accepted"] >= 0.95 * facts["tried"] > 0
-    (learned,) = read_learned(file)
+    learned, texts = read_learned(file)
+    assert {form.outputs[0].dtype for form in texts.forms} == {"string"}
     assert all(
         form.inputs[0] and form.inputs[1] and form.inputs[1].sizes == form.inputs[0].sizes[-1:]
         for form in learned.forms
