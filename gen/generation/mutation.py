@@ -146,8 +146,8 @@ class ModelReplay:
         except Misfit:
             # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it was.
             return self._copied(node, ins) if same and self._kept(node, ins) else None
-        except (AssertionError, IndexError, KeyError, ValueError, ZeroDivisionError):
-            return None  # a rule met what its sampler never draws
+        except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
+            return None  # a rule met what its sampler never draws, as an input left out in the middle
 
     def _typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no schema."""
