@@ -12,6 +12,7 @@ from onnx.reference.op_run import OpRun, RuntimeImplementationError
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Array], Array]
+Step = Callable[[Array, Array, Array], tuple[Array, Array]]  # of a row of X, the state and the cell: both anew
 
 # What each computes of x, alpha and beta, and their defaults as the operators' pages have them; None: it takes none.
 ACTIVATIONS: Mapping[str, tuple[Callable[[Array, Any, Any], Array], float | None, float | None]] = {
@@ -48,30 +49,39 @@ class _Recurrent(OpRun):
         batched = bool(attributes.get("layout"))
         if batched:
             x, h, c = (None if value is None else np.swapaxes(value, 0, 1) for value in (x, h, c))
-        steps, batch = x.shape[:2]
-        nothing = np.zeros((directions, batch, hidden), x.dtype)
+        nothing = np.zeros((directions, x.shape[1], hidden), x.dtype)
         h, c = nothing if h is None else h, nothing if c is None else c
         b = np.zeros((directions, 2 * GATES[kind] * hidden), x.dtype) if b is None else b
         p = np.zeros((directions, 3 * hidden), x.dtype) if p is None else p
-        functions = _functions(kind, directions, attributes)
-        outputs, last_h, last_c = np.zeros((steps, directions, batch, hidden), x.dtype), [], []
-        for at in range(directions):
-            state, cell = h[at], c[at]
-            step = _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], attributes)
-            for time in reversed(range(steps)) if direction == "reverse" or at else range(steps):
-                made, kept = step(x[time], state, cell)
-                alive = np.ones((batch, 1), bool) if lengths is None else (lengths > time).reshape(-1, 1)
-                state, cell = np.where(alive, made, state), np.where(alive, kept, cell)
-                outputs[time, at] = np.where(alive, made, 0)
-            last_h.append(state)
-            last_c.append(cell)
-        states = [np.stack(last).astype(x.dtype) for last in (last_h, last_c)]
+        functions = activations(kind, directions, attributes)
+        steps = [
+            _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], attributes) for at in range(directions)
+        ]
+        outputs, *states = unrolled(steps, direction, x, lengths, h, c)
         if batched:
             outputs, states = outputs.transpose(2, 0, 1, 3), [np.swapaxes(state, 0, 1) for state in states]
         return (outputs, *states)[: len(self.output)]
 
 
-def _functions(kind: str, directions: int, attributes: Mapping[str, Any]) -> list[list[Function]]:
+def unrolled(
+    steps: Sequence[Step], direction: str, x: Array, lengths: Array | None, h: Array, c: Array
+) -> tuple[Array, Array, Array]:
+    """(Y, Y_h, Y_c) of one step function a direction; X is [steps, batch, input], h and c [directions, batch, width]."""
+    count, batch = x.shape[:2]
+    outputs, last_h, last_c = np.zeros((count, *h.shape), x.dtype), [], []
+    for at, step in enumerate(steps):
+        state, cell = h[at], c[at]
+        for time in reversed(range(count)) if direction == "reverse" or at else range(count):
+            made, kept = step(x[time], state, cell)
+            alive = np.ones((batch, 1), bool) if lengths is None else (lengths > time).reshape(-1, 1)
+            state, cell = np.where(alive, made, state), np.where(alive, kept, cell)
+            outputs[time, at] = np.where(alive, made, 0)
+        last_h.append(state)
+        last_c.append(cell)
+    return outputs, np.stack(last_h).astype(x.dtype), np.stack(last_c).astype(x.dtype)
+
+
+def activations(kind: str, directions: int, attributes: Mapping[str, Any]) -> list[list[Function]]:
     """The activations of each direction, of inputs that are clipped first."""
     names = attributes.get("activations") or DEFAULTS[kind] * directions
     alphas, betas = list(attributes.get("activation_alpha") or []), list(attributes.get("activation_beta") or [])
@@ -111,11 +121,18 @@ def _gru(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array
 
 def _lstm(
     f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]
-) -> Any:
+) -> Step:
+    return lstm_step(f, lambda x, h: x @ w.T + h @ r.T + b[0] + b[1], p, attributes)
+
+
+def lstm_step(
+    f: Sequence[Function], gates: Callable[[Array, Array], Array], p: Array, attributes: Mapping[str, Any]
+) -> Step:
+    """A step of an LSTM whose four gates (i, o, f, c: [batch, 4 x hidden]), before peepholes and activations, are `gates` of X and H."""
     (pi, po, pf), clip = np.split(p, 3), attributes.get("clip")
 
     def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        i, o, forget, new = np.split(x @ w.T + h @ r.T + b[0] + b[1], 4, -1)
+        i, o, forget, new = np.split(gates(x, h), 4, -1)
         i = f[0](i + pi * c)
         forget = 1 - i if attributes.get("input_forget") else f[0](forget + pf * c)
         kept = forget * c + i * f[1](new)

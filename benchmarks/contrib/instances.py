@@ -1,5 +1,5 @@
 """Random instances of onnxruntime's own operators, by name."""
 
-from benchmarks.contrib import attention, floats, integers, others
+from benchmarks.contrib import attention, floats, integers, others, recurrent
 
-INSTANCES = {**floats.INSTANCES, **integers.INSTANCES, **attention.INSTANCES, **others.INSTANCES}
+INSTANCES = {**floats.INSTANCES, **integers.INSTANCES, **attention.INSTANCES, **others.INSTANCES, **recurrent.INSTANCES}

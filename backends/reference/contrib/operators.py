@@ -7,6 +7,7 @@ from opsieve.backends.reference.contrib import (
     layouts,
     normalisations,
     quantised,
+    recurrent,
     tokens,
 )
 from opsieve.backends.reference.contrib.evaluation import classes
@@ -20,12 +21,9 @@ NOT_COMPUTED = {
     "Sampling": "it draws random numbers",
     "MatMulFpQ4": "its weights are packed as the processor at hand likes them",
     "SparseToDenseMatMul": "its operand is sparse, which no test case carries",
-    "VarlenNGramHashMapping": "not written yet",
     "MaxpoolWithMask": 'its page says "for internal use", and its kernel stops at the first element that is masked',
-    "AttnLSTM": "not written yet",
-    "DynamicQuantizeLSTM": "not written yet",
 }
-_FAMILIES = (activations, attention, block_quantised, layouts, normalisations, quantised, tokens)
+_FAMILIES = (activations, attention, block_quantised, layouts, normalisations, quantised, recurrent, tokens)
 OPERATORS = (
     *(each for family in _FAMILIES for each in classes(DOMAIN, family.FUNCTIONS)),
     *classes("", normalisations.STANDARD_DOMAIN),

@@ -1,8 +1,8 @@
 """Operators of com.microsoft over quantised tensors: real = scale * (quantised - zero point).
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: QuantizeLinear, DequantizeLinear, QLinearAdd, -AveragePool,
--Concat, -Conv, -GlobalAveragePool, -LeakyRelu, -Mul, -Sigmoid, -Softmax, -Where, QGemm, DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulInteger16,
-DynamicQuantizeLSTM. Each dequantises, computes in the type of its scales and quantises: rounded half to even before the zero point is added, then saturated.
+-Concat, -Conv, -GlobalAveragePool, -LeakyRelu, -Mul, -Sigmoid, -Softmax, -Where, QGemm, DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulInteger16.
+Each dequantises, computes in the type of its scales and quantises: rounded half to even before the zero point is added, then saturated.
 """
 
 from collections.abc import Mapping

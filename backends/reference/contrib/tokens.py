@@ -1,9 +1,10 @@
 """Operators of com.microsoft on words and their numbers.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Tokenizer, MurmurHash3, NGramRepeatBlock, NGramHashMapping, BifurcationDetector,
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Tokenizer, MurmurHash3, NGramRepeatBlock, NGramHashMapping, VarlenNGramHashMapping, BifurcationDetector,
 WordConvEmbedding. MurmurHash3 is that of https://github.com/aappleby/smhasher (x86, 32 bits), over the bytes of an element.
 """
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -87,7 +88,8 @@ def _no_repeats(ids: Array, scores: Array, ngram_size: int = 1) -> Array:
 
 def _ngram_hashes(
     ids: Array, multipliers: Array, sizes: Array, past: Array | None = None, offsets: Array | None = None, end: Array | None = None,
-    segments: Array | None = None, max_ngram_size: int = 2, n_head_per_ngram: int = 1, pad_id: int = 0, reset_on_eos: int = 0,
+    segments: Array | None = None, past_segments: Array | None = None, max_ngram_size: int = 2, n_head_per_ngram: int = 1, pad_id: int = 0,
+    reset_on_eos: int = 0,
 ) -> Any:  # fmt: skip
     """Hashes of the n-grams that end at each token, [batch, length, (max_ngram_size - 1) * heads], and the ids that the next call needs."""
     batch, length = ids.shape
@@ -95,16 +97,14 @@ def _ngram_hashes(
     missing = pad_id if end is None else int(end.reshape(()))
     history = np.full((batch, before), missing, ids.dtype) if past is None else past
     line = np.concatenate([history, ids], axis=1)
+    known = None if segments is None else np.repeat(segments[:, :1], before, axis=1) if past_segments is None else past_segments
+    marks = np.zeros_like(line) if known is None else np.concatenate([known, segments], axis=1)
     begun = np.zeros_like(line, dtype=np.int64)  # the first place that a token may look back to
     for at in range(1, line.shape[1]):
         begun[:, at] = begun[:, at - 1]
         if reset_on_eos and end is not None:
             begun[:, at] = np.where(line[:, at - 1] == missing, at, begun[:, at])
-        if segments is not None and at > before:
-            new = segments[:, at - before] != segments[:, at - before - 1]
-            begun[:, at] = np.where(new, at, begun[:, at])
-        elif segments is not None and at == before:
-            begun[:, at] = begun[:, at]
+        begun[:, at] = np.where(marks[:, at] != marks[:, at - 1], at, begun[:, at])
     made = []
     with np.errstate(over="ignore"):
         for order in range(2, max_ngram_size + 1):
@@ -117,6 +117,35 @@ def _ngram_hashes(
             made.append(mix[..., np.newaxis] % heads)
     hashes = np.concatenate(made, axis=-1)
     return hashes if offsets is None else hashes + offsets, line[:, line.shape[1] - before :]
+
+
+def _packed_ngram_hashes(
+    ids: Array, multipliers: Array, sizes: Array, bounds: Array, past: Array | None = None, offsets: Array | None = None, end: Array | None = None,
+    segments: Array | None = None, past_segments: Array | None = None, captured: Array | None = None, state_update_capacity: int = 0,
+    max_ngram_size: int = 2, pad_id: int = 0, **attributes: Any,
+) -> Any:  # fmt: skip
+    """The same for requests of several lengths that stand behind each other, with the state after each of their first `captured` tokens."""
+    before = max_ngram_size - 1
+    missing = pad_id if end is None else int(end.reshape(()))
+    hashes, present, marks = [], [], []
+    states = np.full((len(bounds) - 1, state_update_capacity, before), pad_id, ids.dtype)
+    for at, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
+        own, rows = ids[np.newaxis, first:last], slice(at, at + 1)
+        history = np.full((1, before), missing, ids.dtype) if past is None else past[rows]
+        known = None if segments is None else segments[np.newaxis, first:last]
+        earlier = None if past_segments is None else past_segments[rows]
+        made, kept = _ngram_hashes(
+            own, multipliers, sizes, history, offsets, end, known, earlier,
+            max_ngram_size=max_ngram_size, pad_id=pad_id, **attributes,
+        )  # fmt: skip
+        hashes.append(made[0])
+        present.append(kept[0])
+        line = np.concatenate([history, own], axis=1)[0]
+        for count in range(min(0 if captured is None else int(captured[at]), state_update_capacity, last - first)):
+            states[at, count] = line[count + 1 : count + 1 + before]
+        if known is not None and earlier is not None:
+            marks.append(np.concatenate([earlier, known], axis=1)[0, -before:])
+    return np.concatenate(hashes), np.stack(present), np.stack(marks) if marks else None, states
 
 
 def _bifurcation(
@@ -170,6 +199,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "MurmurHash3": _hashes,
     "NGramRepeatBlock": _no_repeats,
     "NGramHashMapping": _ngram_hashes,
+    "VarlenNGramHashMapping": _packed_ngram_hashes,
     "BifurcationDetector": _bifurcation,
     "WordConvEmbedding": _word_embeddings,
 }
