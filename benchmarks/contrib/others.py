@@ -140,20 +140,26 @@ def ngram_hashes(rng: Rng) -> Instance:
 def packed_ngram_hashes(rng: Rng) -> Instance:
     lengths, order, count = [side(rng) for _ in range(side(rng))], side(rng, 2, 5), side(rng, 1, 4)
     total, heads, segmented = sum(lengths), (order - 1) * count, rng.random() < 0.5
-    capacity = int(rng.integers(0, 4)) if segmented else 0  # its output stands behind one that is there with segments alone
+    # the output of states stands behind one that is there with segments alone
+    capacity = int(rng.integers(0, 4)) if segmented else 0
     inputs = trimmed(
         rng.integers(0, 5, total),
         2 * rng.integers(0, 1 << 20, order) + 1,
         rng.integers(3, 50, heads),
         np.cumsum([0, *lengths]).astype(np.int32),
-        maybe(rng, rng.integers(0, 5, (len(lengths), order - 1))) if not segmented else rng.integers(0, 5, (len(lengths), order - 1)),
+        maybe(rng, rng.integers(0, 5, (len(lengths), order - 1)), 1.0 if segmented else 0.5),
         maybe(rng, rng.integers(0, 99, heads)),
         maybe(rng, np.array(2, np.int64)),
         np.sort(rng.integers(0, 3, total)).astype(np.int32) if segmented else None,
         rng.integers(0, 2, (len(lengths), order - 1)).astype(np.int32) if segmented else None,
         rng.integers(0, 5, len(lengths)).astype(np.int32) if capacity else None,
     )
-    attributes = {"max_ngram_size": order, "n_head_per_ngram": count, "pad_id": 1, "reset_on_eos": int(rng.random() < 0.5)}
+    attributes = {
+        "max_ngram_size": order,
+        "n_head_per_ngram": count,
+        "pad_id": 1,
+        "reset_on_eos": int(rng.random() < 0.5),
+    }
     if capacity:
         return Instance(inputs, attributes | {"state_update_capacity": capacity}, 4)
     return Instance(inputs, attributes, 3 if segmented else 2)

@@ -21,24 +21,34 @@ def _attentive(
 ) -> Any:  # fmt: skip
     """An LSTM that is given X beside its attention state: that state stands behind H while the steps run, and is zero at first."""
     if query is None or memory_weights is None or v is None or memory is None:
-        raise not_computed("AttnLSTM without one of QW, MW, V and M: the page calls them optional and gives no meaning to that")
+        raise not_computed(
+            "AttnLSTM without one of QW, MW, V and M: the page calls them optional and gives no meaning to that"
+        )
     directions, hidden = w.shape[0], r.shape[-1]
     h, c, b, p = _defaults(x, directions, hidden, h, c, b, p)
     # what is past the real length of the memory is no candidate of the alignment either, as in every Bahdanau attention: the page says it of VALUES alone
-    real = np.full(memory.shape[:2], True) if memory_lengths is None else np.arange(memory.shape[1]) < memory_lengths.reshape(-1, 1)
+    real = (
+        np.full(memory.shape[:2], True)
+        if memory_lengths is None
+        else np.arange(memory.shape[1]) < memory_lengths.reshape(-1, 1)
+    )
     values = np.where(real[..., np.newaxis], memory, 0)
     functions, steps = activations("LSTM", directions, attributes), []
     for at in range(directions):
         cell = lstm_step(functions[at], _products(w[at].T, r[at].T, b[at]), p[at], attributes)
         keys = values @ memory_weights[at]
-        steps.append(_attending(cell, hidden, query[at], keys, v[at], values, real, None if layer is None else layer[at]))
+        steps.append(
+            _attending(cell, hidden, query[at], keys, v[at], values, real, None if layer is None else layer[at])
+        )
     wide = (memory if layer is None else layer).shape[-1]
     start = np.concatenate([h, np.zeros((*h.shape[:2], wide), x.dtype)], axis=-1)
     outputs, last_h, last_c = unrolled(steps, direction, x, lengths, start, c)
     return outputs[..., :hidden], last_h[..., :hidden], last_c
 
 
-def _attending(cell: Step, hidden: int, query: Array, keys: Array, v: Array, values: Array, real: Array, layer: Array | None) -> Step:
+def _attending(
+    cell: Step, hidden: int, query: Array, keys: Array, v: Array, values: Array, real: Array, layer: Array | None
+) -> Step:
     def step(x: Array, state: Array, c: Array) -> tuple[Array, Array]:
         h, kept = cell(np.concatenate([x, state[:, hidden:]], axis=-1), state[:, :hidden], c)
         scores = (np.tanh(keys + (h @ query)[:, np.newaxis]) * v).sum(axis=-1)
@@ -71,8 +81,15 @@ def _defaults(
     x: Array, directions: int, hidden: int, h: Array | None, c: Array | None, b: Array | None, p: Array | None
 ) -> tuple[Array, Array, Array, Array]:
     """The states, biases and peepholes: zero where they are left out."""
-    shapes = ((directions, x.shape[1], hidden), (directions, x.shape[1], hidden), (directions, 8 * hidden), (directions, 3 * hidden))
-    made = [np.zeros(shape, x.dtype) if value is None else value for value, shape in zip((h, c, b, p), shapes, strict=True)]
+    shapes = (
+        (directions, x.shape[1], hidden),
+        (directions, x.shape[1], hidden),
+        (directions, 8 * hidden),
+        (directions, 3 * hidden),
+    )
+    made = [
+        np.zeros(shape, x.dtype) if value is None else value for value, shape in zip((h, c, b, p), shapes, strict=True)
+    ]
     return made[0], made[1], made[2], made[3]
 
 

@@ -97,8 +97,9 @@ def _ngram_hashes(
     missing = pad_id if end is None else int(end.reshape(()))
     history = np.full((batch, before), missing, ids.dtype) if past is None else past
     line = np.concatenate([history, ids], axis=1)
-    known = None if segments is None else np.repeat(segments[:, :1], before, axis=1) if past_segments is None else past_segments
-    marks = np.zeros_like(line) if known is None else np.concatenate([known, segments], axis=1)
+    own = np.zeros_like(ids) if segments is None else segments
+    known = np.repeat(own[:, :1], before, axis=1) if past_segments is None else past_segments
+    marks = np.concatenate([known, own], axis=1)
     begun = np.zeros_like(line, dtype=np.int64)  # the first place that a token may look back to
     for at in range(1, line.shape[1]):
         begun[:, at] = begun[:, at - 1]
