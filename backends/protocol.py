@@ -75,6 +75,12 @@ class ImportedUnderAnotherName(Protocol):
     module: str
 
 
+class VersionOfDistribution(Protocol):
+    """What a backend has besides when `load` gives the version that its installed distribution states: it is known without an import."""
+
+    version_of_distribution: bool
+
+
 class RunsElsewhere(Protocol):
     """What a backend has besides when another compiler runs its result."""
 

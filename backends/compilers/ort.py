@@ -145,6 +145,7 @@ class Onnxruntime:
 
     name = "onnxruntime"
     package = "onnxruntime"
+    version_of_distribution = True
     extra = ""
     options: Mapping[str, Tuple[str, ...]] = {
         "level": tuple(LEVELS),

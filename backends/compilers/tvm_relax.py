@@ -107,6 +107,7 @@ class TvmRelax:
     name = "tvm"
     package = "apache-tvm"
     module = "tvm"
+    version_of_distribution = True
     extra = "tvm"
     options: Mapping[str, Tuple[str, ...]] = {
         "pipeline": ("default", "zero", "target"),

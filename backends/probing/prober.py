@@ -150,14 +150,20 @@ class Prober:
     """Probes one target, in chunks; `support` tells what is known so far.
 
     Answers are appended to a file in `folder` (the user's cache unless given). BadInput when it cannot be written. Without `shipped`
-    only what was answered here counts.
+    only what was answered here counts. The compiler is asked for its `version` unless that is known.
     """
 
     def __init__(
-        self, workers: Workers, target: ResolvedTarget, folder: Path | None = None, *, shipped: bool = True
+        self,
+        workers: Workers,
+        target: ResolvedTarget,
+        folder: Path | None = None,
+        *,
+        shipped: bool = True,
+        version: str = "",
     ) -> None:
         self.target = target
-        self.version = workers.version(self.target)
+        self.version = version or workers.version(self.target)
         self.slow = self.target.name in _SLOW
         self._workers = workers
         own = wheel(target)

@@ -191,7 +191,7 @@ def test_the_first_lane_is_started_at_once_and_ends_when_nobody_asked_for_it() -
         lanes = [stack.enter_context(subprocess.Popen(["sleep", "60"])) for _ in range(3)]
         ends = [stack.enter_context(end) for _ in lanes for end in socket.socketpair()]
         waiting = list(zip(lanes, ends, strict=False))
-        with first_begun(lambda: waiting.pop(0)) as start:
+        with first_begun(lambda: waiting.pop(0), lambda: waiting.pop(0)) as start:
             assert len(waiting) == 2
             assert [start()[0], start()[0]] == lanes[:2]
         with first_begun(lambda: waiting.pop(0)):

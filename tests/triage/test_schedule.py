@@ -15,7 +15,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.plan import CampaignPlan, planned
 from opsieve.triage.campaign.schedule.costs import Costs, read
-from opsieve.triage.campaign.schedule.pace import FIRST, Pace
+from opsieve.triage.campaign.schedule.pace import ALONE, FIRST, Pace
 from opsieve.triage.store.store import Store
 
 COSTS = Costs(({"onnx": 10.0}, {"onnx": 100.0}))
@@ -46,7 +46,7 @@ def test_a_slow_target_is_asked_about_some_programs_the_same_whatever_lanes_and_
     fuzz(tmp_path / "parts", 40)
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
     asked = asked_about(tmp_path / "whole", "onnxruntime")
-    assert asked[:FIRST] == list(range(FIRST))
+    assert asked[:FIRST] == list(range(ALONE, ALONE + FIRST))
     assert asked_about(tmp_path / "whole", resolve(FAKE).display) == list(range(40))
     with sqlite3.connect(tmp_path / "whole" / "index.sqlite") as index:
         assert index.execute("SELECT count(*) FROM learnt WHERE name LIKE 'met|onnxruntime|%'").fetchone()[0] > 10
@@ -105,7 +105,7 @@ def test_what_is_kept_of_decisions_is_enough_to_go_on() -> None:
 def test_a_target_that_alone_takes_a_form_pays_for_it() -> None:
     costs = Costs(({"onnx": 10.0}, {"onnx": 100.0, "relax": 50.0}))
     pace = Pace(("quick", "slow"), costs, {})
-    for number in range(FIRST, FIRST + 40):
+    for number in range(2 * FIRST, 2 * FIRST + 40):
         if number % 4 == 0:
             assert pace.decide(number, "relax", {f"r{number}"}, ("slow",), (), ())[0] == ()
         else:

@@ -1,7 +1,8 @@
 """The main process's side of lanes: which numbers each does, what comes back, and a new lane for one that died.
 
 A lane does batches of `mix.BATCH` seeds, since programs are guided by those before them in their batch; of targets that are slow it has
-part of one. It answers piece by piece. Lanes are given work only so far ahead of what is recorded, so that what waits here is bounded.
+part of one. It answers piece by piece. The first lane has the cores to itself until its first answer: others would import the same
+compilers beside it, and a first test would take as many times longer. Lanes are given work only so far ahead of what is recorded, so that what waits here is bounded.
 """
 
 import selectors
@@ -76,8 +77,8 @@ class LanePool:
         self._stopping = False
         self._selector = selectors.DefaultSelector()
         self._lanes: set[_Lane] = set()
-        for _ in range(lanes):
-            self._start()
+        self._wanted = lanes
+        self._start()
 
     def __enter__(self) -> "LanePool":
         return self
@@ -128,6 +129,8 @@ class LanePool:
             if isinstance(message, Failed):
                 raise BadInput(message.sentence)
             assert isinstance(message, (Finished, Answered))
+            while len(self._lanes) < self._wanted and not self._stopping:
+                self._start()
             yield from lane_messages.done_tests(message)
             if isinstance(message, Answered):
                 lane.further = None

@@ -1,6 +1,6 @@
 """A lane: makes programs, runs them on every target and judges, in a process of its own that knows nothing of the store.
 
-    python -m opsieve.triage.campaign.lane_process DESCRIPTOR
+    python -m opsieve.triage.campaign.lane_process DESCRIPTOR [TARGET]...
 
 Speaks `lane_messages` over a socket. It ends as soon as the other side is gone, whatever it is at; its workers then see the same of it.
 """
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
@@ -38,6 +39,7 @@ from opsieve.triage.campaign.lane_messages import (
 )
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
 from opsieve.triage.campaign.schedule.batch import BatchDecision
+from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.campaign.schedule.features import features
 from opsieve.triage.campaign.schedule.known_failures import left_out
 from opsieve.triage.campaign.testing import do_tests
@@ -50,18 +52,20 @@ SLICE = 2.0  # seconds between two answers, about: of slow targets a piece has f
 class Lane:
     """What a lane has been given, and how fast it is."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(self, connection: socket.socket, targets: Sequence[str] = ()) -> None:
+        self._connection, self._expected = connection, targets
         self._given: SimpleQueue[NumberRange | Further] = SimpleQueue()
         self._stop = threading.Event()
         self._rate = 0.0  # tests a second, of the latest pieces
 
     def work(self) -> None:
         """Do what comes, until nobody is there to ask for it."""
+        early = Workers()  # all Workers of a process share what they have imported
+        threading.Thread(target=_start_expected, args=(early, self._expected), daemon=True).start()
         begin = receive(self._connection)
         assert isinstance(begin, Begin)
         threading.Thread(target=self._listen, daemon=True).start()
-        with Workers(begin.limits) as workers:
+        with early, Workers(begin.limits) as workers:
             first = begin.first or begin.campaign.targets
             threading.Thread(target=_start_compilers, args=(workers, first), daemon=True).start()
             plan = read_plan(begin.campaign.generator, begin.supports)
@@ -113,7 +117,14 @@ class Lane:
                 self._given.put(message)
 
 
-def _start_compilers(workers: Workers, targets: tuple[str, ...]) -> None:
+def _start_expected(workers: Workers, names: Sequence[str]) -> None:
+    """Have the compilers be imported that a campaign on these targets asks first."""
+    with suppress(BadInput):  # they are no targets: whoever begins the campaign says it
+        places = stated([resolve(name) for name in names]).quick if names else ()
+        _start_compilers(workers, tuple(names[place] for place in places))
+
+
+def _start_compilers(workers: Workers, targets: Sequence[str]) -> None:
     """Have compilers be imported while the first programs are made; one that cannot be imported answers so when it is asked."""
     for name in targets:
         with suppress(Unavailable, BadInput):
@@ -154,11 +165,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of the terminal is the main process's to answer
     connection = socket.socket(fileno=int(sys.argv[1]))
     try:
-        Lane(connection).work()
+        Lane(connection, sys.argv[2:]).work()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except BadInput as error:
         send(connection, Failed(str(error)))
+    except Unavailable as error:
+        send(connection, Failed(f"{error}; leave that target out, or install it (see opsieve doctor)"))
     except Exception:  # noqa: BLE001 - the main process says it
         send(connection, Failed(f"a fault of opsieve ended a lane: {traceback.format_exc()[-2000:]}"))
 

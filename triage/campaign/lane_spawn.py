@@ -3,7 +3,7 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -21,10 +21,10 @@ class LaneProcess(Protocol):
 Spawn = Callable[[], tuple[LaneProcess, socket.socket]]
 
 
-def spawn() -> tuple[LaneProcess, socket.socket]:
-    """A new lane process, and the socket by which it is spoken to."""
+def spawn(targets: Sequence[str] = ()) -> tuple[LaneProcess, socket.socket]:
+    """A new lane process, and the socket by which it is spoken to. It starts on `targets`, as far as they are targets, before it is asked to."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
+    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno()), *targets]
     process = subprocess.Popen(
         command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
     )
@@ -33,14 +33,14 @@ def spawn() -> tuple[LaneProcess, socket.socket]:
 
 
 @contextmanager
-def first_begun(spawn: Spawn = spawn) -> Iterator[Spawn]:
-    """What starts lanes, the first of which is started at once: it imports what it needs while its campaign is being opened.
+def first_begun(first: Spawn, others: Spawn = spawn) -> Iterator[Spawn]:
+    """What starts lanes, the `first` of which is started at once: it imports what it needs while its campaign is being opened.
 
     One that nobody asked for ends with the context.
     """
-    begun = [spawn()]
+    begun = [first()]
     try:
-        yield lambda: begun.pop() if begun else spawn()
+        yield lambda: begun.pop() if begun else others()
     finally:
         for process, connection in begun:
             connection.close()

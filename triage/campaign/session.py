@@ -12,6 +12,7 @@ from opsieve.backends.probing.generation import Probing, supported
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.releases.installed import installed_version
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.generation import request as gen_request
@@ -102,7 +103,7 @@ def open_campaign(
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
     tables = campaign_tables.load(found.id, request.store) if found is not None else []
     with Workers(coverage=coverage) as workers:
-        versions = _versions(workers, targets)
+        versions = _versions(workers, targets, imported=guides(request, plan))
         if coverage is not None and coverage.kind != EFFECTS:
             cases = [plan.case(0, number) for number in range(PROGRAMS)]
             aside = calibrate(workers, coverage, targets, cases)
@@ -110,7 +111,7 @@ def open_campaign(
         if limited and not tables and plan.strategy not in strategies.OF_TVM:
             try:
                 with workers if coverage is None else Workers() as untraced:  # each compiler is started once
-                    tables = _tables(untraced, targets, request.probe, probing, say)
+                    tables = _tables(untraced, targets, versions, request.probe, probing, say)
             except Unavailable as error:  # it was there a moment ago
                 raise BadInput(f"{error}; leave that target out, or try again") from None
     plan = replace(plan, supports=tuple(map(campaign_tables.support, tables)))
@@ -129,13 +130,18 @@ def open_campaign(
 
 
 def _tables(
-    workers: Workers, targets: Sequence[ResolvedTarget], probe: bool, probing: Probing, say: Callable[[str], None]
+    workers: Workers,
+    targets: Sequence[ResolvedTarget],
+    versions: Mapping[str, str],
+    probe: bool,
+    probing: Probing,
+    say: Callable[[str], None],
 ) -> list[SupportTable]:
     """What is known of the targets, those left out of which nothing is known; with `probe` what was not is asked first."""
     if probe:
         supported(workers, targets, None, probing)
     found = []
-    for prober in (Prober(workers, target) for target in targets):
+    for prober in (Prober(workers, target, version=versions[target.display]) for target in targets):
         table = prober.table()
         if table.answers:
             found.append(table)
@@ -214,11 +220,12 @@ def _check_form(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
         )
 
 
-def _versions(workers: Workers, targets: Sequence[ResolvedTarget]) -> dict[str, str]:
+def _versions(workers: Workers, targets: Sequence[ResolvedTarget], *, imported: bool) -> dict[str, str]:
+    """The versions of targets, none of which is imported unless nothing else tells, or all are to be; a lane says what cannot be imported."""
     versions: dict[str, str] = {}
     for target in targets:
         try:
-            versions[target.display] = workers.version(target)
+            versions[target.display] = ("" if imported else installed_version(target)) or workers.version(target)
         except Unavailable as error:
             raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
     return versions

@@ -61,6 +61,7 @@ class Transformed:
     """
 
     runs_on = "onnxruntime:level=disable_all"
+    version_of_distribution = True
     states_lacks = True  # `protocol.StatesLacks`: what a transformer brought in and onnxruntime lacks is a BrokenModel
 
     def __init__(

@@ -13,7 +13,8 @@ from typing import Any
 from opsieve.triage.campaign.schedule.costs import Costs
 from opsieve.triage.campaign.schedule.features import is_operator
 
-FIRST = 8  # tests that every target does, before anything is known
+ALONE = 2  # tests that quick targets do alone: the first results do not wait for the imports of slow ones
+FIRST = 8  # tests that every target does then, before anything is known
 SAVED = 2.0  # tests for which a target may save
 SAVED_ENOUGH = 1.0  # tests; then it is asked about whatever is new to it
 _FAILURE, _OPERATOR, _EDGE = 100.0, 3.0, 1.0  # what they promise
@@ -96,7 +97,7 @@ class Pace:
         )
         best = self._bar[name] * (1 - min(1.0, income / cost))  # it fades within the time that one test takes
         self._bar[name] = max(score, best)
-        if number < FIRST:
-            return True
+        if number < ALONE + FIRST:
+            return number >= ALONE
         saved = self._saved[name] / cost
         return saved >= 0 and (score >= best or (saved >= SAVED_ENOUGH and score > 0) or saved >= SAVED)

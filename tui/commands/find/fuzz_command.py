@@ -246,7 +246,8 @@ def _first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
     from opsieve.triage.campaign.lane_spawn import first_begun, spawn
 
     elsewhere = given["scheduler"] or given["coverage"] or (given["strategy"] or "").startswith(_OF_TVM)
-    return nullcontext(spawn) if elsewhere else first_begun()
+    expected = given["targets"] or (() if given["resume"] else ("onnxruntime",))
+    return nullcontext(spawn) if elsewhere else first_begun(lambda: spawn(expected))
 
 
 @contextmanager
