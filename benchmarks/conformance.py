@@ -72,8 +72,8 @@ def main() -> None:
             started = time.perf_counter()
             for first in range(0, len(tests), CHUNK):
                 chunk = tests[first : first + CHUNK]
-                tests = [test for _, test, _ in chunk]
-                lab.prefetch([(target, tests), (FLOAT64, tests)])
+                asked = [test for _, test, _ in chunk]
+                lab.prefetch([(target, asked), (FLOAT64, asked)])
                 for name, test, wanted in chunk:
                     verdict = judge(
                         test.program, test.inputs, target, lab, expected=wanted, oracles=SECOND_ORACLES

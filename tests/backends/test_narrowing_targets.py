@@ -110,6 +110,13 @@ def test_a_program_with_narrow_parts_of_its_own_is_not_asked(workers: Workers) -
     assert workers.observe(resolve("onnxruntime-quantization"), steps, X).outcome == "unsupported"
 
 
+def test_a_kernel_that_tells_its_lack_when_it_runs_is_no_fault_of_the_tool(workers: Workers) -> None:
+    # onnxruntime 1.31 loads ScatterND of float16 with a reduction and refuses to run it
+    scatter = """g (float[3] x) => (float[3] y) <int64[1, 1] i = {1}, float[1] u = {5}> { y = ScatterND<reduction = "min">(x, i, u) }"""
+    fed = {"x": np.ones(3, np.float32)}
+    assert workers.observe(resolve("onnxruntime-float16"), program(scatter), fed).outcome == "unsupported"
+
+
 def test_what_the_reference_runs_has_its_precision_back_too(workers: Workers) -> None:
     """onnxruntime 1.31.1 has no kernel for RoiAlign of opset 22, so the reference evaluates the result."""
     text = """g (float[2, 3] x) => (float[1, 1, 2, 2] y) <float[3, 3] w = {1, 0.3, 0.2, 0.7, 5, 1.1, 0.9, 0.8, 7},

@@ -60,9 +60,15 @@ def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
     try:
         return session(model, inputs, unstaged)
     except Exception as error:
-        if may_lack and ORT.classify("compile", type(error).__name__, str(error)) in ("unsupported", "environment"):
-            raise NotRun(f"for the transformed model: {error}") from error
-        raise BrokenModel(f"onnxruntime loads the original and not the transformed model: {error}") from error
+        raise refusal(error, "load", may_lack) from error
+
+
+def refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
+    """What it means that onnxruntime does not load or run a result: kernels tell some of their lacks only when they run."""
+    stage = "compile" if verb == "load" else "run"
+    if may_lack and ORT.classify(stage, type(error).__name__, str(error)) in ("unsupported", "environment"):
+        return NotRun(f"for the transformed model: {error}")
+    return BrokenModel(f"onnxruntime {verb}s the original and not the transformed model: {error}")
 
 
 def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":

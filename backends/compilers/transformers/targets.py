@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping
 
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
-    BrokenModel,
     NotRun,
     drop_fed_defaults,
     load_neighbour,
@@ -163,7 +162,7 @@ class Transformed:
                 results = run_result({name: value for name, value in values.items() if name in taken})
             except Exception as error:
                 HOSTS.original(request, HOSTS.unstaged)(values)
-                raise BrokenModel("onnxruntime runs the original and not the transformed model: %s" % error) from error
+                raise HOSTS.refusal(error, "run", self.may_lack) from error
             if examine is not None:
                 examine(result, results)
             return {name: results[name] for name in names}
