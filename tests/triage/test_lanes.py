@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from test_campaign import FAKE, contents, fuzz, plan
 
 from opsieve.backends.observation import Frame, Observation
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.case.case import Case, Origin, load
 from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.bad_input import BadInput
@@ -40,6 +41,7 @@ from opsieve.triage.campaign.lane_messages import (
     send,
 )
 from opsieve.triage.campaign.lane_pool import LanePool
+from opsieve.triage.campaign.lane_process import check_imports
 from opsieve.triage.campaign.lane_spawn import first_begun
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
@@ -303,3 +305,17 @@ def test_the_first_decided_batch_is_the_same_whatever_the_lanes(tmp_path: Path) 
     assert usual != decided
     strategies = {case.origin.generator for case in map(load, (tmp_path / "one").glob("cases/*/*"))}
     assert len(strategies) > 1
+
+
+def test_a_lane_says_what_cannot_be_imported_and_no_other_lack_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(_: Workers, target: ResolvedTarget) -> str:
+        if target.name == "onnxruntime":
+            raise Unavailable("onnxruntime cannot be imported here: half a wheel")
+        return "1"
+
+    monkeypatch.setattr(Workers, "version", version)
+    answers = {"fake": ("environment", 0.0), "onnxruntime": ("unsupported", 0.0)}
+    with Workers() as workers:
+        check_imports([FinishedTest(0, None, answers, [])], workers)
+        with pytest.raises(Unavailable, match="half a wheel"):
+            check_imports([FinishedTest(0, None, {"onnxruntime": ("environment", 0.0)}, [])], workers)

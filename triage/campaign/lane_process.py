@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
@@ -89,6 +89,7 @@ class Lane:
                 done = scheduled_tests(begin, plan, cases, decision, lab)
             else:
                 done = do_tests(campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further)
+            check_imports(done, lab.workers)
             lab.forget()
             self._rate = (upto - at) / (time.monotonic() - started + 1e-9)
             stopped = self._stop.is_set()
@@ -101,6 +102,7 @@ class Lane:
         """One test, on targets that were chosen for it."""
         cases, asked = {given.number: read_case(given.case)}, {given.number: given.targets}
         (done,) = do_tests(begin.campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked)
+        check_imports([done], lab.workers)
         lab.forget()
         send(self._connection, Answered(sent_test(done)))
 
@@ -129,6 +131,13 @@ def _start_compilers(workers: Workers, targets: Sequence[str]) -> None:
     for name in targets:
         with suppress(Unavailable, BadInput):
             workers.version(resolve(name))
+
+
+def check_imports(tests: Iterable[FinishedTest], workers: Workers) -> None:
+    """Unavailable when what a target lacked for a test is the compiler: it was not imported before, and no test would tell anything."""
+    lacking = {name for test in tests for name, (word, _) in test.answers.items() if word == "environment"}
+    for name in sorted(lacking):
+        workers.version(resolve(name))
 
 
 def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str, ...]:
