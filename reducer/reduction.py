@@ -26,6 +26,7 @@ from opsieve.reducer.engine.interestingness import (
     wilson,
 )
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.engine.pairs import PairsPass
 from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
 from opsieve.reducer.oracle.discover import still
 from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, replayed_spread
@@ -37,6 +38,8 @@ from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
+_FEW = 6  # nodes, inner ones included, of a result that is tried by pairs of edits
+_QUICK = 0.5  # seconds that a test may take on average for that
 _JUDGED = 1024  # nodes of a subject that the judge is asked about where he was not asked about the whole
 
 
@@ -320,6 +323,7 @@ class _Run(Generic[S]):
         self.form = form
         self.trail: list[S] = []
         self.passes = form.passes(is_worded(tests[0])) if passes is None else list(passes)
+        self.tried = self.passes  # and the pairs of their edits, where these were
         self.node_checks = 0
 
         def accepted(subject: S) -> None:
@@ -347,6 +351,22 @@ class _Run(Generic[S]):
         self.form.narrow(self.engine, self.passes, text)
         self.node_checks = self.engine.checks
         to_fixpoint(self.engine, self.passes)
+        pairs = PairsPass(self.form, self.passes)
+        while self._is_quick():
+            self.tried = [*self.passes, pairs]
+            if not self.engine.sweep(pairs, together=False):
+                return
+            to_fixpoint(self.engine, self.passes)
+
+    def _is_quick(self) -> bool:
+        """Whether pairs of edits are worth their tests: of a small result, by a test that takes little and answers once."""
+        test, size = self.engine.rules.tests[0], self.form.size(self.engine.best)
+        return (
+            isinstance(test, TargetTest)
+            and test.failure.verdict.kind in ("error", "crash", "mismatch")
+            and size.nodes + size.inner_nodes <= _FEW
+            and self.engine.test_seconds < _QUICK
+        )
 
     def goes_on(self, before: "_Run[S]") -> None:
         """Reduce on from where another run ended, by another test; its figures count."""
@@ -355,7 +375,7 @@ class _Run(Generic[S]):
         to_fixpoint(self.engine, self.passes)
 
     def result(self, start: S, seconds: float, same: bool) -> Reduction[S]:
-        certificate, minimal = certify(self.engine, self.passes)
+        certificate, minimal = certify(self.engine, self.tried)
         engine = self.engine
         rest_fails = self._rest_fails(start)
         return Reduction(

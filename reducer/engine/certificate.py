@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.pairs import PairsPass
 
 S = TypeVar("S")
 _MAX_ROUNDS = 40
@@ -13,13 +14,14 @@ _MAX_ROUNDS = 40
 
 @dataclass(frozen=True)
 class CertificateLine:
-    """One dimension: how many single edits are left, and what became of them; minimal when none is `same`."""
+    """One dimension: how many edits are left, and what became of them; minimal when none is `same`. `untried`: pairs beyond the budget."""
 
     name: str
     edits: int
     gone: int
     slippage: int
     invalid: int
+    untried: int = 0
 
 
 def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
@@ -37,7 +39,7 @@ def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
 
 
 def certify(engine: Engine[S], passes: Iterable[Pass[S]]) -> tuple[tuple[CertificateLine, ...], bool]:
-    """Every single edit that is left in every dimension, tried; whether none of them keeps the failure."""
+    """Every edit that is left in every dimension, tried; whether none of them keeps the failure."""
     lines = []
     minimal = True
     for each in passes:
@@ -46,5 +48,6 @@ def certify(engine: Engine[S], passes: Iterable[Pass[S]]) -> tuple[tuple[Certifi
         kinds = [result.kind for edit in each.edits(engine.best) if (result := engine.single(edit)) is not None]
         minimal = minimal and "same" not in kinds
         counts = (kinds.count("gone"), kinds.count("slippage"), kinds.count("invalid"))
-        lines.append(CertificateLine(each.name, len(kinds), *counts))
+        untried = each.left if isinstance(each, PairsPass) else 0
+        lines.append(CertificateLine(each.name, len(kinds), *counts, untried))
     return tuple(lines), minimal

@@ -81,7 +81,7 @@ class Engine(Generic[S]):
         It changes what is known early, and nothing else. Only where tests are slow enough for it to pay, and there are workers.
         """
         width = len(self.rules.tests)
-        if width < 2 or self._testing < _SLOW * max(1, self.checks):
+        if width < 2 or self.test_seconds < _SLOW:
             return
         wave: dict[str, tuple[S, str]] = {}
         first = True
@@ -121,6 +121,11 @@ class Engine(Generic[S]):
             self._remember(digest, self.best, "the whole model", known)
         self.result = self.evaluate(self.best, "the whole model")
         return self.result
+
+    @property
+    def test_seconds(self) -> float:
+        """What a test took on average, 0 where none was run."""
+        return self._testing / max(1, self.checks)
 
     def refresh(self) -> None:
         """Record the values of the best subject anew when it has changed."""

@@ -43,13 +43,10 @@ class SharingPass:
                 if _type(others[other]) != _type(array) or others[other].tobytes() != array.tobytes():
                     yield _edit(name, other, {other: array}, ", with the value of the latter")
                 if array.dtype != others[other].dtype and {array.dtype.kind, others[other].dtype.kind} <= set("iuf"):
-                    turned = {each: value for each, value in arrays.items() if value.dtype == array.dtype}
-                    yield _edit(
-                        name,
-                        other,
-                        {each: value.astype(others[other].dtype) for each, value in turned.items() if each != name},
-                        f", {array.dtype} as {others[other].dtype} everywhere",
-                    )
+                    for old, new in ((array.dtype, others[other].dtype), (others[other].dtype, array.dtype)):
+                        turned = {each: value.astype(new) for each, value in arrays.items() if value.dtype == old}
+                        turned.pop(name, None)
+                        yield _edit(name, other, turned, f", {old} as {new} everywhere")
 
 
 def _type(array: Array) -> tuple[np.dtype[np.generic], tuple[int, ...]]:

@@ -1,10 +1,10 @@
-"""An operator replaced by a plainer one: one input, no attributes, no bodies.
+"""An operator replaced by a plainer one: one input (or two, added), no attributes, no bodies.
 
 Where a wrong result is looked for, it is one that the model has elsewhere: a bug of another operator would be another bug, and
 its wrong result looks the same. A failure that says what it is, in words or by a stack, may also be shown with operators that do next to nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import onnx
 from onnx import helper
@@ -21,6 +21,7 @@ _PLAINEST = {
     "bool": "Not",
     "string": "Identity",
 }  # of any other type a Neg: an Identity is often taken out before anything else is done
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")  # as plain as the sum that stands for others of two inputs
 
 
 class OperatorPass:
@@ -46,27 +47,34 @@ class OperatorPass:
             name = next((each.name for each in inputs if _type(each) == _type(results[0])), "")
             plainest = [_PLAINEST.get(DTYPES.get(results[0].dtype, ""), "Neg")] if self.worded else []
             for operator in dict.fromkeys((*own, *plainest)) if name else ():
-                yield _edit(step, operator, name)
+                yield _edit(step, operator, [name])
+            alike = [each.name for each in inputs if each.dtype == results[0].dtype]
+            if self.worded and len(alike) > 1 and _is_number(results[0]) and step.node.op_type not in _ARITHMETIC:
+                yield _edit(step, "Add", alike[:2])
 
 
 def _type(tensor: GraphTensor) -> tuple[int, tuple[int, ...] | None]:
     return tensor.dtype, tensor.shape
 
 
+def _is_number(tensor: GraphTensor) -> bool:
+    return DTYPES.get(tensor.dtype, "string") not in ("bool", "string")
+
+
 def _is_plain(node: onnx.NodeProto) -> bool:
     return len(node.input) == len(node.output) == 1 and not node.attribute and not node.domain
 
 
-def _edit(step: Step, operator: str, read: str) -> OnnxEdit:
+def _edit(step: Step, operator: str, read: Sequence[str]) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         node, graph = node_at(model, step.path, step.key), graph_at(model, step.path)
-        if node is None or graph is None or read not in node.input:
+        if node is None or graph is None or not set(read) <= set(node.input):
             return None
-        node.CopyFrom(helper.make_node(operator, [read], [step.key], node.name or None))
+        node.CopyFrom(helper.make_node(operator, read, [step.key], node.name or None))
         return drop_unused(model, inputs)
 
-    what = f"{operator} of {read[:40]!r} for {label(step.node)}"
-    return only_simpler(changing(what, {"/".join((*step.path, step.key)), read}, change))
+    what = f"{operator} of {' and '.join(repr(each[:40]) for each in read)} for {label(step.node)}"
+    return only_simpler(changing(what, {"/".join((*step.path, step.key)), *read}, change))
 
 
 PASS = OperatorPass()

@@ -48,6 +48,9 @@ def test_an_operator_gives_way_to_a_plainer_one() -> None:
             start, passes, lambda now: operators(now)[1:] == ["CastLike", "Greater"] and operators(now)[0] != "Identity"
         )
         assert operators(end) == [wanted, "CastLike", "Greater"]
+    start = subject(f"{HEAD} g (float[2] x) => (float y) {{ a = Exp (x) y = MatMul (a, x) }}", x=np.ones(2, np.float32))
+    end = reduced(start, WORDED, lambda now: [len(node.input) for node in now.model.graph.node] == [1, 2])
+    assert operators(end)[1] == "Add"
 
 
 def test_the_body_of_a_loop_that_must_stay_hands_on_what_it_takes() -> None:

@@ -206,7 +206,11 @@ def _summary(reduced: "Reduced") -> str:
 
 
 def _certificate(certificate: "Sequence[CertificateLine]", minimal: bool) -> str:
-    tried = ", ".join(f"{line.name} {line.edits}" for line in certificate if line.edits)
+    tried = ", ".join(
+        f"{line.name} {line.edits}" + (f" of {line.edits + line.untried}" if line.untried else "")
+        for line in certificate
+        if line.edits
+    )
     if minimal:
         return f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
     return f"not minimal: a single remaining edit preserves the failure (tried: {tried})"
