@@ -3,7 +3,7 @@
     python benchmarks/typed_pages.py [PAGE]... [--repository NAME=PATH]... [--seconds 60] [--keep FOLDER]
 
 A page is typed in an empty folder with an empty home: files that it shows under a name (a line that ends in "`name.py`:") are written, the lines of its blocks that are commands are run one
-after the other, with what the page presupposes made before (`GIVEN`) and its placeholders put in (`PLACEHOLDERS`). A campaign of some `--minutes` gets Ctrl-C after `--seconds`, as a reader
+after the other, with what the page presupposes made before (`GIVEN`) and its placeholders put in (`PLACEHOLDERS`). A command with `--minutes` or a `--budget` gets Ctrl-C after `--seconds`, as a reader
 would end it. Printed is a row for each command: its exit code, seconds, and whether it is as it should be: 0, 1 (failures found) or 130 (after Ctrl-C) without a traceback, and the
 exit code that the page itself says. What cannot be typed here says why. Exit code 1 when one is not as it should be.
 """
@@ -31,7 +31,7 @@ _NAMED = re.compile(r"`([\w./-]+\.(?:py|toml|cpp|sh))`[^`\n]*:\s*\Z")
 _COMMAND = re.compile(rf"(?:\$ )?(?P<words>(?:[A-Z_]+=\S+ )*(?:{PROGRAMS}) .*)")
 _LONGEST = 900.0  # seconds of any command
 _ABSENT = {
-    "dask worker|dask scheduler|--scheduler|dask ssh|dask-jobqueue": "needs a cluster: tests/triage/test_cluster*.py",
+    "dask_jobqueue|dask worker|dask scheduler|--scheduler|dask ssh|dask-jobqueue": "needs a cluster: tests/triage/test_cluster*.py",
     r"example\.org|onnxruntime-qnn": "an index that is an example",
     "gh issue": "needs the network",
     "^git clone": "--repository gives it",
@@ -184,7 +184,7 @@ def run(text: str, desk: Path, environment: Mapping[str, str], seconds: float) -
         os.execvpe("bash", ["bash", "-c", text], dict(environment))
     output, begun, ends = b"", time.monotonic(), iter([b"q", b"q", b"\x03", b"\x03"])
     patience = min(seconds, 15.0) if text.startswith("opsieve tui") else seconds
-    if not ("--minutes" in text or text.startswith("opsieve tui")):
+    if not ("--minutes" in text or "--budget" in text or text.startswith("opsieve tui")):
         patience = _LONGEST
     while True:
         ready, _, _ = select.select([terminal], [], [], 1.0)

@@ -263,8 +263,8 @@ class TvmRelax:
         if options["disabled"] or {"Shape", "Size"} & set(program.operators()):
             return [], []
         settings = self.settings(options)
-        lines = [line[4:] for line in SCRIPT.split("\n")[5:12]]  # from the model to the executable
-        lines = ("\n".join(lines) % settings).split("\n")
+        whole = "\n".join(SCRIPT.split("\n")[5:12]) % settings  # from the model to the executable
+        lines = [line[4:] for line in whole.split("\n")]
         if failed == "run":
             graph = program.proto.graph
             given = {tensor.name for tensor in graph.initializer}

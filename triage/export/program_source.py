@@ -15,6 +15,7 @@ from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 
 # What is wrong with a transformed model, and what shows it.
 _BROKEN = {"onnx.checker accepts the original and refuses": "checker", "onnxruntime ": "run"}
+BRIEF_KINDS = ("mismatch", "error", "crash")  # of failures that a short script shows
 _LINES = 60  # of a program that is shown beside its bytes
 _MOST = 64 << 10  # characters of a text that stands in a script
 
@@ -44,9 +45,15 @@ def packages_of(program: Program) -> tuple[str, ...]:
     return ("numpy", "onnx") if isinstance(program, OnnxProgram) else ("numpy",)
 
 
-def imports(program: Program) -> str:
-    """The lines that import it."""
-    return template.LIBRARIES if isinstance(program, OnnxProgram) else template.NUMPY
+def libraries(exported: ExportedFailure, text: ModelText, test: bool) -> str:
+    """The lines that import what the script needs, and parse the model of its text; without them it cannot run, and says so."""
+    is_onnx = isinstance(exported.case.program, OnnxProgram)
+    parsed = template.PARSED if is_onnx and text.exact else ""
+    return template.LIBRARIES.format(
+        imports=template.ONNX * is_onnx + parsed,
+        errors="Exception" if parsed else "ImportError",  # onnx.parser.ParseError of an older onnx
+        told=template.SKIPS if test else template.EXITS,
+    )
 
 
 def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
@@ -58,6 +65,19 @@ def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
     if not hasattr(backend, "script_of_module"):
         return ""
     return str(backend.script_of_module(program.form, text is not None and text.exact, program.passes, options))
+
+
+def run_briefly(exported: ExportedFailure) -> str:
+    """The function `run` of the statements that the script of an issue has; "" where only the backend's own lines show the failure: one
+    that shows sometimes, or that is a matter of time or memory."""
+    if exported.verdict.kind not in BRIEF_KINDS or exported.runs > 1:
+        return ""
+    imports, lines = brief_source(exported)
+    if not lines:
+        return ""
+    given = ["return outputs" if any(line.startswith("outputs = ") for line in lines) else "return {}"]
+    body = [*imports, "", *lines, *given]
+    return "def run(model, inputs):\n" + "".join(f"    {line}\n" if line else "\n" for line in body)
 
 
 def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
@@ -85,8 +105,7 @@ def model_lines(exported: ExportedFailure, text: ModelText, plain: Callable[[obj
     """The lines that make MODEL: its text, parsed where that says all of it, else its bytes with the text as a remark."""
     is_onnx = isinstance(exported.case.program, OnnxProgram)
     if text.exact:
-        parsed = template.PARSED.strip("\n").split("\n") if is_onnx else ["MODEL = TEXT"]
-        return [f"TEXT = r'''{text.text}'''", *parsed]
+        return [f"{'TEXT' if is_onnx else 'MODEL'} = r'''{text.text}'''"]
     shown = text.text if is_onnx else exported.case.program.text()  # TVM's printing begins with all constants
     remark = [f"# {plain(line, 160)}" for line in shown.split("\n")[:_LINES] if line.strip()]
     return [*remark, f"MODEL = decode({encoded(exported.model, '')}){'' if is_onnx else '.decode()'}"]

@@ -8,6 +8,7 @@ import platform
 import re
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import PurePath
 
@@ -22,7 +23,14 @@ from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
 from opsieve.triage.export.export_input import SOURCES, ExportedFailure, leaves
 from opsieve.triage.export.literals import DECODE, WIDTH, literal, quoted
-from opsieve.triage.export.program_source import imports, model_lines, packages_of, run_by_opsieve, run_source
+from opsieve.triage.export.program_source import (
+    libraries,
+    model_lines,
+    packages_of,
+    run_briefly,
+    run_by_opsieve,
+    run_source,
+)
 
 KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism", "accepts-invalid")
 _APART = ("crash", "hang", "memory")  # run in a process of their own, which may die
@@ -48,19 +56,19 @@ def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> st
     apart = verdict.kind in _APART
     several = exported.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
+    run = run_briefly(exported) or run_source(exported, text) or run_by_opsieve(exported)
+    if run.endswith("return {}\n"):  # it shows the failure before there are outputs
+        exported = replace(exported, expected={})
     data = _data(exported, text)
-    parts = [
-        _constants(exported, apart, several, test),
-        data,
-        run_source(exported, text) or run_by_opsieve(exported),
-        _failure(exported),
-    ]
+    before = model_lines(exported, text, plain) if text.exact else []
+    parts = ["\n".join([*_constants(exported, apart, several), *before, libraries(exported, text, test), data])]
+    parts += [run, _failure(exported)]
     parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
     if test:
         parts.append(template.TEST.format(name=test_name(exported), failure=failure))
     here = template.HERE.format(limit=template.LIMIT if verdict.kind == "memory" else "") if apart else ""
     parts.append(template.MAIN.format(here=here, failure=failure))
-    return _head(exported, test) + _imports(data, apart) + "\n\n".join(part.strip("\n") + "\n" for part in parts)
+    return _head(exported, test) + _imports(data, apart, bool(exported.target.backend.environment)) + "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
 def requirements(exported: ExportedFailure) -> list[str]:
@@ -78,11 +86,13 @@ def requirements(exported: ExportedFailure) -> list[str]:
     major, minor, _ = platform.python_version_tuple()
     pinned = f"{backend.package}=={version}" if version else backend.package
     wanted = [] if built else [pinned, *backend.companions(version)]
-    # Of what the base environments hold only what pip would not find by itself: pins, and what runs the result.
+    # Of what the base environments hold only what pip would not find by itself: pins, what runs the result, and what a part of a package imports that
+    # the package does not require.
+    part = backend.package != backend.name
     needed = [
         line
         for line in backend.base((int(major), int(minor)))
-        if not re.fullmatch(r"[\w.-]+", line) or line in ("onnxruntime",)
+        if not re.fullmatch(r"[\w.-]+", line) or line == "onnxruntime" or (part and line == "sympy")
     ]
     named = {re.split(r"[<>=!~]", line)[0] for line in [*wanted, *needed]}
     return [*wanted, *needed, *(name for name in packages_of(exported.case.program) if name not in named)]
@@ -162,15 +172,16 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     return '"""' + "\n".join(lines).strip() + '\n"""\n\n'
 
 
-def _imports(data: str, apart: bool) -> str:
-    names = ["os", "platform", "sys"]
+def _imports(data: str, apart: bool, environment: bool) -> str:
+    names = ["sys"]
+    names += ["os"] if apart or environment else []
     names += ["base64", "zlib"] if "decode(" in data else []
     names += ["subprocess"] if apart else []
     plainly = "".join(f"import {name}\n" for name in sorted(names))
     return f"{plainly}from importlib import metadata\n\n"
 
 
-def _constants(exported: ExportedFailure, apart: bool, several: bool, test: bool) -> str:
+def _constants(exported: ExportedFailure, apart: bool, several: bool) -> list[str]:
     backend = exported.target.backend
     lines = [f"PACKAGES = {packages(exported)!a}"]
     if exported.verdict.kind == "nondeterminism":
@@ -183,7 +194,7 @@ def _constants(exported: ExportedFailure, apart: bool, several: bool, test: bool
         lines.append(f"MEMORY = {exported.memory}")
     if backend.environment:
         lines.append(f"os.environ.update({dict(backend.environment)!a})")
-    return "\n".join([*lines, (template.GIVE_UP_TEST if test else template.GIVE_UP) + imports(exported.case.program)])
+    return lines
 
 
 def _failure(exported: ExportedFailure) -> str:
@@ -201,9 +212,8 @@ def _failure(exported: ExportedFailure) -> str:
 
 
 def _data(exported: ExportedFailure, text: ModelText) -> str:
-    """MODEL, INPUTS and EXPECTED, after `decode` when it is needed."""
-    lines = []
-    lines += model_lines(exported, text, plain)
+    """INPUTS, EXPECTED and a MODEL that has no exact text, after `decode` when it is needed."""
+    lines = [] if text.exact else model_lines(exported, text, plain)
     lines += _table("INPUTS", {name: literal(value) for name, value in exported.case.inputs.items()})
     if exported.expected and exported.verdict.kind != "nondeterminism":
         lines += [

@@ -11,14 +11,13 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 from opsieve.triage.export.literals import WIDTH, literal, quoted
-from opsieve.triage.export.program_source import brief_source, run_source
+from opsieve.triage.export.program_source import BRIEF_KINDS, brief_source, run_source
 from opsieve.triage.export.script import build_note, requirements
 
 _MOST_TEXT = 2_000  # characters of the model's text
 _MOST_VALUES = 1_500  # characters of inputs and expected outputs
 # Below this a tolerance is that of denormal numbers, which nobody wants to read.
 _TINY = 1e-30
-_KINDS = ("mismatch", "error", "crash")
 
 
 def short_script(exported: ExportedFailure, text: ModelText) -> str:
@@ -26,7 +25,7 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
     verdict = exported.verdict
     if not (isinstance(exported.case.program, OnnxProgram) and text.exact) or len(text.text) > _MOST_TEXT:
         return ""
-    if verdict.kind not in _KINDS or exported.runs > 1:
+    if verdict.kind not in BRIEF_KINDS or exported.runs > 1:
         return ""
     imports, lines = brief_source(exported)
     whole = "" if lines else run_source(exported, text)

@@ -24,40 +24,26 @@ def run(model, inputs):
         raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
     return seen.outputs
 """
-GIVE_UP = """
-
-def give_up(why):
-    print("cannot run: " + ascii(str(why))[1:-1])
-    sys.exit(2)
-
-"""
-GIVE_UP_TEST = """
-
-def give_up(why):
-    import pytest
-
-    pytest.skip(f"cannot run: {why}", allow_module_level=True)
-
-"""
-LIBRARIES = """
+LIBRARIES = """\
 try:
     import numpy as np
+{imports}except {errors} as error:
+{told}"""
+ONNX = """\
     import onnx
     import onnx.parser
-except ImportError as error:
-    give_up(error)
-"""
-NUMPY = """
-try:
-    import numpy as np
-except ImportError as error:
-    give_up(error)
 """
 PARSED = """
-try:
     MODEL = onnx.parser.parse_model(TEXT).SerializeToString()
-except onnx.parser.ParseError as error:  # of an older onnx
-    give_up(error)
+"""
+EXITS = """\
+    print("cannot run: " + ascii(str(error))[1:-1])
+    sys.exit(2)
+"""
+SKIPS = """\
+    import pytest
+
+    pytest.skip(f"cannot run: {error}", allow_module_level=True)
 """
 ENDS = '''
 def failure():
@@ -86,51 +72,43 @@ def failure():
     """What is wrong, "" when nothing is."""
     try:
         got = run(MODEL, INPUTS)
+        for name, expected in EXPECTED.items():
+            check(got[name], *expected, f"output {name!r}")
     except ImportError:
         raise
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    for name, (want, dtype, within) in EXPECTED.items():
-        problem = difference(got[name], want, dtype, within) if name in got else "is missing"
-        if problem:
-            return f"output {name!r} {problem}"
     return ""
 
 
-def difference(got, want, dtype, within):
-    """How a value differs from what it should be, "" when it does not."""
+def check(got, want, dtype, within, name):
+    """An AssertionError where a value is not what it should be."""
 '''
 LISTS = """\
     if isinstance(want, list):
-        if not isinstance(got, (list, tuple)) or len(got) != len(want):
-            return f"is no sequence of {len(want)} values"
-        return next(filter(None, (difference(a, b, dtype, within) for a, b in zip(got, want))), "")
+        assert isinstance(got, (list, tuple)) and len(got) == len(want), f"{name} is no sequence of {len(want)} values"
+        for a, b in zip(got, want):
+            check(a, b, dtype, within, name)
+        return
     if want is None or got is None:
-        return "" if want is got else "is absent on one side"
+        assert want is got, f"{name} is absent on one side"
+        return
 """
 TEXTS = """\
     if want.dtype.kind == "O":
         texts = [item.decode() if isinstance(item, bytes) else str(item) for item in np.asarray(got).ravel().tolist()]
-        same = np.shape(got) == want.shape and texts == want.ravel().tolist()
-        return "" if same else f"is {texts}, not {want.ravel().tolist()}"
+        got = np.array(texts, object).reshape(np.shape(got))
+        dtype = ""
 """
 ARRAYS = """\
     got = np.asarray(got)
-    if dtype and got.dtype.name != dtype:
-        return f"is of type {got.dtype.name}, not {dtype}"
-    if got.shape != want.shape:
-        return f"has the shape {got.shape}, not {want.shape}"
-    with np.errstate(all="ignore"):
-        if want.dtype.kind in "fc":
-            got = got.astype(want.dtype)
-            right = (got == want) | (np.isnan(got) & np.isnan(want)) | (np.abs(got - want) <= within)
-        else:
-            right = got == want
-    if right.all():
-        return ""
-    place = tuple(int(index) for index in np.argwhere(~right)[0])
-    share = f"{int((~right).sum())} of {right.size} elements are wrong"
-    return f"is {got[place]} instead of {want[place]} at {list(place)}; {share}"
+    assert dtype in ("", got.dtype.name), f"{name} is of type {got.dtype.name}, not {dtype}"
+    assert got.shape == want.shape, f"{name} has the shape {got.shape}, not {want.shape}"
+    got = got.astype(want.dtype)
+    if within:
+        np.testing.assert_allclose(got, want, rtol=0, atol=within, err_msg=name)
+    else:
+        np.testing.assert_array_equal(got, want, err_msg=name)
 """
 TWICE = '''
 def failure():
@@ -155,15 +133,13 @@ def failure_apart():
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
         except subprocess.TimeoutExpired:
             return f"no answer within {SECONDS:g} s"
-        lines = done.stdout.decode("utf-8", "replace").splitlines()
-        answers = [line for line in lines if line.startswith(ANSWER)]
         if done.returncode < 0:
             return f"the process died of signal {-done.returncode}"
-        if not answers:
-            return f"the process ended by itself with exit code {done.returncode}"
-        problem = answers[-1][len(ANSWER) :]
+        problem = done.stdout.decode("utf-8", "replace").rpartition(ANSWER)[2].strip()
         if done.returncode == 2:
             raise ImportError(problem)
+        if done.returncode:
+            return f"the process ended by itself with exit code {done.returncode}"
         if problem:
             return problem
     return ""
@@ -191,17 +167,6 @@ def one_line(text):
     """A line of printable ASCII: what compilers say is not trusted."""
     line = ascii(" ".join(str(text).split()))[1:-1]
     return line if len(line) <= 600 else line[:400] + " ... " + line[-195:]
-
-
-def about():
-    """What this was run on."""
-    found = []
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            found.append(f"{name} of unknown version")
-    return f"{', '.join(found)}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 '''
 TEST = """
 def test_{name}():
@@ -218,13 +183,12 @@ def main():
 {here}    try:
         problem = {failure}()
     except ImportError as error:
-        print(f"cannot run: {{one_line(error)}} ({{about()}})")
+        print(f"cannot run: {{one_line(error)}}")
         return 2
-    if problem:
-        print(f"BUG: {{one_line(problem)}} ({{about()}})")
-        return 1
-    print(f"no failure here ({{about()}})")
-    return 0
+    versions = {{item.name: item.version for item in metadata.distributions()}}
+    about = ", ".join(f"{{name}} {{versions.get(name, 'of unknown version')}}" for name in PACKAGES)
+    print(f"BUG: {{one_line(problem)}} ({{about}})" if problem else f"no failure here ({{about}})")
+    return 1 if problem else 0
 
 
 if __name__ == "__main__":
