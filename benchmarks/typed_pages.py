@@ -43,7 +43,7 @@ _ABSENT = {
 }
 # What a page presupposes.
 GIVEN: Mapping[str, tuple[str, ...]] = {
-    "triage": ("opsieve fuzz -t onnxruntime -t onnxoptimizer --tests 300 --seed 1 --store found",),
+    "triage": ("opsieve fuzz -t onnxruntime -t onnxoptimizer --tests 60 --seed 1 --store found",),
     "reduce": ("opsieve sample onnxoptimizer-shape-crash", "cp onnxoptimizer-shape-crash/model.onnx model.onnx"),
     "export": ("opsieve fuzz -t onnxoptimizer --tests 200 --seed 1 --store found",),
     "generate": ("opsieve sample pad-maxpool-wrong-value",),

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import click
 import pytest
 from stores import CAMPAIGN, NOW, done, finding
 from textual import events
@@ -23,6 +24,7 @@ from tui_driving import (
 
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.store import Store
+from opsieve.tui.app.actions import ACTIONS
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 from opsieve.tui.app.screens.case_screen import CaseScreen
@@ -34,6 +36,7 @@ from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.paged_list import PagedList
+from opsieve.tui.cli import opsieve
 
 
 def test_clusters_are_listed_with_honest_figures_and_a_preview_that_follows(store: Path) -> None:
@@ -297,6 +300,16 @@ def test_help_tells_the_keys_of_the_screen_beneath(store: Path) -> None:
         text = screen.query_one("#help", LinesView).text
         for word in ("Filter", "Merge selected into this", "since:2d", "Export", "everywhere"):
             assert word in text
+        # Each action has an equal command, which the command line knows.
+        shown = text.partition("the same on the command line")[2].replace("\n", " ")
+        known = {"reduce": "reduce", "edit": "$EDITOR", "issue": "opsieve mark", "replay": "opsieve run"}
+        known |= {"copy": "opsieve show"}
+        for action in ACTIONS.values():
+            command = known.get(action.name, f"opsieve {action.name}")
+            assert action.command.startswith(command + " ")
+            assert command in shown
+            assert command in ("$EDITOR", "reduce") or command.split()[1] in opsieve.list_commands(click.Context(opsieve))
+        assert "{" not in shown
         await pilot.press("escape")
         await on_screen(pilot, ClustersScreen)
 

@@ -1,10 +1,11 @@
 """What can be done to a cluster or a case from any screen: decisions that can be undone, jobs, exports.
 
 A screen that shows something to act on has a `subject`. ACTIONS is the registry: keys, palette and help come from it.
-Every action is a command, too; `equivalents` lists them.
+Every action is a command, too, which help shows: `equivalent`.
 """
 
 import os
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ class Actions:
 
     def copy(self, subject: ActionSubject) -> None:
         """Copy the command that shows this."""
-        text = equivalents(subject, self._app.folder)[0]
+        text = equivalent(ACTIONS["copy"], subject, self._app.folder)
         self._app.copy_to_clipboard(text)
         self._app.show_notice(f"copied: {text}")
 
@@ -229,39 +230,46 @@ class Action:
     name: str
     key: str
     title: str
+    command: str
     run: Callable[[Actions, ActionSubject], None]
     shown: bool = False
 
 
+_STORE = " --store {store}"
 ACTIONS = {
     action.name: action
     for action in (
-        Action("mark", "m", "Mark", Actions.mark, shown=True),
-        Action("export", "x", "Export", Actions.export, shown=True),
-        Action("reduce", "r", "Reduce", Actions.reduce, shown=True),
-        Action("pin", "p", "Pin or unpin", Actions.pin),
-        Action("note", "n", "Note", Actions.note),
-        Action("rename", "t", "Title", Actions.rename),
-        Action("issue", "i", "Link an issue", Actions.issue),
-        Action("merge", "M", "Merge selected into this", Actions.merge),
-        Action("attribute", "a", "Attribute to a pass", Actions.attribute),
-        Action("bisect", "b", "Bisect releases", Actions.bisect),
-        Action("replay", "R", "Replay", Actions.replay),
-        Action("edit", "e", "Edit in $EDITOR", Actions.edit),
-        Action("copy", "y", "Copy the command for this", Actions.copy),
+        Action("mark", "m", "Mark", "opsieve mark {cluster} confirmed" + _STORE, Actions.mark, shown=True),
+        Action("export", "x", "Export", "opsieve export {name} --as script" + _STORE, Actions.export, shown=True),
+        Action("reduce", "r", "Reduce", "reduce {name}" + _STORE, Actions.reduce, shown=True),
+        Action("pin", "p", "Pin or unpin", "opsieve pin {cluster}" + _STORE, Actions.pin),
+        Action("note", "n", "Note", "opsieve note {cluster} TEXT" + _STORE, Actions.note),
+        Action("rename", "t", "Title", "opsieve rename {cluster} TITLE" + _STORE, Actions.rename),
+        Action("issue", "i", "Link an issue", "opsieve mark {cluster} known --issue URL" + _STORE, Actions.issue),
+        Action("merge", "M", "Merge selected into this", "opsieve merge {cluster} {others}" + _STORE, Actions.merge),
+        Action("attribute", "a", "Attribute to a pass", "opsieve attribute {case} -t {target}", Actions.attribute),
+        Action("bisect", "b", "Bisect releases", "opsieve bisect {case} --releases {backend}", Actions.bisect),
+        Action("replay", "R", "Replay", "opsieve run {case} -t {target}", Actions.replay),
+        Action("edit", "e", "Edit in $EDITOR", "$EDITOR {case}/case.json", Actions.edit),
+        Action("copy", "y", "Copy the command for this", "opsieve show {name} --why" + _STORE, Actions.copy),
     )
 }
 
 
-def equivalents(subject: ActionSubject, folder: Path) -> list[str]:
-    """The commands that do what the keys do, to copy."""
-    store, name = shlex.quote(str(folder)), shlex.quote(subject.name)
-    return [
-        f"opsieve show {name} --store {store} --why",
-        f"opsieve mark {subject.cluster.id} confirmed --store {store}",
-        f"reduce {name} --store {store}",
-        f"opsieve export {name} --store {store} --as script",
-    ]
+def equivalent(action: Action, subject: ActionSubject, folder: Path) -> str:
+    """The command that does what the key does. Words in capitals are the user's to choose."""
+    cluster, member = subject.cluster, subject.member or subject.cluster.representative
+    target = one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
+    others = [shlex.quote(name) for name in subject.marked if name != cluster.id]
+    return action.command.format(
+        cluster=shlex.quote(cluster.id),
+        name=shlex.quote(subject.name),
+        case=shlex.quote(str(folder / member)) if member else "CASE",
+        others=" ".join(others) or "OTHER...",
+        target=shlex.quote(target),
+        backend=shlex.quote(re.split("==|[@:]", target)[0]),
+        store=shlex.quote(str(folder)),
+    )
 
 
 def _kept(case: "CaseDetails") -> Path:

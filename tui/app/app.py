@@ -23,7 +23,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import Decision
-from opsieve.tui.app.actions import ACTIONS, Actions
+from opsieve.tui.app.actions import ACTIONS, Actions, equivalent
 from opsieve.tui.app.protocol import HasSubject
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.help_screen import TEXTUALS_OWN
@@ -337,7 +337,11 @@ class OpsieveApp(App[None]):
         """The keys of this screen."""
         from opsieve.tui.app.screens.help_screen import HelpScreen
 
-        self.push_screen(HelpScreen(self.screen))
+        subject = self.screen.subject if isinstance(self.screen, HasSubject) else None
+        actions = () if subject is None else ACTIONS.values()
+        self.push_screen(
+            HelpScreen(self.screen, [(each.key, equivalent(each, subject, self.folder)) for each in actions])
+        )
 
     def action_jump(self) -> None:
         """Letters on everything that can have the focus."""

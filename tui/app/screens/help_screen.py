@@ -1,5 +1,6 @@
 """The keys of the screen beneath, and the words of the filter."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -37,9 +38,10 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "Back")]
 
-    def __init__(self, beneath: Screen[object]) -> None:
+    def __init__(self, beneath: Screen[object], commands: Sequence[tuple[str, str]] = ()) -> None:
+        """`commands`: what the keys of the actions do to the subject of the screen, as command lines."""
         super().__init__()
-        self._lines = help_lines(beneath)
+        self._lines = help_lines(beneath, commands)
 
     def compose(self) -> ComposeResult:
         """The keys, scrolled where they are many."""
@@ -53,8 +55,8 @@ class HelpScreen(ModalScreen[None]):
         self.query_one("#help").focus()
 
 
-def help_lines(screen: Screen[object]) -> list[Line]:
-    """The active keys of a screen: its own first, then those of the app, then how to move."""
+def help_lines(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> list[Line]:
+    """The active keys of a screen: its own first, then those of the app, then how to move; last the commands."""
     groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
         described = active.binding.description
@@ -74,4 +76,7 @@ def help_lines(screen: Screen[object]) -> list[Line]:
             ]
     found += [(), (("in the filter", "strong"),)]
     found += [((f"  {words:26}", "accent"), (meaning, "")) for words, meaning in FILTER]
+    if commands:
+        found += [(), (("the same on the command line", "strong"),)]
+        found += [((f"  {key:4}", "accent"), (visible(command), "")) for key, command in commands]
     return found
