@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 beside = functools.partial(load_neighbour, __file__, "tvm")
 
-TARGETS = {"llvm": {"kind": "llvm"}, "llvm-O0": {"kind": "llvm", "opt-level": 0}}
+TARGETS = {"llvm": {"kind": "llvm"}, "llvm-O0": {"kind": "llvm", "opt-level": 0}, "cuda": {"kind": "cuda"}}
 
 # Integers of less than a byte: TVM's runtime holds them packed but cannot be fed or read through numpy, and its kernels for
 # the CPU read packed bytes wrongly (seen on 0.27), so that they cannot cross a graph's border; neither can strings.
@@ -41,7 +41,10 @@ BARRED = frozenset(["int4", "uint4", "int2", "uint2", "string"])
 # What a message means, first match wins. A lack that TVM states is `unsupported`; what it does not explain (a KeyError in a
 # converter, a type error of a program that is valid, an InternalError of a pass) is left an error.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
-    ("environment", r"Model IR version \d+ not supported|Unable to import onnx|tvm has no pass "),
+    (
+        "environment",
+        r"Model IR version \d+ not supported|Unable to import onnx|tvm has no pass |tvm cannot compute on ",
+    ),
     ("out-of-memory", r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|Unable to allocate"),
     ("rejected", r"encountered divisor value 0|step values must be non-zero"),
     ("rejected", r"match_cast error|Mismatched \S+\.shape\[\d+\] on argument"),
@@ -192,6 +195,10 @@ class TvmRelax:
             with passes(tvm, request) as target:
                 lowered: "Run" = beside("tvm_tir_seeds.py").lowered(module_of(tvm, request), target)
             return lowered
+        if request.form != "onnx" and request.options["target"] == "cuda":
+            raise ValueError(
+                "tvm cannot compute on cuda: here a program of that form is compiled for the processor alone"
+            )
         ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
         return ways[request.form](request)
 
@@ -217,6 +224,7 @@ class TvmRelax:
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
 
+        device = device_of(tvm, request)
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
         refuse_border(model.graph, "tvm", onnx_name, lambda name: name not in BARRED, ((), ("sequence_type",)))
@@ -233,12 +241,12 @@ class TvmRelax:
                 functions: "Run" = beside("tvm_tir_seeds.py").lowered(module, target)
                 return functions
             built = build(tvm, request, module, target)
-        machine = relax.VirtualMachine(built, tvm.cpu())  # the machine code is made here
+        machine = relax.VirtualMachine(built, device)  # the machine code is made here
         main = machine["main"]
         outputs = [item.name for item in model.graph.output]
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
-            result = main(*[tvm.runtime.tensor(np.asarray(values[name])) for name in names])
+            result = main(*[tvm.runtime.tensor(np.asarray(values[name]), device) for name in names])
             results = [result] if len(outputs) == 1 else list(result)
             return {name: to_value(tvm, item, name, request) for name, item in zip(outputs, results)}
 
@@ -253,14 +261,14 @@ class TvmRelax:
         return "unsupported" if any(re.search(pattern, message[:1000]) for pattern, _ in lacking) else meaning
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-        """The source of `run` for an exported script."""
-        return SCRIPT % self.settings(options)
+        """The source of `run` for an exported script; "" for a device."""
+        return "" if options["target"] == "cuda" else SCRIPT % self.settings(options)
 
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """The statements of a short script; none with passes left out, and for results that are no tensors."""
-        if options["disabled"] or {"Shape", "Size"} & set(program.operators()):
+        """The statements of a short script; none with passes left out, for a device, and for results that are no tensors."""
+        if options["disabled"] or options["target"] == "cuda" or {"Shape", "Size"} & set(program.operators()):
             return [], []
         settings = self.settings(options)
         whole = "\n".join(SCRIPT.split("\n")[5:12]) % settings  # from the model to the executable
@@ -341,6 +349,16 @@ def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **sett
         refuse_unknown(tvm, disabled, watcher.counts)
 
 
+def device_of(tvm: Any, request: "Request") -> Any:
+    """The device that the target computes on; ValueError where there is none."""
+    if request.options["target"] != "cuda":
+        return tvm.cpu()
+    if not tvm.cuda().exist:
+        lack = "there is no such device" if tvm.runtime.enabled("cuda") else "this build has no runtime for it"
+        raise ValueError("tvm cannot compute on cuda: %s" % lack)
+    return tvm.cuda()
+
+
 def build(tvm: Any, request: "Request", module: Any, target: Any) -> Any:
     """The executable of a Relax module, by the pipeline that the request's options name."""
     from tvm import relax
@@ -348,7 +366,7 @@ def build(tvm: Any, request: "Request", module: Any, target: Any) -> Any:
     pipeline = "default"
     if request.options["pipeline"] == "zero":
         module = relax.get_pipeline("zero")(module)
-    elif request.options["pipeline"] == "target":
+    elif request.options["pipeline"] == "target" or request.options["target"] == "cuda":  # a device wants its schedules
         pipeline = relax.get_default_pipeline(target)
     return relax.build(module, target, relax_pipeline=pipeline, exec_mode=request.options["exec"])
 

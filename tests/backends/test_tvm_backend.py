@@ -220,6 +220,12 @@ def test_a_tir_function_runs_with_and_without_its_passes(workers: Workers) -> No
         assert results(workers, tested, inputs, options)["B"].tolist() == list(range(0, 16, 2))
     assert see(workers, tested, inputs, "stop=lower").outputs == {}
     assert see(workers, tir_program("tirx.NoSuchPass"), inputs).outcome == "environment"
+    for asked, given, lack in ((chain("Relu"), X, "this build has no runtime for it"), (tested, inputs, "that form")):
+        seen = see(workers, asked, given, "cuda")
+        if seen.outcome != "ok":  # a machine with a device
+            assert seen.outcome == "environment"
+            assert "tvm cannot compute on cuda: " in seen.message
+            assert lack in seen.message
 
 
 @needs_tvm

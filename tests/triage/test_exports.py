@@ -354,7 +354,11 @@ def test_a_wrong_shape_or_type_has_a_short_script(
     assert made.verdict.mismatch is not None
     verdict = replace(made.verdict, mismatch=replace(made.verdict.mismatch, what=what))
     right = ExpectedOutput(np.zeros(wanted), "float32" if what == "shape" else "float64")
-    source = short_script(replace(made, verdict=verdict, expected={"y": right}), printed(made.model))
+    wrong = replace(made, verdict=verdict, expected={"y": right})
+    assert issue(wrong, printed(made.model)).startswith(
+        f"# Wrong {'shape' if what == 'shape' else 'element type'} with Relu"
+    )
+    source = short_script(wrong, printed(made.model))
     (tmp_path / "repro.py").write_text(source)
     done = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False)
     assert (done.returncode, "AssertionError" in done.stderr) == (code, bool(code)), done.stderr

@@ -308,7 +308,9 @@ def test_help_tells_the_keys_of_the_screen_beneath(store: Path) -> None:
             command = known.get(action.name, f"opsieve {action.name}")
             assert action.command.startswith(command + " ")
             assert command in shown
-            assert command in ("$EDITOR", "reduce") or command.split()[1] in opsieve.list_commands(click.Context(opsieve))
+            assert command in ("$EDITOR", "reduce") or command.split()[1] in opsieve.list_commands(
+                click.Context(opsieve)
+            )
         assert "{" not in shown
         await pilot.press("escape")
         await on_screen(pilot, ClustersScreen)

@@ -17,6 +17,7 @@ from typing import Any
 from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import runs_command
+from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import SOURCES, ExportedFailure
@@ -51,6 +52,7 @@ _WORDS = {
     "round-trip": "A round trip changes the model",
     "nondeterminism": "Different results of equal runs",
 }
+_WRONG = {"shape": "Wrong shape", "dtype": "Wrong element type"}
 _STAGES = {
     "import": ", while the model is read",
     "compile": ", while the model is compiled",
@@ -99,7 +101,13 @@ def _what(exported: ExportedFailure) -> str:
         return f"{name} on a valid model"
     if verdict.kind == "crash" and seen.signal in set(signal.Signals):
         return f"{signal.Signals(seen.signal).name}{_dying(seen)}"
-    return _WORDS.get(verdict.kind or "", "A failure")
+    return _failing(verdict)
+
+
+def _failing(verdict: Verdict) -> str:
+    """The kind of failure in our words: of a wrong result what is wrong with it."""
+    wrong = verdict.mismatch.what if verdict.kind == "mismatch" and verdict.mismatch is not None else ""
+    return _WRONG.get(wrong) or _WORDS.get(verdict.kind or "", "A failure")
 
 
 def _dying(seen: Observation) -> str:
@@ -161,7 +169,7 @@ def _regression(exported: ExportedFailure) -> str:
 
 def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     verdict = exported.verdict
-    seen = f"{_name(exported)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
+    seen = f"{_name(exported)}: {_failing(verdict).lower()}"
     stage = _STAGES.get(verdict.stage or "", "")
     blame = "Without optimisation the same compiler gives the right answer." if verdict.blame == "optimiser" else ""
     # What is expected and what is there stand below; of other failures the sentence has the figures.
@@ -179,7 +187,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
         "environment": fenced("\n".join(_environment(exported))),
         "log": f"Stack, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
         "version": _word(exported.target.release or exported.observation.version, 60) or "unknown",
-        "os": _word(_system(), 80),
+        "os": _sentence(_system()),
         "architecture": {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
             platform.machine(), _word(platform.machine(), 40)
         ),
@@ -249,8 +257,8 @@ def _actual(exported: ExportedFailure) -> str:
     if verdict.mismatch is not None:
         worst = verdict.mismatch
         text = f"{worst.output}{list(worst.index) or ''}: {worst.got or worst.what}"
-        share = f"{worst.fraction:.0%} of its elements differ"
-        return f"Actual ({share}):\n\n{fenced(visible(text))}"
+        share = "" if worst.what in _WRONG else f" ({worst.fraction:.0%} of its elements differ)"
+        return f"Actual{share}:\n\n{fenced(visible(text))}"
     if verdict.kind == "accepts-invalid":
         return "Actual: it is run without an error."
     signal = f" (signal {observation.signal})" if observation.signal else ""

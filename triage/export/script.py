@@ -68,7 +68,11 @@ def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> st
         parts.append(template.TEST.format(name=test_name(exported), failure=failure))
     here = template.HERE.format(limit=template.LIMIT if verdict.kind == "memory" else "") if apart else ""
     parts.append(template.MAIN.format(here=here, failure=failure))
-    return _head(exported, test) + _imports(data, apart, bool(exported.target.backend.environment)) + "\n\n".join(part.strip("\n") + "\n" for part in parts)
+    return (
+        _head(exported, test)
+        + _imports(data, apart, bool(exported.target.backend.environment))
+        + "\n\n".join(part.strip("\n") + "\n" for part in parts)
+    )
 
 
 def requirements(exported: ExportedFailure) -> list[str]:

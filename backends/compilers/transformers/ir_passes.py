@@ -48,7 +48,7 @@ BACKEND = TARGETS.Transformed(
     "onnx-ir",
     {"passes": (), "skip": (), "trace": TARGETS.TRACE},
     "passes",
-    ("onnx", "ml_dtypes", "typing_extensions"),
+    ("onnx", "ml_dtypes", "typing_extensions", "packaging", "sympy"),
     import_passes,
     run_passes,
     package="onnx-ir",

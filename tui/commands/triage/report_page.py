@@ -99,7 +99,7 @@ def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: in
 
 def _cluster(one: StoredCluster) -> Iterator[str]:
     row = one.row
-    size = f"{row.nodes} nodes" if row.reduced is None else f"{row.reduced} nodes, reduced"
+    size = counted(row.nodes, "node") if row.reduced is None else f"{counted(row.reduced, 'node')}, reduced"
     words = " ".join(
         (row.id, row.listed_title, row.own_title, one.message, row.note, *row.operators, *row.targets, row.guilty_pass)
     )

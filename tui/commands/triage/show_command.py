@@ -99,7 +99,11 @@ def _case_facts(details: "CaseDetails") -> dict[str, Any]:
 
 def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
     click.echo(click.style(f"{summary['id']}  {single_line(summary['title'])[:_LONGEST]}", bold=True))
-    smallest = f"{summary['reduced']} nodes, reduced" if summary["reduced"] is not None else f"{summary['nodes']} nodes"
+    smallest = (
+        f"{counted(summary['reduced'], 'node')}, reduced"
+        if summary["reduced"] is not None
+        else counted(summary["nodes"], "node")
+    )
     rule = f" (rule {summary['rule']})" if summary["rule"] else ""
     _facts(
         ("status", f"{summary['status']}{rule}{', pinned' if summary['pinned'] else ''} {summary['issue']}"),
