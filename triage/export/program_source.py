@@ -52,7 +52,7 @@ def libraries(exported: ExportedFailure, text: ModelText, test: bool) -> str:
     return template.LIBRARIES.format(
         imports=template.ONNX * is_onnx + parsed,
         errors="Exception" if parsed else "ImportError",  # onnx.parser.ParseError of an older onnx
-        told=template.SKIPS if test else template.EXITS,
+        ends=template.SKIPS if test else template.EXITS,
     )
 
 

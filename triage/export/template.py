@@ -28,7 +28,7 @@ LIBRARIES = """\
 try:
     import numpy as np
 {imports}except {errors} as error:
-{told}"""
+{ends}"""
 ONNX = """\
     import onnx
     import onnx.parser

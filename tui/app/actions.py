@@ -272,6 +272,11 @@ def equivalent(action: Action, subject: ActionSubject, folder: Path) -> str:
     )
 
 
+def equivalents(subject: ActionSubject | None, folder: Path) -> list[tuple[str, str]]:
+    """The key of each action and its command; none where there is nothing to act on."""
+    return [] if subject is None else [(each.key, equivalent(each, subject, folder)) for each in ACTIONS.values()]
+
+
 def _kept(case: "CaseDetails") -> Path:
     if case.folder is None:
         raise BadInput(

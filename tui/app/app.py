@@ -23,7 +23,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import Decision
-from opsieve.tui.app.actions import ACTIONS, Actions, equivalent
+from opsieve.tui.app.actions import ACTIONS, Actions, equivalents
 from opsieve.tui.app.protocol import HasSubject
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.help_screen import TEXTUALS_OWN
