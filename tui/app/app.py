@@ -338,10 +338,7 @@ class OpsieveApp(App[None]):
         from opsieve.tui.app.screens.help_screen import HelpScreen
 
         subject = self.screen.subject if isinstance(self.screen, HasSubject) else None
-        commands = (
-            [] if subject is None else [(each.key, equivalent(each, subject, self.folder)) for each in ACTIONS.values()]
-        )
-        self.push_screen(HelpScreen(self.screen, commands))
+        self.push_screen(HelpScreen(self.screen, equivalents(subject, self.folder)))
 
     def action_jump(self) -> None:
         """Letters on everything that can have the focus."""
