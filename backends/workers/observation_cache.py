@@ -30,8 +30,12 @@ class ObservationCache:
             for test, observation in zip(tests, self.workers.observe_many(target, tests), strict=True):
                 self._remember(target, test, observation)
 
+        asked = list(wanted)
+        if len(asked) == 1:  # no threads for that
+            observe(asked[0])
+            return
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(observe, wanted))
+            list(pool.map(observe, asked))
 
     def observe(
         self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0

@@ -7,7 +7,7 @@ through one. Equal requests and seeds give equal bytes.
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, to_record
@@ -45,19 +45,24 @@ def pad_slice(request: GenRequest, seed: int) -> Case:
 
 
 @functools.cache
+def _points() -> dict[str, EntryPoint]:
+    """Every strategy installed, the first of a name: looked up once, for that reads a file of every distribution."""
+    return {point.name: point for point in reversed(tuple(entry_points(group=GROUP)))}
+
+
+@functools.cache
 def names() -> tuple[str, ...]:
     """Every strategy installed."""
-    return tuple(sorted(point.name for point in entry_points(group=GROUP)))
+    return tuple(sorted(_points()))
 
 
 @functools.cache
 def strategy(name: str) -> Strategy:
     """The strategy of a name; BadInput when there is none."""
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            found: Strategy = point.load()
-            return found
-    raise BadInput(f"there is no strategy {shown(name)}; there are {', '.join(names())}{meant(name, names())}")
+    if name not in _points():
+        raise BadInput(f"there is no strategy {shown(name)}; there are {', '.join(names())}{meant(name, names())}")
+    found: Strategy = _points()[name].load()
+    return found
 
 
 def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:
