@@ -101,6 +101,21 @@ def test_what_is_run_of_both_must_have_one_type() -> None:
     for other in (np.zeros(2, np.float16), np.zeros(3, np.float32)):
         with pytest.raises(BrokenModel, match="the narrowed model gives 'y' as"):
             narrowing.run_both(lambda _, other=other: {"y": other}, lambda _: values)({})
+    ragged = {"y": [np.zeros((1, 2), np.float32), np.zeros((3, 2), np.float32)]}
+    assert narrowing.run_both(lambda _: ragged, lambda _: ragged)({}) is ragged
+
+
+@pytest.mark.parametrize(
+    ("meaning", "message"),
+    [
+        ("environment", "Load model from augmented_model.onnx failed: Unsupported model IR version: 14, max supported IR version: 13"),
+        ("unsupported", "NOT_IMPLEMENTED : Could not find an implementation for RandomUniformLike(22)"),
+        ("unsupported", "Failed to find proper ai.onnx domain"),
+        ("error", "Graph ctor should have created NodeArg for initializer. Missing: fb9f06f1"),
+    ],
+)  # fmt: skip
+def test_what_calibration_cannot_run_is_told_from_a_bug(meaning: str, message: str) -> None:
+    assert plugin("onnxruntime-quantization").backend.classify("compile", "Fail", message) == meaning
 
 
 def test_a_program_with_narrow_parts_of_its_own_is_not_asked(workers: Workers) -> None:

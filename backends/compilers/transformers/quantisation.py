@@ -18,6 +18,14 @@ TARGETS = beside("targets.py")
 NARROWING = beside("narrowing.py")
 _OWN = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
 _PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
+# The tool runs the model to calibrate it, so what onnxruntime lacks ends in a message of its own; a range that is not finite has no scale.
+MEANINGS = (
+    ("environment", r"Unsupported model IR version|only \*?guarantees\*? support for models stamped"),
+    (
+        "unsupported",
+        r"NOT_IMPLEMENTED|is not a registered function/op|Failed to find proper ai\.onnx domain|^scale issue",
+    ),
+)
 _SUFFIX, _PRODUCT = "_quantized", "_scale"
 
 
@@ -169,6 +177,7 @@ BACKEND = TARGETS.Transformed(
     import_quantisation,
     quantise,
     package="onnxruntime",
+    patterns=MEANINGS,
     may_lack=True,
     restore=restore,
     fed=True,
