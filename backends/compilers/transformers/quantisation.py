@@ -20,7 +20,10 @@ _OWN = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulIn
 _PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 # The tool runs the model to calibrate it, so what onnxruntime lacks ends in a message of its own; a range that is not finite has no scale.
 MEANINGS = (
-    ("environment", r"Unsupported model IR version|Failed to construct locale with name|only \*?guarantees\*? support for models stamped"),
+    (
+        "environment",
+        r"Unsupported model IR version|Failed to construct locale with name|only \*?guarantees\*? support for models stamped",
+    ),
     (
         "unsupported",
         r"NOT_IMPLEMENTED|is not a registered function/op|Failed to find proper ai\.onnx domain|^scale issue",
