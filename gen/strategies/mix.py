@@ -19,9 +19,9 @@ BATCH = 256
 # (docs/benchmarks/generator.md, "Yield"; `chains` came later), by the balance of operators (`pattern` would drown the rest in Add and Mul), and by cost.
 WEIGHTS = {
     "isra": 280,
-    "hirfuzz": 340,
+    "hirfuzz": 240,
     "pattern": 120,
-    "chains": 90,
+    "chains": 190,
     "function-rewrite": 76,
     "mutate": 90,
     "nnsmith": 4,
