@@ -20,6 +20,7 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.printable import counted
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import Decision
@@ -372,9 +373,7 @@ class OpsieveApp(App[None]):
 
         if not isinstance(self.screen, ConfirmDialog):
             self.push_screen(
-                ConfirmDialog(
-                    f"{len(active)} job{'s' * (len(active) != 1)} would end, with the best so far saved. Quit?"
-                ),
+                ConfirmDialog(f"{counted(len(active), 'job')} would end, with the best so far saved. Quit?"),
                 agreed,
             )
 

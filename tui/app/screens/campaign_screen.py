@@ -11,6 +11,7 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Static
 
+from opsieve.gen.model.printable import counted
 from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
@@ -143,7 +144,9 @@ def rate(seen: tuple[tuple[float, int], ...]) -> float:
 def campaign_lines(found: Snapshot) -> list[Line]:
     """All figures of a store."""
     counts = found.counts
-    lines: list[Line] = [(("failures", "strong"), (f"  {counts.failures:,} in {counts.clusters:,} clusters", ""))]
+    lines: list[Line] = [
+        (("failures", "strong"), (f"  {counts.failures:,} in {counted(counts.clusters, 'cluster')}", ""))
+    ]
     most = max(counts.failures_by_kind.values(), default=1)
     for kind, many in sorted(counts.failures_by_kind.items(), key=lambda one: -one[1]):
         bar = "█" * max(1, round(20 * many / most))
@@ -152,7 +155,7 @@ def campaign_lines(found: Snapshot) -> list[Line]:
             (
                 (f"  {one_line(kind, 20):16}", ""),
                 (f"{many:9,}", ""),
-                (f"  in {clusters:,} cluster{'s' * (clusters != 1)}  ", "dim"),
+                (f"  in {counted(clusters, 'cluster')}  ", "dim"),
                 (bar, "accent"),
             )
         )

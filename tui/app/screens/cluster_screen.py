@@ -10,6 +10,7 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Static
 
+from opsieve.gen.model.printable import counted
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import ClusterRow, MemberPage, MemberRow, RelatedRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
@@ -248,7 +249,8 @@ class ClusterScreen(Screen[None]):
             options = [(member, f"member {one_line(member, 120)}")] if member else []
             if len(rows) > 1:
                 options += [
-                    (each.key, f"fingerprint {one_line(each.key, 80)}, {each.count:,} failures") for each in rows[:100]
+                    (each.key, f"fingerprint {one_line(each.key, 80)}, {counted(each.count, 'failure')}")
+                    for each in rows[:100]
                 ]
             if row.members < 2 or not options:
                 app_of(self).show_notice(f"{row.id} has one member; there is nothing to split")

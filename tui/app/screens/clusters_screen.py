@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.printable import counted
 from opsieve.triage.store.index.filters import remarks
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort
 from opsieve.triage.store.rows import ClusterPage, ClusterRow, Counts, FingerprintRow
@@ -185,7 +186,7 @@ class ClustersScreen(Screen[None]):
             line.update(one_line(self.problem))
             return
         marked = len(self.query_one("#clusters", PagedList).marked)
-        words = [f"{one_line(app.title_of_store, 30)}:", f"{len(self.found):,} of {self.total:,} clusters"]
+        words = [f"{one_line(app.title_of_store, 30)}:", f"{len(self.found):,} of {counted(self.total, 'cluster')}"]
         if self.grouping is not None:
             words = [words[0], f"clusters by {self.grouping}"]
         words[1] += f", {marked} selected" if marked else ""
@@ -196,13 +197,13 @@ class ClustersScreen(Screen[None]):
         words.append(f"· by {self.sort}{' reversed' if self.reversed else ''}")
         if self.counts is not None:
             counts = self.counts
-            words.append(f"· {counts.failures:,} failures")
+            words.append(f"· {counted(counts.failures, 'failure')}")
             if self.app.size.width >= 110:
                 words.append(
                     f"· apart: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,} flaky"
                 )
         if jobs := len(app.board.active):
-            words.append(f"· {jobs} job{'s' * (jobs != 1)}")
+            words.append(f"· {counted(jobs, 'job')}")
         line.update(" ".join(words))
 
     def refresh_figures(self) -> None:

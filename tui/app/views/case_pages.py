@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from opsieve.backends.observation import Frame, Observation
+from opsieve.gen.model.printable import counted
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.stack import read
 from opsieve.triage.store.rows import CaseDetails
@@ -20,7 +21,7 @@ def overview(case: CaseDetails) -> list[Line]:
     """The failure in a few lines."""
     member = case.member
     size = (
-        f"{member.nodes} nodes"
+        counted(member.nodes, "node")
         if member.reduced is None
         else f"{member.reduced} of {member.nodes} nodes left by reduce"
     )

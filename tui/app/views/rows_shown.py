@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from opsieve.gen.model.printable import counted
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.store.rows import ClusterGroup, ClusterRow, Decision, FingerprintRow, MemberRow, RelatedRow
 from opsieve.tui.app.widgets.paged_list import Column, Row
@@ -77,7 +78,7 @@ def facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
 def cluster_lines(row: ClusterRow, now: float) -> list[Line]:
     """A cluster in full."""
     size = row.nodes if row.reduced is None else row.reduced
-    smallest = f"{size} node{'s' * (size != 1)}, {'not reduced yet' if row.reduced is None else 'reduced'}"
+    smallest = f"{counted(size, 'node')}, {'not reduced yet' if row.reduced is None else 'reduced'}"
     first, last = moment(row.first_seen), moment(row.last_seen)
     seen = f"{first}{f' to {last}' if last != first else ''} ({ago(row.last_seen, now)} ago)" if last else ""
     status = f"{row.status}{', pinned' if row.pinned else ''}{f' (rule {row.rule})' if row.rule else ''}"
@@ -92,7 +93,7 @@ def cluster_lines(row: ClusterRow, now: float) -> list[Line]:
             ),
             ("note", row.note),
             ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
-            ("failures", f"{row.members:,} in {row.fingerprints} fingerprint{'s' * (row.fingerprints != 1)}"),
+            ("failures", f"{row.members:,} in {counted(row.fingerprints, 'fingerprint')}"),
             ("seen", seen),
             ("targets", ", ".join(row.targets)),
             ("smallest", smallest),
@@ -124,7 +125,7 @@ def fingerprint_lines(fingerprints: Sequence[FingerprintRow], *, components: boo
     """Why each fingerprint is in its cluster, and what it is made of."""
     found: list[Line] = []
     for each in fingerprints:
-        found += [(), ((one_line(each.key, 120), "accent"), (f"  {each.count:,} failures", "")), (("here because ", "dim"), (one_line(each.why, 400), ""))]  # fmt: skip
+        found += [(), ((one_line(each.key, 120), "accent"), (f"  {counted(each.count, 'failure')}", "")), (("here because ", "dim"), (one_line(each.why, 400), ""))]  # fmt: skip
         if components:
             found += component_lines(each.components)
     return found

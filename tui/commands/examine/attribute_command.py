@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 
 
 @click.command()

@@ -11,8 +11,8 @@ from opsieve.bisect.sessions.answers import (
     VersionAnswer,
     VersionPreview,
 )
-from opsieve.gen.model.printable import printable
-from opsieve.tui.commands.text import counted, say
+from opsieve.gen.model.printable import counted, printable
+from opsieve.tui.commands.text import say
 
 _MOST_CULPRITS = 20
 _MOST_FILES = 10

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.session import CorpusRequest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import (
     EXPECTED,
@@ -24,7 +24,7 @@ from opsieve.tui.commands.options import (
     named_builds,
     seconds,
 )
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
     from opsieve.reducer.engine.certificate import CertificateLine

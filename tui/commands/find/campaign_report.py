@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
-from opsieve.gen.model.printable import markdown, single_line
+from opsieve.gen.model.printable import counted, markdown, single_line
 from opsieve.triage.store.queries import Queries
 from opsieve.tui.commands.find.campaign_picture import Point, picture
-from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.triage.store.finished_test import Campaign

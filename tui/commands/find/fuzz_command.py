@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import options
 from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.find.campaign_picture import Point
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
 from opsieve.tui.commands.find.long_runs import PauseWhileFull, ended_by_signals
 from opsieve.tui.commands.progress import Pulse, counting_bar, probing_bar
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.gen.metrics.summary import Metrics

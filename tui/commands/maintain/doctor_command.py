@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve import __version__
+from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
-from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.backends.workers.isolation import Isolation

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import counting_bar
-from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.learning import Learnt

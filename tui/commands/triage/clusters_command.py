@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 from opsieve.tui.commands.triage.store_table import cluster_facts, cluster_table, table
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from opsieve.gen.model.printable import single_line
+from opsieve.gen.model.printable import counted, single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 
 
 @click.group("known")

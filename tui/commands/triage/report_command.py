@@ -9,9 +9,8 @@ import click
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
-from opsieve.gen.model.printable import printable
+from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.triage.store.queries import Queries

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.model.html_text import escaped, escaped_lines, facts_table
+from opsieve.gen.model.printable import counted
 from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
-from opsieve.tui.commands.text import counted
 from opsieve.tui.commands.triage.store_table import day
 
 _CUT = 4000  # characters of a text

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import single_line
+from opsieve.gen.model.printable import counted, single_line
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import counted
 from opsieve.tui.commands.triage.store_table import cluster_facts, day, table
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.printable import single_line
+from opsieve.gen.model.printable import counted, single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import say
 from opsieve.tui.commands.triage.store_table import cluster_table, table
 
 if TYPE_CHECKING:
