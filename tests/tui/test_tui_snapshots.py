@@ -141,6 +141,7 @@ def test_every_screen_looks_as_it_did(
     size: tuple[int, int], theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("opsieve.tui.app.screens.export_screen.OPSIEVE", ("sh", "-c", SCRIPT))
+    monkeypatch.chdir(tmp_path)  # the command lines of the help name a store below it by its name
     store = store_at(tmp_path / "weekend")
     with Ledger(store, clock=lambda: 1_800_001_000.0) as ledger:
         ledger.merge("c1", "c5")

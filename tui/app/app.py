@@ -339,7 +339,9 @@ class OpsieveApp(App[None]):
         from opsieve.tui.app.screens.help_screen import HelpScreen
 
         subject = self.screen.subject if isinstance(self.screen, HasSubject) else None
-        self.push_screen(HelpScreen(self.screen, equivalents(subject, self.folder)))
+        here = Path.cwd()
+        folder = self.folder.relative_to(here) if self.folder.is_relative_to(here) else self.folder
+        self.push_screen(HelpScreen(self.screen, equivalents(subject, folder)))
 
     def action_jump(self) -> None:
         """Letters on everything that can have the focus."""
