@@ -95,7 +95,7 @@ def test_from_the_list_of_bugs_to_a_script_that_shows_one(terminal: Terminal, tm
     terminal.shows("weekend: 2 of 2 clusters", "SIGSEGV")
     terminal.press("/")
     terminal.type("kind:mismatch")
-    terminal.shows("1 of 1 clusters", "wrong values of MaxPool Pad")
+    terminal.shows("1 of 1 cluster", "wrong values of MaxPool Pad")
     terminal.press("Enter")
     terminal.press("Enter")
     terminal.shows("c1  new  1 of 1 members")
@@ -114,7 +114,7 @@ def test_from_the_list_of_bugs_to_a_script_that_shows_one(terminal: Terminal, tm
     terminal.press("q")
     terminal.shows("c1  new")
     terminal.press("q")
-    terminal.shows("1 of 1 clusters")
+    terminal.shows("1 of 1 cluster")
     terminal.press("q")
     assert terminal.exit_code() == "0"
     script = tmp_path / "repro.py"
