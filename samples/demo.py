@@ -22,10 +22,11 @@ from rich.table import Table
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
-from opsieve.backends.registry import names, resolve
+from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import HASHES
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.probe_backend import examined
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
@@ -78,7 +79,7 @@ def samples() -> list[tuple[Path, dict[str, str]]]:
 def installed_targets(workers: Workers) -> dict[str, str]:
     """The version of every compiler that is installed here, by its name."""
     found = {}
-    for name in names():
+    for name in examined():
         try:
             found[name] = workers.version(resolve(name))
         except Unavailable:
