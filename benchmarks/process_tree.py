@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -39,16 +40,29 @@ def below(root: int) -> list[tuple[int, Role]]:
     return found
 
 
+def cpu_seconds(root: int) -> float:
+    """CPU seconds of a process and all below it, those of dead children that were waited for included."""
+    total = 0.0
+    for pid, _ in below(root):
+        with suppress(OSError):  # it ended meanwhile
+            total += _cpu(pid)
+    return total
+
+
 def samples(root: int) -> Iterator[ProcessSample]:
     """What each of them has now; those that end meanwhile are left out."""
     for pid, role in below(root):
         place = Path("/proc", str(pid))
         try:
-            cpu = sum(map(int, (place / "stat").read_text().rpartition(")")[2].split()[11:15])) / _TICKS
+            cpu = _cpu(pid)
             shared = next(line for line in (place / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
             yield ProcessSample(pid, role, cpu, int(shared.split()[1]) / 1024, len(os.listdir(place / "fd")))
         except (OSError, StopIteration, IndexError):
             continue
+
+
+def _cpu(pid: int) -> float:
+    return sum(map(int, Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[11:15])) / _TICKS
 
 
 def _role(pid: int, parent: Role) -> Role:

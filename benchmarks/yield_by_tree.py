@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign_faults import done_in
-from yields import cpu
+from process_tree import cpu_seconds
 
 TARGETS = ("onnxruntime", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
 HERE = Path(sys.executable).parent / "opsieve"
@@ -87,7 +87,7 @@ def hunt(store: Path, opsieve: Path, given: argparse.Namespace, upto: float) -> 
         most = 0.0
         while running.poll() is None and had + most < upto:
             time.sleep(_LOOK)
-            most = max(most, cpu(running.pid))
+            most = max(most, cpu_seconds(running.pid))
         running.send_signal(signal.SIGINT)
         code = running.wait()
     if code == 2:

@@ -1,13 +1,10 @@
 """What each strategy finds in equal CPU time: `opsieve fuzz` of one seed on released compilers, strategy by strategy.
 
-    python benchmarks/yields.py run FOLDER NAME... --minutes 30 [--slice 15] [--seed 5] [-t TARGET]... [--before CHECKOUT]
-    python benchmarks/yields.py reduce FOLDER [--budget 30]
+    python benchmarks/yields.py run FOLDER NAME... --minutes 30 [--slice 15] [--seed 5] [-t TARGET]...
     python benchmarks/yields.py table FOLDER [--image FILE.svg]
 
 `run` gives every strategy `--minutes` of CPU time of its whole process tree, in slices, so that equal load falls on all of them; a campaign is
 interrupted at the end of a slice and resumed in the next, and `run` goes on where it was stopped. Probing comes first and counts for nobody.
-With `--before` each strategy has a second campaign, NAME@before, of an earlier checkout. `reduce` makes one case of every fingerprint small, attributes it to passes where the compiler
-has them (`opsieve triage --reduce`, `opsieve attribute`), and counts clusters of reduced programs: distinct bugs, as far as their fingerprints and guilty passes tell.
 CPU time, not the wall's: machines are shared. `table` reads the stores. Fingerprints are compared between strategies, so "only it" are those that
 no other strategy found. Wrong results and broken models of large programs have nearly as many fingerprints as programs until they are reduced
 (`opsieve triage --reduce`): they are counted apart, and columns of targets leave them out.
@@ -15,7 +12,6 @@ no other strategy found. Wrong results and broken models of large programs have 
 
 import argparse
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -27,12 +23,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from process_tree import cpu_seconds
+
 from opsieve.gen.metrics.plots import line_plot
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxslim", "onnxscript")
 APART = ("broken", "mismatch")  # kinds that need a reduced graph to be told apart
-BEFORE = "@before"
-_TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK = 3.0  # seconds between two looks at the clock
 
 
@@ -47,51 +43,19 @@ class Yield:
     seen: dict[str, tuple[int, str, str]]
 
 
-def cpu(root: int) -> float:
-    """CPU seconds of a process and all below it, those of dead children that were waited for included."""
-    below: dict[int, list[int]] = {}
-    used: dict[int, float] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it ended meanwhile
-            continue
-        below.setdefault(int(fields[1]), []).append(int(name))
-        used[int(name)] = sum(map(int, fields[11:15])) / _TICKS
-    todo, total = [root], 0.0
-    while todo:
-        process = todo.pop()
-        total += used.get(process, 0)
-        todo += below.get(process, [])
-    return total
-
-
-def environment(name: str, before: Path | None) -> dict[str, str]:
-    """Where the sources of a campaign are."""
-    old = before is not None and name.endswith(BEFORE)
-    return {**os.environ, **({"PYTHONPATH": str(before.resolve() / "src")} if old and before is not None else {})}
-
-
-def campaign(folder: Path, name: str, seed: int, targets: Sequence[str], seconds: float, before: Path | None) -> None:
+def campaign(folder: Path, name: str, seed: int, targets: Sequence[str], seconds: float) -> None:
     """Begin or resume the campaign of a strategy and interrupt it after so many CPU seconds."""
     clock = folder / f"{name}.seconds"
     had = float(clock.read_text()) if clock.exists() else 0.0
     begun = (folder / name / "index.sqlite").exists()
     words = [word for target in targets for word in ("-t", target)]
-    words += [
-        "--seed",
-        str(seed),
-        "--store",
-        str(folder / name),
-        *(["--resume"] if begun else ["--strategy", name.removesuffix(BEFORE)]),
-    ]
+    words += ["--seed", str(seed), "--store", str(folder / name), *(["--resume"] if begun else ["--strategy", name])]
     with (folder / f"{name}.log").open("ab") as log:
-        command = [sys.executable, "-m", "opsieve", "fuzz", *words]
-        running = subprocess.Popen(command, stdout=log, stderr=log, env=environment(name, before))
+        running = subprocess.Popen([Path(sys.executable).parent / "opsieve", "fuzz", *words], stdout=log, stderr=log)
         most = 0.0
         while running.poll() is None and most < seconds:
             time.sleep(_LOOK)
-            most = max(most, cpu(running.pid))
+            most = max(most, cpu_seconds(running.pid))
         if running.poll() is None:
             running.send_signal(signal.SIGINT)
         code = running.wait()
@@ -115,26 +79,7 @@ def run(folder: Path, names: Sequence[str], given: argparse.Namespace) -> None:
             clock = folder / f"{name}.seconds"
             left = 60 * done - (float(clock.read_text()) if clock.exists() else 0.0)
             if left > _LOOK:
-                campaign(folder, name, given.seed, targets, left, given.before)
-
-
-def reduced(folder: Path, budget: float) -> Iterator[str]:
-    """Rows of Markdown: the clusters of each campaign once one case of each fingerprint is small and attributed."""
-    yield "| strategy | clusters | errors, crashes, hangs | wrong results | others |\n|---|---|---|---|---|"
-    for clock in sorted(folder.glob("*.seconds")):
-        store = str(clock.with_suffix(""))
-        opsieve = [sys.executable, "-m", "opsieve"]
-        words = ["triage", store, "--reduce", "--budget", str(budget), "--yes"]
-        subprocess.run([*opsieve, *words], stdout=subprocess.DEVNULL, check=False)
-        listed = subprocess.run([*opsieve, "clusters", "--store", store, "--json"], stdout=subprocess.PIPE, check=False)
-        for cluster in json.loads(listed.stdout)["clusters"]:
-            case = Path(store, cluster["representative"])
-            subprocess.run([*opsieve, "attribute", case, "--json"], stdout=subprocess.DEVNULL, check=False)
-        done = subprocess.run([*opsieve, "triage", store, "--json"], stdout=subprocess.PIPE, check=False)
-        kinds = Counter(json.loads(done.stdout)["clusters_by_kind"])
-        died = sum(kinds[kind] for kind in ("error", "crash", "hang"))
-        others = kinds.total() - died - kinds["mismatch"]
-        yield f"| `{clock.stem}` | {kinds.total()} | {died} | {kinds['mismatch']} | {others} |"
+                campaign(folder, name, given.seed, targets, left)
 
 
 def read(folder: Path) -> Iterator[Yield]:
@@ -185,7 +130,7 @@ def main() -> None:
         signal.SIGINT, signal.default_int_handler
     )  # a shell's background job ignores it, and so would campaigns
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("run", "reduce", "table"), default="run")
+    parser.add_argument("what", nargs="?", choices=("run", "table"), default="run")
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("strategies", nargs="*", default=["isra", "pattern"])
     parser.add_argument("--minutes", type=float, default=1)
@@ -193,16 +138,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("-t", "--target", action="append")
     parser.add_argument("--image", type=Path)
-    parser.add_argument("--before", type=Path)
-    parser.add_argument("--budget", type=float, default=30)
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="yields-"))
     if given.what == "run":
-        names = given.strategies
-        run(folder, [*names, *(name + BEFORE for name in names if given.before)], given)
-    if given.what == "reduce":
-        print("\n".join(reduced(folder, given.budget)))
-        return
+        run(folder, given.strategies, given)
     found = list(read(folder))
     print("\n".join(table(found)))
     print(json.dumps({one.strategy: len(one.seen) for one in found}), file=sys.stderr)
