@@ -1,5 +1,6 @@
 """What a command has started, as /proc tells it: the processes below it by what they are, their memory and their descriptors."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,10 +14,14 @@ _LANE, _TICKS = b"lane_process", os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class ProcessSample:
-    """A process: CPU seconds with those of children that it waited for, proportional memory in MB, open descriptors."""
+    """A process: CPU seconds with those of children that it waited for, proportional memory in MB, open descriptors.
+
+    Of what runs a compiler, `compiler` names it: the backend's attribute, or its file where that has one backend.
+    """
 
     pid: int
     role: Role
+    compiler: str
     cpu: float
     memory: float
     descriptors: int
@@ -56,9 +61,20 @@ def samples(root: int) -> Iterator[ProcessSample]:
         try:
             cpu = _cpu(pid)
             shared = next(line for line in (place / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
-            yield ProcessSample(pid, role, cpu, int(shared.split()[1]) / 1024, len(os.listdir(place / "fd")))
+            memory, descriptors = int(shared.split()[1]) / 1024, len(os.listdir(place / "fd"))
+            yield ProcessSample(pid, role, compiler_of((place / "cmdline").read_bytes()), cpu, memory, descriptors)
         except (OSError, StopIteration, IndexError):
             continue
+
+
+def compiler_of(command: bytes) -> str:
+    """The compiler of a command line, as `child.py` is started and what it forks keeps it; "" for any other."""
+    for word in command.split(b"\0"):
+        if word.startswith(b"{") and b'"attribute"' in word:
+            config = json.loads(word)
+            name = str(config["attribute"])
+            return Path(config["backend"]).stem if name == "BACKEND" else name.lower()
+    return ""
 
 
 def _cpu(pid: int) -> float:

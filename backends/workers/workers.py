@@ -40,6 +40,9 @@ PIPELINED_BYTES = 96 << 10  # header and all, this fits in half of Linux's defau
 COMPILERS = 24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
 COMPILED = -1  # a `repeat`: not even once
 TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
+GROWTH = (
+    256 << 20
+)  # bytes that its peak may be above that of its first test when it is kept: what a lane's workers take is bounded
 
 
 @dataclass(frozen=True)
@@ -252,9 +255,8 @@ class Workers:
                     worker = None
                     yield test, from_death(target, zygote.version, answer, self.limits, kills)
                     continue
-                if not sent and (
-                    fresh or worker.tests > TESTS_PER_WORKER or answer[0]["peak"] > self.limits.memory // 2
-                ):
+                most = min(worker.first_peak + GROWTH, self.limits.memory // 2)
+                if not sent and (fresh or worker.tests > TESTS_PER_WORKER or answer[0]["peak"] > most):
                     worker.close()
                     worker = None
                 yield test, self._noticed(target, from_reply(target, zygote.version, *answer), answer[0])

@@ -334,6 +334,7 @@ class Worker:
         self._limits, self._notes, self._probes = limits, notes, probes
         self._unread = b""
         self.tests = 0
+        self.first_peak = 0  # bytes that were resident in its first test, 0 before
         # In a namespace of its own it has another number, which says nothing here.
         self.pid = sender(status, START_SECONDS)
         if not self.pid:
@@ -368,6 +369,7 @@ class Worker:
             reply = _header(text)
             if not isinstance(reply, dict) or not isinstance(reply.get("peak"), int):
                 raise ValueError("not an answer")
+            self.first_peak = self.first_peak or reply["peak"]
             if self._notes and "reached" in reply:
                 begin, end = map(int, reply["reached"])
                 reply["reached"] = self._notes.every(begin, end) if reply.get("again") else self._notes.new(begin, end)

@@ -24,7 +24,7 @@ from opsieve.backends.workers import native, wire
 from opsieve.backends.workers.observe import from_reply
 from opsieve.backends.workers.processes import children
 from opsieve.backends.workers.shared_zygotes import SharedZygotes
-from opsieve.backends.workers.workers import COMPILED, Test, Workers
+from opsieve.backends.workers.workers import COMPILED, GROWTH, Test, Workers
 from opsieve.backends.workers.zygote import Death, Limits, Zygote
 
 RELU = chain("Relu", "Tanh")
@@ -158,10 +158,10 @@ def test_a_fresh_fork_forgets_what_a_persistent_worker_keeps(workers: Workers) -
 
 
 def test_a_worker_that_grows_is_replaced() -> None:
-    with Workers(Limits(memory=1 << 30)) as workers:
+    with Workers() as workers:
         target = fake("leak@Relu")
-        peaks = [workers.observe(target, RELU, X).peak_memory for _ in range(24)]
-    assert max(peaks) < 1 << 30
+        peaks = [workers.observe(target, RELU, X).peak_memory for _ in range(12)]
+    assert max(peaks) < peaks[0] + GROWTH + (128 << 20), "what one test takes may come on top"
     assert any(later < earlier for earlier, later in itertools.pairwise(peaks))
 
 
