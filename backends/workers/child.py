@@ -457,7 +457,9 @@ class ForkServer:
         with open("/proc/self/statm") as statm:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         bound = mapped + limits["memory"]
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+        # A device's driver reserves far more addresses than it ever fills: where devices are let in, what can be written to is bounded.
+        with_device = "/dev/" in os.environ.get("OPSIEVE_SANDBOX_ALLOW", "")
+        resource.setrlimit(resource.RLIMIT_DATA if with_device else resource.RLIMIT_AS, (bound, bound))
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["printed"], limits["printed"]))
         faulthandler.enable(log)
         if self.config["shim"]:

@@ -327,3 +327,26 @@ def test_tests_share_a_worker(workers: Workers) -> None:
     outcomes = [seen.outcome for seen in workers.observe_many(resolve("torch"), tests)]
     assert (outcomes[0], outcomes[2]) == ("ok", "ok")
     assert outcomes[1] != "ok"
+
+
+@needs_torch
+@pytest.mark.parametrize("target", ["torch:cuda", "inductor:cuda"])
+def test_another_device_computes_the_same_or_is_said_to_be_absent(workers: Workers, target: str) -> None:
+    seen = see(workers, target, chain("Relu", "Exp"), X)
+    if seen.outcome == "ok":  # a machine with a device
+        assert seen.outputs is not None
+        for name, value in results(workers, "torch", chain("Relu", "Exp"), X).items():
+            np.testing.assert_allclose(seen.outputs[name], value, rtol=1e-6)
+    else:
+        assert seen.outcome == "environment"
+        assert "torch cannot compute on cuda: " in seen.message
+    assert results(
+        workers, target.replace("cuda", "cpu"), chain("Relu"), X
+    )  # the same worker goes on with the processor
+
+
+def test_a_device_is_judged_by_the_processor_and_a_compiler_by_its_own_device() -> None:
+    pytest.importorskip("onnx")
+    assert resolve("torch:cuda").baseline == resolve("torch")
+    assert resolve("inductor:cuda").baseline == resolve("inductor:cuda,level=off")
+    assert resolve("torch").baseline is None

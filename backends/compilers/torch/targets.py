@@ -1,8 +1,8 @@
-"""torch on the CPU, three ways, all from one lowering of ONNX to torch modules (table.py, our own).
+"""torch, three ways, all from one lowering of ONNX to torch modules (table.py, our own); on the CPU where no other device is named.
 
 `torch` runs the module as it is. `inductor` compiles it with `torch.compile`; its `level` stops after fewer stages, by the names
 of torch's own backends (https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and `disabled` turns parts of
-inductor off. `torch-exporter` gives the module to `torch.onnx.export` and runs the model that comes out on onnxruntime with its
+inductor off. Both can compute on `cuda`, in float32 proper (TF32, which rounds factors to 10 bits, is off). `torch-exporter` gives the module to `torch.onnx.export` and runs the model that comes out on onnxruntime with its
 optimiser off. The baseline of the latter two is the module run directly: where that fails, nothing is asked of the compiler.
 """
 
@@ -37,7 +37,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # every test compiles
 }
-MEMORY = r"bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not enough memory"
+MEMORY = (
+    r"CUDA out of memory|bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not enough memory"
+)
 # What torch says when it has no kernel for a type, or no way at all.
 LACKS = (
     r"not implemented for|[Nn]ot (?:yet )?(?:currently )?supported|[Uu]nsupported|not yet implemented|is not implemented"
@@ -48,7 +50,8 @@ COMPILER_LACKS = (
     ("unsupported", r"No ONNX function found for|No decompositions registered|UnsupportedOperatorError"),
     ("environment", r"InvalidCxxCompiler|No working C\+\+ compiler found"),
 )
-TORCH_CLASSES = {**CLASSES, "Unsupported": "unsupported", "Unpromotable": "unsupported"}
+DEVICES = ("cpu", "cuda")
+TORCH_CLASSES = {**CLASSES, "Unsupported": "unsupported", "Unpromotable": "unsupported", "NoDevice": "environment"}
 COMPILER_CLASSES = {
     "MemoryError": "out-of-memory",
     "_ArrayMemoryError": "out-of-memory",
@@ -56,8 +59,13 @@ COMPILER_CLASSES = {
     "ModuleNotFoundError": "environment",
     "UnknownName": "environment",
     "UnknownOpset": "environment",
+    "NoDevice": "environment",
     "InvalidCxxCompiler": "environment",
 }
+
+
+class NoDevice(Exception):
+    """A device that this torch, or this machine, does not have."""
 
 
 class Torch:
@@ -65,9 +73,9 @@ class Torch:
 
     name, package, extra = "torch", "torch", "torch"
     family = "torch"  # of the two compilers, too: they begin with the module that is run here
-    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
+    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64"), "device": DEVICES}
     main_option = "precision"
-    baseline: Mapping[str, str] = {}
+    baseline: Mapping[str, str] = {"device": "cpu"}
     environment = ENVIRONMENT
     lacks: tuple[str, ...] = (
         "strings, integers of less than 8 bits, random numbers, opsets before 7",
@@ -102,6 +110,7 @@ class Torch:
         import torch
 
         model = onnx.load_model_from_string(request.model)
+        choose_device(request.options["device"])
         wide = request.options["precision"] == "float64"
         promotion = beside("../../reference/float64_model.py") if wide else None
         if promotion is not None:
@@ -124,6 +133,20 @@ class Torch:
         return meaning_of(exception, message[:4000], patterns, TORCH_CLASSES, MEMORY)
 
 
+def choose_device(name: str) -> None:
+    """Have torch make and compute tensors there from now on; NoDevice."""
+    import torch
+
+    if name == "cpu":
+        torch.set_default_device(None)
+        return
+    if not torch.cuda.is_available():
+        lack = "there is no such device, or workers may not see it" if torch.version.cuda else "this build has no CUDA"
+        raise NoDevice("torch cannot compute on %s: %s" % (name, lack))
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.set_default_device(name)
+
+
 class Compiled(Torch):
     """What inductor and the exporter share: the module, run once without them."""
 
@@ -133,6 +156,7 @@ class Compiled(Torch):
         import torch
 
         table = beside("table.py")
+        choose_device(request.options.get("device", "cpu"))
         model = onnx.load_model_from_string(request.model)
         module = table.Lowered(model, request.inputs)
         values = [table.to_tensor(request.inputs[name]) for name in module.names]
@@ -184,6 +208,7 @@ class Inductor(Compiled):
         "freezing": ("off", "on"),
         "subsystem": (),
         "applications": (),
+        "device": DEVICES,
     }
     main_option = "level"
     baseline: Mapping[str, str] = {

@@ -82,7 +82,7 @@ def element(number: int) -> torch.dtype:
 
 
 def to_tensor(value: Any) -> Any:
-    """A torch tensor of a numpy array, lists recursively; shapes and element types stay, the memory is not shared."""
+    """A torch tensor of a numpy array on torch's default device, lists recursively; shapes and element types stay, the memory is not shared."""
     if value is None or isinstance(value, torch.Tensor):
         return value
     if isinstance(value, (list, tuple)):
@@ -92,8 +92,10 @@ def to_tensor(value: Any) -> Any:
     if name not in DTYPES:
         raise Unsupported("the element type %s" % name)
     if name in CARRIED:
-        return torch.from_numpy(array.view(CARRIED[name])).view(DTYPES[name])
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
+        tensor = torch.from_numpy(array.view(CARRIED[name])).view(DTYPES[name])
+    else:
+        tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return tensor.to(torch.get_default_device())
 
 
 def to_value(tensor: Any) -> Any:
@@ -102,7 +104,7 @@ def to_value(tensor: Any) -> Any:
         return tensor
     if isinstance(tensor, (list, tuple)):
         return [to_value(item) for item in tensor]
-    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     name = NAMES[tensor.dtype]
     if name in CARRIED:
         return tensor.view(torch.int16 if name == "bfloat16" else torch.uint8).numpy().view(_numpy_name(name))
