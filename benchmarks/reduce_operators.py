@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.structure import all_nodes
@@ -36,8 +36,8 @@ _LIKED = ("float32", "int64", "bool", "int8", "uint8")
 class Present:
     """The check: the operator is there, and the model runs and gives elements. `refused` counts models that do not run."""
 
-    def __init__(self, name: str, workers: Workers) -> None:
-        self.name, self.workers, self.refused = name, workers, 0
+    def __init__(self, name: str, workers: Workers, target: ResolvedTarget = PLAIN) -> None:
+        self.name, self.workers, self.target, self.refused = name, workers, target, 0
 
     def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
@@ -45,7 +45,7 @@ class Present:
             if all(node.op_type != self.name for node in all_nodes(subject.model.graph.node)):
                 yield CheckResult("gone", "the operator is not there")
                 continue
-            outputs = self.workers.observe(PLAIN, subject.program, subject.inputs).outputs
+            outputs = self.workers.observe(self.target, subject.program, subject.inputs).outputs
             self.refused += outputs is None
             shown = outputs is not None and all(getattr(value, "size", 1) for value in outputs.values())
             yield CheckResult("same" if shown else "gone")

@@ -120,6 +120,8 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
         "unsupported",
         r"NOT_IMPLEMENTED|Could not find an implementation|NotImplemented|not implemented|not yet supported",
     ),
+    # It puts casts around what has no kernel for float16, and knows no Cast at an opset from before those that it promises (7).
+    ("unsupported", r'"InsertedPrecisionFreeCast_[^"]{0,256}", Cast, "", -1\)'),
     # Of the Python binding: texts cannot be fed beside types that numpy lacks.
     ("unsupported", r"Creation of OrtValues is currently only supported from non-string"),
     # What a kernel says of itself once it runs.

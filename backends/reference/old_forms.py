@@ -1,10 +1,12 @@
 """Operators as they were before opset 13, for models of that age: attributes that became inputs or went, other defaults, other rules.
+DequantizeLinear is that of opsets before 19, for which onnx 1.23 has none.
 
 https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator takes the newest version's defaults and rules for most:
 Softmax is not flattened, `axis` and `broadcast` of Add are an error, so is every `consumed_inputs`. What it has right by version
-(Slice, Squeeze, Pad, Clip, the reductions...) is left to it.
+(Slice, Squeeze, the reductions...) is left to it. `benchmarks/old_operators.py` goes through every form.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,9 +14,12 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 from onnx.reference.op_run import OpRun
 
-from opsieve.backends.reference.contrib.evaluation import Array, Function, classes, standard
+from opsieve.backends.reference.contrib.evaluation import Array, Function, classes, not_computed, standard
+from opsieve.backends.reference.reference_ops_control import ScanOfBatches
+from opsieve.backends.reference.reference_ops_indices import padded
 
-NEW = 13  # the first opset without an old form that is evaluated here
+NEW = 19  # the first opset without an old form that is evaluated here
+BARE = 13  # the first opset without attributes that have no effect
 # They hint at memory, or say what the number of outputs says too.
 _WITHOUT_EFFECT = frozenset(["consumed_inputs", "is_test", "output_sequence"])
 _BINARY: Mapping[str, Callable[[Array, Array], Any]] = {
@@ -61,12 +66,13 @@ def _nodes(graph: GraphProto) -> Iterable[NodeProto]:
 
 
 def operators(opset: int) -> tuple[type[OpRun], ...]:
-    """The classes that evaluate what an opset below 13 has otherwise than onnx's evaluator does."""
+    """The classes that evaluate what an opset below 19 has otherwise than onnx's evaluator does."""
     found: dict[str, Function] = {}
     for before, functions in _FORMS:
         if opset < before:
             found |= functions
-    return classes("", found)
+    batches = (ScanOfBatches,) if opset < 9 else ()
+    return (*batches, *classes("", found))
 
 
 def _placed(a: Array, b: Array, axis: int | None) -> Array:
@@ -163,15 +169,81 @@ def _reshaped(x: Array, shape: Any = ()) -> Array:
     return x.reshape([x.shape[at] if side == 0 else side for at, side in enumerate(shape)])
 
 
+def _of_one_shape(function: Callable[[Array, Array], Any], mean: bool = False) -> Function:
+    """Over operands of one shape: they were not broadcast before opset 8."""
+
+    def run(*values: Array) -> Array:
+        if len({value.shape for value in values}) > 1:
+            raise ValueError(f"shapes {' and '.join(str(value.shape) for value in values)} are not one")
+        made = functools.reduce(function, values)
+        return np.asarray(made / len(values) if mean else made).astype(values[0].dtype)
+
+    return run
+
+
+def _clipped(x: Array, min: float | None = None, max: float | None = None, consumed_inputs: Any = None) -> Array:  # noqa: A002  # the attributes' names
+    return np.clip(x, -np.inf if min is None else x.dtype.type(min), np.inf if max is None else x.dtype.type(max))
+
+
+def _dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
+    """(x - zero) * scale, along an axis where the scale has one."""
+    wide = [-1 if at == axis % max(x.ndim, 1) else 1 for at in range(x.ndim)] if scale.ndim and x.ndim else ()
+    off = x.astype(np.int64) - (0 if zero is None else zero.astype(np.int64).reshape(wide))
+    return np.asarray(off.astype(scale.dtype) * scale.reshape(wide))
+
+
+def _product(
+    a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, broadcast: int = 0
+) -> Array:  # fmt: skip
+    """Gemm, whose third operand is broadcast where it says so."""
+    made = alpha * ((a.T if transA else a) @ (b.T if transB else b))
+    if c.shape != made.shape and not broadcast:
+        raise ValueError(f"shapes {made.shape} and {c.shape} could not be broadcast: `broadcast` is 0")
+    return np.asarray(made + beta * np.broadcast_to(c, made.shape)).astype(a.dtype)
+
+
+def _pad_by(x: Array, pads: Any = (), mode: str = "constant", value: float = 0.0, paddings: Any = ()) -> Array:
+    return padded(x, np.asarray(pads or paddings), value, None, mode)
+
+
+def _parted(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = None) -> Any:
+    """Parts of the sizes that an input or an attribute lists."""
+    listed = split if sizes is None else sizes
+    if listed is None:
+        raise not_computed(
+            "a Split of opset 1 that lists no sizes has as many parts as outputs, whose number is not known here"
+        )
+    return tuple(np.split(x, np.cumsum(listed)[:-1], axis))
+
+
+def _averaged(x: Array, **attributes: Any) -> Array:
+    """Of the elements alone, not of the padding."""
+    return np.asarray(standard("AveragePool", x, **attributes))
+
+
+def _scattered(x: Array, places: Array, values: Array, axis: int = 0) -> Array:
+    return np.asarray(standard("ScatterElements", x, places, values, axis=axis))
+
+
+def _tiled(x: Array, times: Array, axis: Array) -> Array:
+    """The elements along one axis so many times over."""
+    return np.concatenate([x] * int(times.item()), int(axis.item()))
+
+
 # The forms of opsets below each number, downwards: of several for an operator the last that is above the model's opset holds.
 _FORMS: tuple[tuple[int, Mapping[str, Function]], ...] = (
+    (19, {"DequantizeLinear": _dequantised}),
     (13, {name: _flattened(each) for name, each in (("Softmax", _softmax), ("LogSoftmax", _log_softmax), ("Hardmax", _hardmax))}),
     (12, {"Dropout": _dropout_with_bool}),
-    (11, {"Resize": _resized}),
+    (11, {"Resize": _resized, "Scatter": _scattered, "Pad": _pad_by}),
     (10, {"Dropout": _dropout, "Upsample": _resized}),
     (9, {"BatchNormalization": _normalised}),
+    (8, {"Max": _of_one_shape(np.maximum), "Min": _of_one_shape(np.minimum), "Sum": _of_one_shape(np.add), "Mean": _of_one_shape(np.add, mean=True)}),
     (7, {name: _binary(each) for name, each in _BINARY.items()}),
     (7, {"Div": _binary(_divided), "Pow": _binary(_powered), "PRelu": _prelu, "Upsample": _upsampled}),
+    (7, {"Gemm": _product, "AveragePool": _averaged}),
+    (6, {"Clip": _clipped, "Tile": _tiled}),
     (5, {"Reshape": _reshaped}),
+    (2, {"Split": _parted}),
     (4, {"Concat": lambda *parts, axis=1: np.concatenate(parts, axis)}),
 )  # fmt: skip

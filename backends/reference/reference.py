@@ -69,7 +69,7 @@ class ReferenceBackend(NoReleases):
             _check(model, request)
         request.stage("compile")
         opset = old_forms.opset_of(model)
-        if opset < old_forms.NEW:
+        if opset < old_forms.BARE:
             model = old_forms.without_history(model)
         watch = _Watch(model, wide)
         evaluator = _evaluator(watch)(

@@ -194,3 +194,15 @@ def _keys(away: Array) -> Array:
     near = ((_KEYS + 2) * away - (_KEYS + 3)) * away * away + 1
     far = ((_KEYS * away - 5 * _KEYS) * away + 8 * _KEYS) * away - 4 * _KEYS
     return np.where(away <= 1, near, far)
+
+
+class Resize(op_resize.Resize):
+    """Resize of booleans, which onnx 1.23 cannot cast back."""
+
+    op_domain = ""
+
+    def _run(self, x, *others, **attributes):  # type: ignore[no-untyped-def, override]  # as above
+        resized: Any = super()._run
+        if x.dtype != bool:
+            return resized(x, *others, **attributes)
+        return (resized(x.astype(np.uint8), *others, **attributes)[0].astype(bool),)

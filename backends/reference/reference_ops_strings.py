@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_tfidf_vectorizer import TfIdfVectorizer as _TfIdfVectorizer
 
 
 class StringNormalizer(OpRun):
@@ -65,3 +66,13 @@ class StringSplit(OpRun):
 
 def _split(text: str, delimiter: str | None, most: int) -> list[str]:
     return text.split(delimiter, most)
+
+
+class TfIdfVectorizer(_TfIdfVectorizer):
+    """TfIdfVectorizer without weights, which are 1 then: an error in onnx 1.23 where they are asked for."""
+
+    op_domain = ""
+
+    def __init__(self, node: Any, parameters: Any) -> None:
+        super().__init__(node, parameters)  # type: ignore[no-untyped-call]  # onnx has no types there
+        self.weights_ = self.weights_ or [1.0] * len(self.ngram_indexes_)

@@ -70,6 +70,11 @@ KERNELS: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = [
     ("MaxPool", 7, {"x": X}, {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [0, 1, 1, 1]}),
     ("AveragePool", 7, {"x": X}, {"kernel_shape": [2, 2], "pads": [1, 0, 0, 1]}),
     ("ArgMax", 7, {"x": X}, {"axis": 1}),
+    *(("DequantizeLinear", opset, {"x": np.arange(-6, 6, dtype=np.int8).reshape(3, 4), "s": np.float32([0.5, 2, 3]), "z": np.int8([0, 1, -2])}, {"axis": 0}) for opset in (13, 18)),
+    ("DequantizeLinear", 10, {"x": np.arange(6, dtype=np.uint8), "s": np.float32(0.5), "z": np.uint8(3)}, {}),
+    ("Pad", 2, {"x": X}, {"pads": [0, 0, -1, 2, 0, 0, 0, -1]}),
+    ("Pad", 11, {"x": X, "p": np.array([0, 0, -1, 2, 0, 0, 0, -1])}, {"mode": "edge"}),
+    ("Scatter", 9, {"x": X[0, 0], "i": np.array([[2, 0]]), "u": np.float32([[7, 8]])}, {"axis": 0}),
     ("OneHot", 9, {"i": np.array([1, 0, 2]), "d": np.array(3), "v": np.float32([0, 1])}, {}),
     ("Flatten", 7, {"x": X}, {"axis": 2}),
     ("LpNormalization", 7, {"x": X}, {"axis": 1, "p": 1}),
@@ -103,6 +108,12 @@ PAGES: list[tuple[str, int, dict[str, Any], dict[str, Any], Any]] = [
     ("Sum", 1, {"a": A, "b": A}, {"consumed_inputs": [0, 0]}, 2 * A),
     ("Mean", 1, {"a": A, "b": A}, {"consumed_inputs": [0, 0]}, A),
     ("Reshape", 1, {"x": A}, {"shape": [0, -1], "consumed_inputs": [0]}, A.reshape(2, -1)),
+    ("Clip", 1, {"x": A}, {"min": -0.5, "max": 0.5, "consumed_inputs": [0]}, A.clip(-0.5, 0.5)),
+    ("Split", 1, {"x": A}, {"axis": 1, "split": [1, 2]}, A[:, :1]),
+    ("Split", 1, {"x": A, "split": np.array([1, 2])}, {"axis": 1}, A[:, :1]),
+    ("Tile", 1, {"x": A, "tiles": np.float32(2), "axis": np.float32(1)}, {}, np.concatenate([A, A], 1)),
+    ("Gemm", 6, {"a": A[0, 0], "b": A[0, 1].T.copy(), "c": A[0, 0, :1, :4]}, {"broadcast": 1}, A[0, 0] @ A[0, 1].T + A[0, 0, :1, :4]),
+    ("AveragePool", 1, {"x": A[:1, :1, :2, :2].copy()}, {"kernel_shape": [2, 2], "pads": [1, 1, 0, 0]}, np.reshape([A[0, 0, 0, 0], A[0, 0, 0, :2].mean(), A[0, 0, :2, 0].mean(), A[0, 0, :2, :2].mean()], (1, 1, 2, 2))),
     ("Concat", 1, {"a": A, "b": A}, {}, np.concatenate([A, A], 1)),
     ("Cast", 1, {"x": A}, {"to": "INT32"}, A.astype(np.int32)),
     ("PRelu", 1, {"x": A, "s": FOUR["scale"]}, {}, np.where(A < 0, A * FOUR["scale"][:, None, None], A)),
@@ -131,12 +142,35 @@ def test_an_old_form_is_what_its_page_says(
 
 def test_operands_of_other_shapes_need_the_attribute(workers: Workers) -> None:
     fed = {"a": A, "b": X[0, 0, 0]}
-    seen = workers.observe(FLOAT64, OnnxProgram(old("Add", 6, fed).SerializeToString()), fed)
-    assert seen.outcome == "error"
-    assert "could not be broadcast" in seen.message
+    for operator, why in (("Add", "could not be broadcast"), ("Sum", "are not one")):
+        seen = workers.observe(FLOAT64, OnnxProgram(old(operator, 6, fed).SerializeToString()), fed)
+        assert seen.outcome == "error"
+        assert why in seen.message
+
+
+def test_a_scan_of_opset_8_goes_over_each_item_of_a_batch(workers: Workers) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["state", "item"], ["sum"]), helper.make_node("Identity", ["sum"], ["out"])],
+        "body",
+        [helper.make_tensor_value_info(name, 1, [2]) for name in ("state", "item")],
+        [helper.make_tensor_value_info(name, 1, [2]) for name in ("sum", "out")],
+    )
+    items = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    fed = {"lengths": np.array([3, 2]), "start": np.zeros((2, 2), np.float32), "items": items}
+    proto = old("Scan", 8, fed, 2, num_scan_inputs=1, directions=[1], body=body)
+    proto.graph.output.append(helper.make_empty_tensor_value_info("y1"))
+    seen = workers.observe(FLOAT64, OnnxProgram(proto.SerializeToString()), fed)
+    assert seen.outputs is not None, seen.message
+    np.testing.assert_array_equal(seen.outputs["y0"], [items[0].sum(0), items[1, :2].sum(0)])
+    np.testing.assert_array_equal(seen.outputs["y1"][1], [items[1, 1], items[1, 1] + items[1, 0], [0, 0]])
 
 
 def test_a_model_without_opsets_is_of_the_first() -> None:
     assert old_forms.opset_of(ModelProto()) == 1
     assert old_forms.operators(old_forms.NEW) == ()
-    assert {each.__name__ for each in old_forms.operators(12)} == {"Softmax", "LogSoftmax", "Hardmax"}
+    assert {each.__name__ for each in old_forms.operators(12)} == {
+        "DequantizeLinear",
+        "Softmax",
+        "LogSoftmax",
+        "Hardmax",
+    }

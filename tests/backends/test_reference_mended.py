@@ -317,3 +317,94 @@ def test_resize_counts_the_elements_it_makes(workers: Workers, how: str, scale: 
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode=how, mode=mode)
     inputs = {name: (F, value.shape) for name, value in feeds.items()}
     same_as_onnxruntime(workers, model([node], inputs, {"y": (F, None)}, 19), feeds)
+
+
+LACKING: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("OneHot", {"i": np.array([1, 0]), "d": np.array(2), "v": np.array(["off", "on"], object)}, {}),
+    ("NonMaxSuppression", {"b": np.float32([[[0, 0, 1, 1], [0, 0, 1, 1.1], [3, 3, 4, 4]]]), "s": np.float32([[[0.9, 0.8, 0.7]]]), "n": np.array(2)}, {}),
+    ("NonMaxSuppression", {"b": np.float32([[[0, 0, 1, 1]]]), "s": np.float32([[[0.9]]])}, {}),
+    ("Pad", {"x": np.arange(12.0, dtype=np.float32).reshape(3, 4), "p": np.array([-1, 2, 1, -3])}, {}),
+    ("Pad", {"x": np.arange(12.0, dtype=np.float32).reshape(3, 4), "p": np.array([-1, 0, 1, -2])}, {"mode": "reflect"}),
+    ("GlobalLpPool", {"x": np.arange(-6.0, 6, dtype=np.float32).reshape(1, 2, 3, 2)}, {"p": 3}),
+    (
+        "MaxRoiPool",
+        {"x": np.arange(50.0, dtype=np.float32).reshape(1, 2, 5, 5), "r": np.float32([[0, 1, 1, 6, 5], [0, 7, 2, 7, 3]])},
+        {"pooled_shape": [2, 3], "spatial_scale": 0.5},
+    ),
+    ("TfIdfVectorizer", {"x": np.array([3, 1, 1, 2])}, {"mode": "IDF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0, "ngram_counts": [0], "ngram_indexes": [1, 0], "pool_int64s": [1, 2]}),
+]  # fmt: skip
+
+
+BOOLEANS: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
+    ("OneHot", {"i": np.array([[1, -1], [7, 0]]), "d": np.array([3]), "v": np.array([True, False])}, {"axis": 0}, np.array([[[0]], [[1]], [[2]]]) != [[1, 2], [7, 0]]),
+    ("Resize", {"x": np.array([[True, False]]), "": None, "s": np.float32([2, 2])}, {}, [[True, True, False, False]] * 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "feeds", "attributes", "right"), BOOLEANS)
+def test_booleans_for_which_onnxruntime_has_no_kernel(
+    operator: str, feeds: dict[str, Any], attributes: dict[str, Any], right: Any
+) -> None:
+    given = {name: value for name, value in feeds.items() if name}
+    kinds = {name: (helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in given.items()}
+    proto = model([helper.make_node(operator, list(feeds), ["y"], **attributes)], kinds, {}, 21)
+    proto.graph.output.append(helper.make_empty_tensor_value_info("y"))
+    value = run(proto, given)[0]["y"]
+    assert value.dtype == bool
+    np.testing.assert_array_equal(value, right)
+
+
+@pytest.mark.parametrize(("operator", "feeds", "attributes"), LACKING)
+def test_what_onnx_lacks_or_refuses(
+    workers: Workers, operator: str, feeds: dict[str, Any], attributes: dict[str, Any]
+) -> None:
+    given = {name: value for name, value in feeds.items() if name}
+    kinds = {name: (helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in given.items()}
+    node = helper.make_node(operator, list(feeds), ["y"], **attributes)
+    proto = model([node], kinds, {}, 21)
+    proto.graph.output.append(helper.make_empty_tensor_value_info("y"))
+    seen = workers.observe(resolve("onnxruntime:disable_all"), OnnxProgram(proto.SerializeToString()), given)
+    assert seen.outputs is not None, seen.message
+    for precision in ("native", "float64"):
+        value = run(proto, given, precision)[0]["y"]
+        assert value.shape == seen.outputs["y"].shape
+        if value.dtype == object:
+            assert value.tolist() == seen.outputs["y"].tolist()
+        else:
+            np.testing.assert_allclose(value, seen.outputs["y"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"output_shape": [7, 9]}, {"auto_pad": "SAME_LOWER"}, {"pads": [1, 0, 0, 1], "output_padding": [1, 0]}],
+)
+def test_a_transposed_convolution_of_groups(workers: Workers, asked: dict[str, Any]) -> None:
+    draw = np.random.default_rng(4)
+    feeds = {
+        name: draw.normal(size=shape).astype(np.float32)
+        for name, shape in (("x", (2, 4, 3, 4)), ("w", (4, 3, 3, 2)), ("b", (6,)))
+    }
+    node = helper.make_node("ConvTranspose", list(feeds), ["y"], group=2, strides=[2, 2], dilations=[1, 2], **asked)
+    proto = model([node], {name: (F, value.shape) for name, value in feeds.items()}, {}, 21)
+    proto.graph.output.append(helper.make_empty_tensor_value_info("y"))
+    same_as_onnxruntime(workers, proto, feeds)
+
+
+def test_a_scan_goes_in_either_direction_along_any_axis_and_over_nothing(workers: Workers) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["state", "item"], ["sum"]), helper.make_node("Identity", ["sum"], ["out"])],
+        "body",
+        [helper.make_tensor_value_info(name, F, [2]) for name in ("state", "item")],
+        [helper.make_tensor_value_info(name, F, [2]) for name in ("sum", "out")],
+    )
+    node = helper.make_node(
+        "Scan", ["start", "items"], ["last", "all"], body=body, num_scan_inputs=1, scan_input_axes=[1],
+        scan_input_directions=[1], scan_output_axes=[-1], scan_output_directions=[1],
+    )  # fmt: skip
+    feeds = {"start": np.float32([1, 2]), "items": np.arange(6.0, dtype=np.float32).reshape(2, 3)}
+    proto = model([node], {"start": (F, (2,)), "items": (F, (2, None))}, {"last": (F, (2,)), "all": (F, (2, None))})
+    same_as_onnxruntime(workers, proto, feeds)
+    # onnxruntime 1.31.1 dies of SIGFPE on this one.
+    values, _ = run(proto, {**feeds, "items": np.zeros((2, 0), np.float32)})
+    assert values["last"].tolist() == [1, 2]
+    assert values["all"].shape == (2, 0)
