@@ -14,7 +14,7 @@ _WORD_BEFORE = re.compile(r"(\w*)$")
 _SPEAKS = re.compile(r"\b(?:shape|size|dimension|tensor|vector|matrix|of)s?\b", re.IGNORECASE)
 _REACH = 160  # characters between a word as above and the list that it speaks of
 _RANK = re.compile(r"\b([0-5])(?:-?D\b|-dimension)|\brank[ -]?([0-5])\b", re.IGNORECASE)
-_ELEMENTS = re.compile(r"\b(\d{1,4}) elements?\b")
+_ELEMENTS = re.compile(r"\b(\d{1,4}) elements?\b|\blength (\d{1,4})\b")
 _SCALAR = re.compile(r"\bscalar\b", re.IGNORECASE)
 _REMARK = re.compile(r"\([^()]{1,60}\)")
 _DEFINED = re.compile(r"\b([A-Za-z_]\w{0,40})`? (?:=|is equal to|is) (?=`?([\w +*/()-]{3,60}))")
@@ -32,7 +32,7 @@ def shapes_in(text: str) -> tuple[Shape, ...]:
     if ranks:
         elements = _ELEMENTS.search(text) if ranks == {1} else None
         bare = [tuple(f"any_{axis}" for axis in range(rank)) for rank in sorted(ranks)]
-        found = fitting or ([(elements[1],)] if elements else bare)
+        found = fitting or ([(elements[1] or elements[2],)] if elements else bare)
     return tuple(dict.fromkeys((*found, *(((), ("1",)) if _SCALAR.search(text) else ()))))
 
 

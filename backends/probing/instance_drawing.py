@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx.defs
 
+from opsieve.backends.probing.body_drawing import BodyDrawing
 from opsieve.backends.probing.documented_shapes import Shape, names_in, shapes_in, side
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
 from opsieve.backends.probing.trials import ShapePlan, Trial, TrialInput, drawn_dtypes
@@ -62,6 +63,7 @@ class InstanceDrawing:
 
     def __init__(self, schema: DomainSchema, rng: Rng) -> None:
         self.schema, self.rng = schema, rng
+        self.bodies = BodyDrawing(schema, rng)
         self.shapes = [shapes_in(slot.text) for slot in schema.inputs]
         named = {name for shapes in self.shapes for shape in shapes for term in shape for name in names_in(term)}
         numbers = {name for name, kind in schema.attributes.items() if kind == "INT"}
@@ -190,7 +192,7 @@ class InstanceDrawing:
             return rng.choice(whole) if kind == "INT" else [rng.choice(whole) for _ in range(count)]
         if kind in ("FLOAT", "FLOATS"):
             return rng.choice(_FLOATS) if kind == "FLOAT" else [rng.choice(_FLOATS) for _ in range(rng.between(1, 4))]
-        return None
+        return self.bodies.drawn() if kind == "GRAPH" else None
 
     def laid(self, trial: Trial) -> Trial:
         """The instance with the sizes of its plan: inputs have the shapes that it says, attributes that it names their values."""

@@ -58,11 +58,7 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
         return Learnt(schema.name, None, why, learner.asked, learner.died)
     forms, good, tried = list[LearnedForm](), 0, 0
     for trial in accepted:
-        form, passed = learner.checked(learner.generalised(trial))
-        if form is None:
-            form, passed = learner.checked(learner.as_it_is(trial))
-        if form is None:
-            form, passed = learner.checked(learner.as_it_is(_pinned(trial)))
+        form, passed = learner.formed(trial)
         if form is not None and form not in forms:
             forms.append(form)
             good, tried = good + passed, tried + _FRESH
@@ -77,9 +73,9 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
 
 def _beyond(schema: DomainSchema) -> str:
     """Why no instance can be drawn of an operator, "" where one can."""
-    graphs = [name for name in schema.required if schema.attributes[name] in ("GRAPH", "GRAPHS", "TENSOR", "TENSORS")]
-    if graphs:
-        return f"its attribute {graphs[0]} is a {schema.attributes[graphs[0]].lower()}"
+    beyond = [name for name in schema.required if schema.attributes[name] in ("GRAPHS", "TENSOR", "TENSORS")]
+    if beyond:
+        return f"its attribute {beyond[0]} is a {schema.attributes[beyond[0]].lower()}"
     for slot in schema.inputs:
         if not slot.optional and not drawn_dtypes(schema, slot.type):
             return f"its input {slot.name} has no type that can be drawn"
@@ -104,13 +100,26 @@ class _Learner:
         """Which of some instances are accepted."""
         return [answer.outputs is not None for answer in self.answers(trials)]
 
+    def formed(self, trial: Trial) -> tuple[LearnedForm | None, int]:
+        """The widest form of an accepted instance that holds, and how many instances of it were accepted."""
+        pinned = _pinned(trial)
+        for form_of, of in (
+            (self.generalised, trial),
+            (self.generalised, pinned),
+            (self.as_it_is, trial),
+            (self.as_it_is, pinned),
+        ):
+            form, passed = self.checked(form_of(of)) if of is trial or pinned != trial else (None, 0)
+            if form is not None:
+                break
+        return form, passed
+
     # 2
 
     def generalised(self, trial: Trial) -> LearnedForm | None:
         """The form of an accepted instance; None where the sizes of its outputs are not found."""
-        spots = [
-            (i, axis) for i, each in enumerate(trial.inputs) if each is not None for axis in range(len(each.shape))
-        ]
+        varied = [(i, each) for i, each in enumerate(trial.inputs) if each is not None and not each.values]
+        spots = [(i, axis) for i, each in varied for axis in range(len(each.shape))]
         size = {spot: trial.inputs[spot[0]].shape[spot[1]] for spot in spots}  # type: ignore[union-attr]  # spots are of those
         terms: dict[tuple[int, int], SizeTerm] = {spot: SizeTerm(size[spot]) for spot in spots}
         free = [s for s, ok in zip(spots, self._varied(trial, [[s] for s in spots], size), strict=True) if ok]

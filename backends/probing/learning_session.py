@@ -25,6 +25,7 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.gen.spec import learned
 from opsieve.gen.spec.learned import domain_version, parsed, written
+from opsieve.gen.spec.learned_body import LearnedBody
 
 SECONDS = 2.0  # of work for one instance, all of which are small
 _DIED = ("crash", "hang", "out-of-memory")
@@ -92,7 +93,11 @@ class _Asker:
     def _test(self, schema: DomainSchema, trial: Trial) -> Test:
         names = ["" if each is None else f"x{place}" for place, each in enumerate(trial.inputs)]
         outs = [f"y{place}" for place, slot in enumerate(schema.outputs) if not slot.optional] or ["y0"]
-        node = helper.make_node(schema.name, names, outs, domain=self._request.domain, **trial.attributes)
+        attributes = {
+            name: value.graph(name) if isinstance(value, LearnedBody) else value
+            for name, value in trial.attributes.items()
+        }
+        node = helper.make_node(schema.name, names, outs, domain=self._request.domain, **attributes)
         there = [(name, each) for name, each in zip(names, trial.inputs, strict=True) if each is not None]
         fed = [(name, each) for name, each in there if not _is_initializer(each)]
         values = {name: elements(trial, place) for place, name in enumerate(names) if name}

@@ -15,7 +15,14 @@ _WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _GOT = re.compile(r"(?:[Gg]ot|[Aa]ct\w{0,3}al(?:ly)?|but (?:is|was))\W{0,3}([{\[(][\d, ]{0,40}[}\])]|\d+)?")
 _AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
 _DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
+_CONSTANT = frozenset(
+    ("constant", "initializer", "initializers", "parse")
+)  # what is parsed before the first run is one
 _MOST_NAMED = 64
+# Between which numbers elements have to lie: `in (0, 4]`, `range [0, 3)`, `> 0 and <= 4`.
+_BRACKETS = re.compile(r"(?:\bin|range|between)\W{0,3}([\[(])(-?\d{1,6}), ?(-?\d{1,6})([\])])")
+_POSITIVE = (1, 4)
+_COMPARED = re.compile(r"(>=?) ?(-?\d{1,6}) (?:and|but) (<=?) ?(-?\d{1,6})")
 
 
 class MessageHints:
@@ -44,4 +51,19 @@ class MessageHints:
         self.sizes = [name for name in named if name.lower() in words]
         self.shapes = shapes_in(wanted)
         self.dtypes = [_DTYPES.get(word, word) for word in sorted(words) if _DTYPES.get(word, word) in PLAIN]
-        self.constant = bool(words & {"constant", "initializer", "initializers"})
+        self.required = bool(words & {"required", "missing"})
+        self.interval = _interval(reason)
+        self.constant = bool(words & _CONSTANT)
+
+
+def _interval(reason: str) -> tuple[int, int] | None:
+    """The whole numbers that elements may be, as a message says it; None where it does not, or there are none."""
+    found = _BRACKETS.search(reason)
+    if found is not None:
+        low, high = int(found[2]) + (found[1] == "("), int(found[3]) - (found[4] == ")")
+    else:
+        found = _COMPARED.search(reason)
+        if found is None:
+            return _POSITIVE if "positive" in reason else None
+        low, high = int(found[2]) + (found[1] == ">"), int(found[4]) - (found[3] == "<")
+    return (low, high) if low <= high else None

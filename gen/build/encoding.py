@@ -18,6 +18,7 @@ from onnx import AttributeProto, numpy_helper
 
 from opsieve.gen.build.graph import BodyGraph, Named, Node
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS, NUMBER
+from opsieve.gen.spec.learned_body import LearnedBody
 from opsieve.gen.spec.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -156,6 +157,8 @@ def _attribute(name: str, value: Any, domains: set[str]) -> bytes:
         return _string(name, value)
     if isinstance(value, BodyGraph):
         return _typed(name, _field(_GRAPH, _body(name, value, domains)), AttributeProto.GRAPH)
+    if isinstance(value, LearnedBody):
+        return _typed(name, _field(_GRAPH, value.graph(name).SerializeToString()), AttributeProto.GRAPH)
     if isinstance(value, np.ndarray):
         dtype = "string" if value.dtype == object else value.dtype.name
         return _typed(name, _field(_TENSOR, encoded_tensor(value, dtype)), AttributeProto.TENSOR)

@@ -33,6 +33,7 @@ from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST
 from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.learned_body import LearnedBody, body_of
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 
@@ -128,7 +129,7 @@ class LearnedForm:
     def sizes(self, ins: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> dict[str, int] | None:
         """What the letters stand for in an instance; None where it is not of this form."""
         if len(ins) > len(self.inputs) or any(
-            name not in attrs or attrs[name] not in values for name, values in self.attributes.items()
+            name not in attrs or not _is_one(attrs[name], values) for name, values in self.attributes.items()
         ):
             return None
         found: dict[str, int] = {}
@@ -145,6 +146,10 @@ class LearnedForm:
     def _agree(self, ins: Sequence[Tensor | None], sizes: Sizes) -> bool:
         pairs = zip(ins, self.inputs, strict=True)
         return all(a is None or b is None or b.shape(sizes) == tuple(a.shape) for a, b in pairs)
+
+
+def _is_one(value: Any, values: Sequence[Any]) -> bool:
+    return any(each.fits(value) if isinstance(each, LearnedBody) else each == value for each in values)
 
 
 def bind(learned: LearnedTensor, shape: Sequence[Any], sizes: dict[str, int]) -> bool:
@@ -326,8 +331,15 @@ def _form_of(entry: Any, name: str) -> LearnedForm:
     return LearnedForm(
         tuple(None if not text else _tensor(text, name) for text in ins),
         tuple(_tensor(text, name) for text in outs),
-        {key: tuple(values) for key, values in attributes.items()},
+        {key: tuple(_attribute(value, name) for value in values) for key, values in attributes.items()},
     )
+
+
+def _attribute(value: Any, name: str) -> Any:
+    body = body_of(value) if isinstance(value, dict) else None
+    if isinstance(value, dict) and body is None:
+        raise BadInput(f'a graph of {shown(name, 80)} has lists inputs and outputs of types such as "x: float32[a, 2]"')
+    return body if body is not None else value
 
 
 def _tensor(text: str, name: str) -> LearnedTensor:
@@ -368,4 +380,6 @@ def _number(value: float) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
+    if isinstance(value, LearnedBody):
+        return value.written()
     return f"[{', '.join(map(_value, value))}]" if isinstance(value, (list, tuple)) else repr(value)

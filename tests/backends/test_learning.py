@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from commands import opsieve as run
 from opsieve.backends.probing.documented_shapes import definitions_in, shapes_in
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, schemas_of
 from opsieve.backends.probing.learning import learn
+from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import Trial, TrialAnswer
 from opsieve.gen.spec.learned import read_learned
 
@@ -125,12 +127,57 @@ def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
         ("packed tensor of shape (N, ceil(K / block_size))", [("N", "ceil(K / block_size)")]),
         ("Scalar tensor", [(), ("1",)]),
         ("1-D tensor of 2 elements: [height, width]", [("2",)]),
+        ("must be a 1-D int64 tensor of length 2.", [("2",)]),
         ("of shape (__import__('os').system('x'), lambda: 0)", []),
         ("shape (" + "(" * 3000, []),
     ],
 )
 def test_shapes_are_read_from_descriptions(text: str, shapes: list[tuple[str, ...]]) -> None:
     assert list(shapes_in(text)) == shapes
+
+
+def test_the_graph_that_an_operator_wants_is_found_by_what_it_says_of_others() -> None:
+    def wanted(trial: Trial) -> tuple[str, tuple[tuple[str, tuple[int, ...]], ...] | None]:
+        """What a kernel that calls a graph checks: how many values it has, their names, a type and a size."""
+        body = trial.attributes["decoder"]
+        if len(body.inputs) != 1 or len(body.outputs) != 2:
+            return "subgraph: number of inputs shall be 1, number of outputs 2", None
+        for side, values, names in (("input", body.inputs, ("ids",)), ("output", body.outputs, ("scores", "state"))):
+            for place, (value, name) in enumerate(zip(values, names, strict=True)):
+                if value.name != name:
+                    return f"subgraph {side} {place} shall be named as {name}, got: {value.name}", None
+        if body.inputs[0].dtype != "float16":
+            return "subgraph input 0 (ids) shall have float16 type", None
+        if len(body.outputs[0].sizes) != 3 or body.outputs[0].sizes[2] != 7:
+            return "subgraph scores dimension 2 shall have length of 7", None
+        return "", ((T[0], (1,)),)
+
+    asked_of = replace(schema(1, {"decoder": "GRAPH"}, frozenset(("decoder",))), name="Search")
+
+    def answers(_: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
+        return [TrialAnswer(outs, reason) for reason, outs in map(wanted, trials)]
+
+    found = learn(asked_of, "acme", answers)
+    assert found.operator is not None
+    (body,) = found.operator.forms[0].attributes["decoder"]
+    assert [value.name for value in body.outputs] == ["scores", "state"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "interval"),
+    [
+        ("memory sequence lengths value must in (0, 5], while 7", (1, 5)),
+        ("block_col_indices[0][0]=4 is out of valid range [0, 2)", (0, 1)),
+        ("All values must be > 0 and < 4. seq_length=4", (1, 3)),
+        ("it is not positive integer scalar", (1, 4)),
+        ("between (3, 3)", None),
+        ("got shape (2, 3)", None),
+    ],
+)
+def test_between_which_numbers_elements_have_to_lie_is_read_from_messages(
+    reason: str, interval: tuple[int, int] | None
+) -> None:
+    assert MessageHints(reason, (), schema(1), ()).interval == interval
 
 
 def test_of_a_compiler_that_dies_nothing_is_learnt_but_how_often() -> None:
@@ -160,10 +207,10 @@ def test_an_operator_of_onnxruntime_is_learnt_and_kept(
     monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path))
     file = tmp_path / "contrib.toml"
     for _ in range(2):  # the second time nothing is asked
-        code, out, err = run(
+        code, out, _ = run(
             "learn", "com.microsoft", "--ops", "BiasGelu,Tokenizer", "-o", str(file), "--json", capsys=capsys
         )
-        assert (code, err) == (0, "")
+        assert code == 0
         facts = json.loads(out)["operators"]["BiasGelu"]
         assert facts["accepted"] >= 0.95 * facts["tried"] > 0
     learned, texts = read_learned(file)

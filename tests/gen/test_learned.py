@@ -6,12 +6,18 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
+from opsieve.gen.build.encoding import encoded_node
+from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.spec.learned import parsed, read_learned, written
+from opsieve.gen.spec.learned_body import LearnedBody
 from opsieve.gen.spec.tensor import Tensor
 
 TEXT = """
@@ -109,3 +115,50 @@ def test_programs_have_the_operators_of_a_file_that_the_environment_names(tmp_pa
     nodes = [node for path in tmp_path.glob("*.onnx") for node in onnx.load(path).graph.node if node.op_type == "Mix"]
     assert len(nodes) > 5
     assert all(node.domain == "acme.nn" and len(node.input) == 3 and not node.input[1] for node in nodes)
+
+
+BODY = """
+domain = "acme.nn"
+
+[[operator]]
+name = "Search"
+
+[[operator.form]]
+inputs = ["int32[a, 2] in 0..3"]
+attributes = { decoder = [{ inputs = ["ids: int32[batch, length]"], outputs = ["scores: float32[batch, length, 8]", "state: int64[2]"] }] }
+outputs = ["int32[a, 2]"]
+"""
+
+
+def test_a_graph_of_an_attribute_is_written_laid_and_gives_the_sizes_that_it_is_called_with() -> None:
+    (learned,) = operators = parsed(BODY)
+    assert parsed(written(operators)) == operators
+    body = learned.forms[0].attributes["decoder"][0]
+    assert isinstance(body, LearnedBody)
+    graph = body.graph("decoder")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.checker.check_model(model, full_check=True)
+    scores, state = ReferenceEvaluator(model).run(None, {"ids": np.zeros((3, 5), np.int32)})
+    assert scores.shape == (3, 5, 8)
+    assert len(set(scores[0, 0])) == 8
+    assert (scores == scores[0, 0]).all()
+    assert state.dtype == np.int64
+    operator = learned.operator()
+    x = [Tensor("x", "int32", (4, 2))]
+    assert all(operator.requires(x, {"decoder": body}))
+    called = [Tensor("ids", "int32", ("b", "l"))]
+    given = [Tensor("scores", "float32", ("b", "l", 8)), Tensor("state", "int64", (2,))]
+    assert all(operator.requires(x, {"decoder": BodyGraph(called, [], given)}))  # as a model is read
+    for other in (BodyGraph(called, [], given[:1]), BodyGraph(given, [], called), "decoder"):
+        assert not all(operator.requires(x, {"decoder": other}))
+    node = encoded_node(Node("Search", "acme.nn", x, [Tensor("y", "int32", (4, 2))], {"decoder": body}, "n"), set())
+    assert helper.get_attribute_value(onnx.NodeProto.FromString(node).attribute[0]) == graph
+    for wrong in (
+        "ids: int33[2]",
+        "ids: int32[-1]",
+        "i d: int32[2]",
+        "scores: int32[2]",
+        "ids: int32[9999, 9999, 9999]",
+    ):
+        with pytest.raises(BadInput):
+            parsed(BODY.replace("ids: int32[batch, length]", wrong))
