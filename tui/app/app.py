@@ -280,7 +280,7 @@ class OpsieveApp(App[None]):
         job = event.job
         for screen in self.screen_stack:
             changed = getattr(screen, "job_changed", None)
-            if changed is not None and screen.is_attached:
+            if changed is not None and screen.is_mounted and screen.is_attached:
                 changed(job)
         if isinstance(self.screen, ClustersScreen):
             self.screen.refresh_figures()

@@ -8,7 +8,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.widgets import Static
 
 from opsieve.gen.model.printable import counted
@@ -22,6 +21,7 @@ from opsieve.tui.app.widgets.dialogs import LineDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, one_line
 
 _NEWEST = 200
@@ -39,7 +39,7 @@ class Snapshot:
     non_bugs: tuple[NonBugRow, ...]
 
 
-class CampaignScreen(Screen[None]):
+class CampaignScreen(SteadyScreen[None]):
     """Figures over, or beside, the newest clusters."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration

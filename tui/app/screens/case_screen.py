@@ -6,7 +6,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Static
 
 from opsieve.triage.store.rows import CaseDetails, ClusterRow
@@ -19,13 +18,14 @@ from opsieve.tui.app.views.replay_lines import replay_lines
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, one_line
 
 PAGES = (*case_pages.PAGES, "replay")
 _FLOWING = ("overview", "inputs", "why", "origin", "replay")  # pages that are prose; the others keep their columns
 
 
-class CaseScreen(Screen[None]):
+class CaseScreen(SteadyScreen[None]):
     """Pages about one failure."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -7,7 +7,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.widgets import Static
 
 from opsieve.gen.model.printable import counted
@@ -30,13 +29,14 @@ from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.paged_list import PagedList
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, one_line
 
 PAGES = ("about", "why", "related", "history", "difference")
 FIRST, PAGE, FAR = 200, 1000, 5000
 
 
-class ClusterScreen(Screen[None]):
+class ClusterScreen(SteadyScreen[None]):
     """Members over, or beside, a page about the cluster."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration

@@ -7,7 +7,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from opsieve.gen.model.bad_input import BadInput
@@ -31,13 +30,14 @@ from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import one_line
 
 FIRST, PAGE, FAR = 200, 1000, 5000  # rows loaded at first, at a time, and for a jump to the end
 _SETTLED = 0.06  # seconds that the cursor rests before the preview follows it
 
 
-class ClustersScreen(Screen[None]):
+class ClustersScreen(SteadyScreen[None]):
     """Clusters, or groups of them."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration

@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from opsieve.gen.model.bad_input import BadInput
@@ -19,6 +18,7 @@ from opsieve.tui.app.widgets.dialogs import ConfirmDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, lines_of, one_line
 
 KINDS = ("script", "issue", "pytest", "case")
@@ -27,7 +27,7 @@ LABELS = ("script", "GitHub issue", "pytest", "zip")
 _MOST_COPIED = 100_000  # bytes that a terminal is sent for its clipboard
 
 
-class ExportScreen(Screen[None]):
+class ExportScreen(SteadyScreen[None]):
     """The failure is run again while this opens; what it is written as is shown, and enter writes just that."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

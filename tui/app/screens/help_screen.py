@@ -6,11 +6,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Static
 
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
+from opsieve.tui.app.widgets.steady_screen import SteadyDialog
 from opsieve.tui.app.widgets.visible import Line, visible
 
 FILTER = (
@@ -33,7 +34,7 @@ NAMES = {
 TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit", "app.focus_previous")  # of no use here
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(SteadyDialog[None]):
     """Every key that does something on the screen that it was asked on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "Back")]

@@ -9,7 +9,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.widgets import Static
 
 from opsieve.tui.app.protocol import app_of
@@ -17,6 +16,7 @@ from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import Column, PagedList, Row
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, lines_of, one_line
 
 JOBS = (
@@ -30,7 +30,7 @@ JOBS = (
 _MOST_SHOWN = 1 << 16  # bytes of what a command wrote
 
 
-class JobsScreen(Screen[None]):
+class JobsScreen(SteadyScreen[None]):
     """Jobs over, or beside, the log of the one under the cursor."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration

@@ -5,16 +5,17 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
 from opsieve.tui.app.widgets.page_bar import PageBar
+from opsieve.tui.app.widgets.steady_screen import SteadyDialog
 
 LETTERS = "asdfghjkl"
 
 
-class JumpMode(ModalScreen[None]):
+class JumpMode(SteadyDialog[None]):
     """Labels over the screen beneath."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,ctrl+o", "dismiss", "Stay")]

@@ -6,17 +6,17 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, one_line
 
 DEFAULT = Path("opsieve-store")  # the store of commands without --store
 _BESIDE = 36  # characters of a command that leave room beside it
 
 
-class WelcomeScreen(Screen[None]):
+class WelcomeScreen(SteadyScreen[None]):
     """Three commands; or what is wrong, and the one that mends it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -7,14 +7,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from opsieve.tui.app.widgets.steady_screen import SteadyDialog
 from opsieve.tui.app.widgets.visible import visible
 
 
-class ChoiceDialog(ModalScreen[str | None]):
+class ChoiceDialog(SteadyDialog[str | None]):
     """Choose one of a few by its first letter, the cursor or the mouse; None when nothing was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,7 +71,7 @@ class ChoiceDialog(ModalScreen[str | None]):
         self.dismiss(event.option.id)
 
 
-class LineDialog(ModalScreen[str | None]):
+class LineDialog(SteadyDialog[str | None]):
     """Write one line; None when it was left, "" is an answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel")]
@@ -93,7 +93,7 @@ class LineDialog(ModalScreen[str | None]):
         self.dismiss(event.value.strip())
 
 
-class ConfirmDialog(ModalScreen[bool]):
+class ConfirmDialog(SteadyDialog[bool]):
     """A yes or a no to what cannot be taken back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
