@@ -6,17 +6,22 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from stores import NOW, done, filled, finding
+import numpy as np
+from models import X, chain
+from stores import CAMPAIGN, NOW, done, filled, finding
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from opsieve.gen.case.case import Case
 from opsieve.triage.store.finished_test import FinishedTest, NonBug
 from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.widgets.paged_list import PagedList
 
 S = TypeVar("S", bound=Screen[object])
+TARGET = "fake:wrong@Tanh"
 _PATIENCE = 90.0  # seconds after which a condition counts as never true
 
 
@@ -39,6 +44,21 @@ def made_tests() -> list[FinishedTest]:
 def store_at(folder: Path) -> Path:
     """A store of them."""
     return filled(folder, made_tests())
+
+
+def wrong_store(folder: Path) -> Path:
+    """A store of one failure that really fails: the fake compiler is wrong about Tanh."""
+    case = Case(
+        chain("Relu", "Tanh", "Neg"),
+        {name: np.asarray(value) for name, value in X.items()},
+        parameters={"target": TARGET},
+    )
+    wrong = finding("", kind="mismatch", target=TARGET, operators=("Neg", "Relu", "Tanh"))
+    campaign = type(CAMPAIGN)("real", "small-1", 7, (TARGET,))
+    with Store(folder, clock=lambda: NOW) as opened:
+        opened.begin(campaign)
+        opened.record(campaign, [FinishedTest(0, case, {TARGET: ("fail", 0.1)}, (wrong,))])
+    return folder
 
 
 def app_of(folder: Path, **options: object) -> OpsieveApp:

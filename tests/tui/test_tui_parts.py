@@ -5,8 +5,10 @@ import json
 import sys
 import threading
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,9 +23,11 @@ from opsieve.tui.app.screens.export_screen import preview
 from opsieve.tui.app.screens.jobs_screen import typed
 from opsieve.tui.app.services.error_map import COLUMNS, ROWS, error_map
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job, JobBoard
+from opsieve.tui.app.services.tensor_difference import TensorDifference, tensor_differences
 from opsieve.tui.app.views.case_summary import read_summary
 from opsieve.tui.app.views.replay_lines import replay_lines
 from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
+from opsieve.tui.app.views.tensor_lines import tensor_lines
 from opsieve.tui.app.widgets.lines_view import wrapped
 from opsieve.tui.app.widgets.paged_list import Column, fitted
 from opsieve.tui.app.widgets.visible import ago, lines_of, one_line, visible
@@ -138,6 +142,55 @@ def test_heat_marks_the_block_of_the_wrong_element_and_no_other(rows: int, colum
 def test_heat_allows_what_the_policy_allows_and_takes_text() -> None:
     assert error_map(np.array([1.0, 2.0]), np.array([1.05, 2.5]), within=0.1).fraction == 0.5  # type: ignore[union-attr]
     assert error_map(np.array(["a", "b"], object), np.array(["a", "c"], object)).fraction == 0.5  # type: ignore[union-attr]
+
+
+def test_tensors_are_compared_element_by_element_whatever_their_type() -> None:
+    def first(got: object, expected: object, **options: object) -> TensorDifference:
+        return next(tensor_differences("y", got, expected, **options))  # type: ignore[arg-type]
+
+    small = first(np.array([1, 2, 250], np.uint8), np.array([1, 4, 5], np.uint8))
+    assert (small.expected, small.differing, small.largest) == ("uint8[3]", 2, "[2]")
+    assert [part.difference for part in small.elements] == ["+0", "-2", "+245"]
+    big = np.iinfo(np.int64).max
+    assert first(np.array([big - 1]), np.array([big])).elements[0].difference == "-1"
+    right = np.zeros((10, 10), np.float32)
+    wrong = right.copy()
+    wrong[2, 3], wrong[4, 5], wrong[9, 9], wrong[0, 0] = 0.5, -7, np.nan, 0.01
+    large = first(wrong, right, within=0.1)
+    assert [part.index for part in large.elements] == ["[9,9]", "[4,5]", "[2,3]"]  # what is no number is worst
+    assert (large.differing, large.largest, large.elements[1].difference) == (3, "[9,9]", "-7")
+    assert first(np.array([np.nan, np.inf]), np.array([np.nan, np.inf])).differing == 0
+    assert first(np.array(["a", "b"], object), np.array(["a", "c"], object)).differing == 1
+    assert first(np.array([1 + 2j]), np.array([1 + 3j])).differing == 1
+    assert first(np.array([True]), np.array([False])).elements[0].difference == ""
+    assert first(np.array(1.5, ml_dtypes.bfloat16), np.array(1.25)).elements[0].difference == "+0.25"
+    other = first(np.zeros((2, 1), np.int32), np.zeros(3, np.float64), dtype="float32")
+    assert (other.expected, other.got, len(other.elements)) == ("float32[3]", "int32[2,1]", 3)
+    assert first(None, np.zeros(2)).got == "nothing"
+    assert [each.output for each in tensor_differences("s", [np.zeros(1)], [np.zeros(1), np.zeros(2)])] == [
+        "s[0]",
+        "s[1]",
+    ]
+
+
+def test_lines_of_tensors_say_how_a_replay_stands() -> None:
+    def text(job: Job | None) -> str:
+        return "\n".join("".join(part for part, _ in line) for line in tensor_lines(job, wrong=True))
+
+    job = Job(1, "replay", "c1", (("x",),), state="done")
+    many = np.arange(30.0)
+    tensors = [asdict(each) for each in tensor_differences("y", many + 1, many, 0.5)]
+    job.results = [json.dumps({"target": "fake", "version": "1", "source": "reference", "tensors": tensors}).encode()]
+    assert "30 of 30 elements differ, the largest error at [0], allowed 0.5" in text(job)
+    assert "… and 18 more" in text(job)
+    hostile = [{**tensors[0], "output": "\x1b[31m", "elements": []}, {"output": 3}]
+    job.results = [json.dumps({"tensors": hostile}).encode()]
+    assert "\x1b" not in text(job)
+    job.results = [json.dumps({"reason": "it died"}).encode()]
+    assert "none to compare: it died" in text(job)
+    assert "R runs" in text(None)
+    job.state = "failed"
+    assert "not known" in text(job)
 
 
 def test_a_sample_is_read_in_a_process_of_its_own() -> None:

@@ -10,13 +10,17 @@ import os
 import re
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from repository import CORPUS
+from stores import done, filled, finding
+from textual.command import CommandPalette
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Footer
-from tui_driving import app_of, on_screen, store_at, text_of, until
+from tui_driving import app_of, made_tests, on_screen, store_at, text_of, until, wrong_store
 
 from opsieve.triage.store.decisions import Ledger
 from opsieve.tui.app.app import OpsieveApp
@@ -29,7 +33,8 @@ from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jobs_screen import JobsScreen
 from opsieve.tui.app.screens.jump_mode import JumpMode
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
-from opsieve.tui.app.widgets.dialogs import ChoiceDialog
+from opsieve.tui.app.services.saved_filters import save_filter
+from opsieve.tui.app.widgets.dialogs import ChoiceDialog, ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
 
@@ -161,6 +166,91 @@ def test_every_screen_looks_as_it_did(
             await settled(pilot)
             assert nowhere.screen.query(Footer)
             compare(nowhere, f"welcome-{name}-{theme}", wrong, tmp_path)
+
+    asyncio.run(run())
+    assert not wrong, "\n\n".join(wrong)
+
+
+async def dialogs(pilot: Pilot[None], wrong: list[str], tmp_path: Path) -> None:
+    """Every question that the app asks, the groups, and what a case shows of its tensors."""
+    app = pilot.app
+    assert isinstance(app, OpsieveApp)
+
+    async def asked(name: str, kind: type[Screen[Any]], *keys: str) -> None:
+        await pilot.press(*keys)
+        await on_screen(pilot, kind)
+        await settled(pilot)
+        compare(app, f"{name}-80x24-dark", wrong, tmp_path)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, kind))
+
+    async def picture(name: str) -> None:
+        await settled(pilot)
+        compare(app, f"{name}-80x24-dark", wrong, tmp_path)
+
+    screen = await on_screen(pilot, ClustersScreen)
+    await until(pilot, lambda: screen.found and screen.counts)
+    for name, kind, keys in (
+        ("ask-sort", ChoiceDialog, "s"),
+        ("ask-group", ChoiceDialog, "v"),
+        ("ask-filter", ChoiceDialog, "f"),
+        ("ask-filter-name", LineDialog, "F"),
+        ("ask-note", LineDialog, "n"),
+        ("ask-replay", LineDialog, "R"),
+        ("palette", CommandPalette, "ctrl+p"),
+    ):
+        await asked(name, kind, keys)
+    await pilot.press("v", "t", "enter")
+    await picture("groups")
+    await pilot.press("escape")
+    table = screen.query_one("#clusters", PagedList)
+    table.cursor = next(at for at, row in enumerate(table.rows) if row.key == "c8")
+    await pilot.press("enter")
+    cluster = await on_screen(pilot, ClusterScreen)
+    await until(pilot, lambda: cluster.members)
+    await asked("ask-related", ChoiceDialog, "o")
+    await asked("ask-split", ChoiceDialog, "s")
+    await pilot.press("escape", "C")
+    await on_screen(pilot, CampaignScreen)
+    await asked("ask-campaign", LineDialog, "f")
+    await pilot.press("escape")
+    job = app.run_job("reduce", "c1", ("sleep", "60"))
+    app.clear_notifications()
+    await asked("ask-quit", ConfirmDialog, "q")
+    app.board.cancel(job)
+
+
+async def tensors(pilot: Pilot[None], wrong: list[str], tmp_path: Path) -> None:
+    """The page of a case that is really run again."""
+    screen = await on_screen(pilot, ClustersScreen)
+    await until(pilot, lambda: screen.found and screen.counts)
+    await pilot.press("enter", "enter")
+    case = await on_screen(pilot, CaseScreen)
+    await until(pilot, lambda: case.summary)
+    await pilot.press("3")
+    await until(pilot, lambda: "largest error" in case.query_one("#page", LinesView).text)
+    await settled(pilot)
+    compare(pilot.app, "case-tensors-80x24-dark", wrong, tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(version("textual") != DRAWN_BY, reason=f"the pictures were drawn by Textual {DRAWN_BY}")
+def test_every_dialog_looks_as_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    alike = [
+        finding("pads are wrong", frames=["main", "load", "optimize", "fuse", name], operators=("Conv",))
+        for name in ("check_pads", "check_axes", "check_pads")
+    ]
+    store = filled(tmp_path / "weekend", [*made_tests(), *(done(30 + at, found) for at, found in enumerate(alike))])
+    save_filter(store, "deaths", "kind:crash")
+    wrong: list[str] = []
+
+    async def run() -> None:
+        app = app_of(store, theme=THEMES["dark"])
+        async with app.run_test(size=(80, 24)) as pilot:
+            await dialogs(pilot, wrong, tmp_path)
+        case = app_of(wrong_store(tmp_path / "one"), theme=THEMES["dark"])
+        async with case.run_test(size=(80, 24)) as pilot:
+            await tensors(pilot, wrong, tmp_path)
 
     asyncio.run(run())
     assert not wrong, "\n\n".join(wrong)

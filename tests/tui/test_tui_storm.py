@@ -57,7 +57,9 @@ def storm(folder: Path, seed: int, keys: int, size: tuple[int, int]) -> int:
             # Mostly the next burst comes while screens of this one are being made.
             await (pilot.pause() if draw.random() < 0.2 else asyncio.sleep(0))
             assert app.is_running
-        await until(pilot, lambda: not app._type_ahead.waiting, "all keys are done")
+        waiting = app._type_ahead._waiting
+        while left := len(waiting):
+            await until(pilot, lambda left=left: len(waiting) < left, "the next key is done")  # type: ignore[misc]
         app.exit = quit_for_good  # type: ignore[method-assign]
 
     drive(app, journey, size)

@@ -7,18 +7,16 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from models import X, chain
-from stores import CAMPAIGN, filled, finding
+from stores import filled, finding
 from textual.pilot import Pilot
 from textual.widgets import Input
-from tui_driving import app_of, drive, on_screen, shows, store_at, until
+from tui_driving import TARGET, app_of, drive, on_screen, shows, store_at, until, wrong_store
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.store.finished_test import FinishedTest
-from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
@@ -30,7 +28,6 @@ from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 
-TARGET = "fake:wrong@Tanh"
 EXPORTER = """
 import sys, zipfile
 if "case" in sys.argv:
@@ -43,18 +40,7 @@ else:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A failure that really fails: the fake compiler is wrong about Tanh."""
-    case = Case(
-        chain("Relu", "Tanh", "Neg"),
-        {name: np.asarray(value) for name, value in X.items()},
-        parameters={"target": TARGET},
-    )
-    wrong = finding("", kind="mismatch", target=TARGET, operators=("Neg", "Relu", "Tanh"))
-    campaign = type(CAMPAIGN)("real", "small-1", 7, (TARGET,))
-    with Store(tmp_path / "store", clock=lambda: 1_800_000_000.0) as opened:
-        opened.begin(campaign)
-        opened.record(campaign, [FinishedTest(0, case, {TARGET: ("fail", 0.1)}, (wrong,))])
-    return tmp_path / "store"
+    return wrong_store(tmp_path / "store")
 
 
 async def listed(pilot: Pilot[None]) -> ClustersScreen:
@@ -162,6 +148,28 @@ def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
         line.query_one(Input).value = "fake"
         await pilot.press("enter")
         await until(pilot, lambda: page.text.startswith("pass"))
+
+    drive(app_of(store), journey)
+
+
+def test_the_page_of_tensors_shows_expected_got_and_difference(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("enter", "enter")
+        screen = await on_screen(pilot, CaseScreen)
+        await until(pilot, lambda: screen.case is not None and screen.summary)
+        page = screen.query_one("#page", LinesView)
+        await pilot.press("3")
+        await until(
+            pilot, lambda: "the largest error at [" in page.text
+        )  # nobody asked for the replay: it is needed here
+        table = [line.split() for line in page.text.splitlines()]
+        at = next(at for at, words in enumerate(table) if words == ["element", "expected", "got", "difference"])
+        index, expected, got, difference = [word for word in table[at + 1] if word != "▸"]
+        assert index.startswith("[0")
+        assert float(got) - float(expected) == pytest.approx(float(difference), rel=1e-3)
+        assert "expected by reference:float64, got by fake" in page.text
+        assert "inputs" in page.text
 
     drive(app_of(store), journey)
 

@@ -1,4 +1,4 @@
-"""One case: what failed, its graph, its inputs, what each target did, its trace, why it is where it is; replayed on demand."""
+"""One case: what failed, its graph, its tensors, what each target did, its trace, why it is where it is; replayed on demand."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
+from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.triage.store.rows import CaseDetails, ClusterRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.services.background import in_background
@@ -15,6 +16,7 @@ from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.views import case_pages
 from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
 from opsieve.tui.app.views.replay_lines import replay_lines
+from opsieve.tui.app.views.tensor_lines import tensor_lines
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
@@ -22,7 +24,7 @@ from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, one_line
 
 PAGES = (*case_pages.PAGES, "replay")
-_FLOWING = ("overview", "inputs", "why", "origin", "replay")  # pages that are prose; the others keep their columns
+_FLOWING = ("overview", "tensors", "why", "origin", "replay")  # pages that are prose; the others keep their columns
 
 
 class CaseScreen(SteadyScreen[None]):
@@ -126,7 +128,10 @@ class CaseScreen(SteadyScreen[None]):
     @on(PageBar.Picked)
     def _show_page(self, keep: bool = False) -> None:
         if self.case is not None:
-            flows = self.query_one(PageBar).name_of_page in _FLOWING
+            name = self.query_one(PageBar).name_of_page
+            if name == "tensors" and self.replayed is None and self.case.member.kind in WRONG_OUTPUTS:
+                self._run_again(self.case.member.target)  # what it gave is not kept
+            flows = name in _FLOWING
             self.query_one("#page", LinesView).show(self._lines(self.case), keep=keep is True, wrap=flows)
 
     def _lines(self, case: CaseDetails) -> Sequence[Line]:
@@ -147,7 +152,10 @@ class CaseScreen(SteadyScreen[None]):
             ]
         if name == "graph":
             return case_pages.graph(self.summary)
-        return case_pages.inputs(self.summary) if name == "inputs" else case_pages.environment(case, self.summary)
+        if name == "tensors":
+            wrong = case.member.kind in WRONG_OUTPUTS
+            return [*tensor_lines(self.replayed, wrong), *case_pages.inputs(self.summary)]
+        return case_pages.environment(case, self.summary)
 
     def action_page(self, at: int) -> None:
         """Show a page."""
@@ -162,7 +170,7 @@ class CaseScreen(SteadyScreen[None]):
         if self.case is None or self.case.reduced is None:
             app_of(self).show_notice("there is no reduced case yet; r reduces it")
             return
-        self.original = not self.original
+        self.original, self.replayed = not self.original, None
         self._figures()
         self._load_summary()
         self._show_page()
@@ -177,17 +185,24 @@ class CaseScreen(SteadyScreen[None]):
     def replay(self, target: str) -> None:
         """Run the case again, here, on a target ("": its own), and show what it does."""
         case = self.case
-        folder = None if case is None else case.folder if self.original or case.reduced is None else case.reduced
-        if case is None or folder is None:
+        if case is None or not self._run_again(target or case.member.target):
             app_of(self).show_notice("it cannot be replayed: its case was not kept", "error")
             return
-        module = ("-m", "opsieve.tui.app.services.replay", str(folder), target or case.member.target)
-        command = (OPSIEVE[0], *module, *(["--offline"] if app_of(self).offline else []))
-        self.replayed = app_of(self).run_job("replay", self.cluster.id, command)
         self.query_one(PageBar).current = PAGES.index("replay")
         self._show_page()
 
+    def _run_again(self, target: str) -> bool:
+        """Begin the replay of the case that is shown; False when no case was kept."""
+        case = self.case
+        folder = None if case is None else case.folder if self.original or case.reduced is None else case.reduced
+        if folder is None:
+            return False
+        module = ("-m", "opsieve.tui.app.services.replay", str(folder), target)
+        command = (OPSIEVE[0], *module, *(["--offline"] if app_of(self).offline else []))
+        self.replayed = app_of(self).run_job("replay", self.cluster.id, command)
+        return True
+
     def job_changed(self, job: Job) -> None:
         """The replay goes on, or has ended."""
-        if job is self.replayed and self.query_one(PageBar).name_of_page == "replay":
+        if job is self.replayed and self.query_one(PageBar).name_of_page in ("replay", "tensors"):
             self._show_page(keep=True)

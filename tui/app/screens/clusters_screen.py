@@ -347,7 +347,7 @@ class ClustersScreen(SteadyScreen[None]):
             self.load()
 
         options = [("", "nothing: the list of clusters"), *((name, name) for name in GROUPINGS)]
-        self.app.push_screen(ChoiceDialog("ClusterGroup by", options, self.grouping or ""), chosen)
+        self.app.push_screen(ChoiceDialog("Group by", options, self.grouping or ""), chosen)
 
     def _ungroup(self) -> None:
         self.grouping = None

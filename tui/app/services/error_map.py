@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from opsieve.tui.app.services.tensor_difference import distances
+
 ROWS, COLUMNS = 8, 32
 SHADES = " ·░▒▓█"  # no difference; then by the share of elements of a block that differ
 
@@ -27,17 +29,10 @@ def error_map(got: Any, expected: Any, within: float = 0.0) -> ErrorMap | None:
     a, b = np.asarray(got), np.asarray(expected)
     if a.shape != b.shape or not a.size:
         return None
-    if a.dtype.kind in "fiub" or a.dtype.kind == "V" or b.dtype.kind == "V":
-        wide, other = a.astype(np.float64), b.astype(np.float64)
-        with np.errstate(invalid="ignore", over="ignore"):
-            apart = np.abs(wide - other)
-        odd = ~((wide == other) | (np.isnan(wide) & np.isnan(other)))
-        differs = odd & ~(apart <= within)
-        finite = apart[np.isfinite(apart)]
-        worst = float(finite.max()) if finite.size else float("nan")
-    else:
-        differs = np.asarray(a != b)
-        worst = float("nan")
+    apart = distances(a, b)
+    differs = ~(apart <= within)
+    finite = apart[np.isfinite(apart)]
+    worst = float(finite.max()) if finite.size and a.dtype.kind not in "OUS" else float("nan")
     flat = differs.reshape(-1, a.shape[-1] if a.ndim else 1)
     down, across = min(ROWS, flat.shape[0]), min(COLUMNS, flat.shape[1])
     rows = []

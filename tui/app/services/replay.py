@@ -1,4 +1,4 @@
-"""A case judged again here and now, with a map of what is wrong. A process of its own, started by the app.
+"""A case judged again here and now, with the elements that are wrong and a map of them. A process of its own, started by the app.
 
 python -m opsieve.tui.app.services.replay CASE TARGET [--offline]      prints one JSON object
 """
@@ -6,6 +6,7 @@ python -m opsieve.tui.app.services.replay CASE TARGET [--offline]      prints on
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,21 @@ def main() -> int:
             [each.target, each.version, each.outcome, round(each.total_seconds, 3)] for each in judged.observations
         ],
         "source": source,
+        "tensors": _tensors(seen.outputs or {}, right),
         "error_maps": _error_maps(seen.outputs or {}, right),
     }
     json.dump(report, sys.stdout)
     return 0
+
+
+def _tensors(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
+    from opsieve.tui.app.services.tensor_difference import tensor_differences
+
+    return [
+        asdict(each)
+        for name, wanted in right.items()
+        for each in tensor_differences(name, outputs.get(name), wanted.value, wanted.within, wanted.dtype)
+    ]
 
 
 def _error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:

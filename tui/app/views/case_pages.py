@@ -12,7 +12,7 @@ from opsieve.tui.app.views.case_summary import CaseSummary
 from opsieve.tui.app.views.rows_shown import component_lines, facts
 from opsieve.tui.app.widgets.visible import Line, lines_of, moment, one_line, visible
 
-PAGES = ("overview", "graph", "inputs", "observed", "trace", "why", "origin")
+PAGES = ("overview", "graph", "tensors", "observed", "trace", "why", "origin")
 _WRONG = (ComponentName.MISMATCH, ComponentName.DTYPE, ComponentName.OUTPUT, ComponentName.ERROR)
 _TELLING = 3  # frames that a fingerprint takes, as in `opsieve.triage.fingerprint.fingerprint`
 
@@ -60,7 +60,7 @@ def graph(summary: CaseSummary) -> list[Line]:
 
 
 def inputs(summary: CaseSummary) -> list[Line]:
-    """Inputs, and the outputs that were expected."""
+    """Inputs, and the outputs that the case itself expects."""
     found: list[Line] = []
     for title, values in (("inputs", summary.inputs), ("expected outputs", summary.expected)):
         found += [((title, "strong"),)] if values else []

@@ -1,11 +1,11 @@
 """What a replay said, as lines."""
 
 from contextlib import suppress
-from typing import Any
 
 from opsieve.tui.app.services.job_board import Job
+from opsieve.tui.app.views.error_map_lines import error_map_lines
 from opsieve.tui.app.views.rows_shown import facts
-from opsieve.tui.app.widgets.visible import Line, one_line, visible
+from opsieve.tui.app.widgets.visible import Line, one_line
 
 _TONES = {"pass": "good", "fail": "bad"}
 
@@ -33,16 +33,5 @@ def replay_lines(job: Job | None) -> list[Line]:
             )
     for each in report.get("error_maps", []):
         with suppress(KeyError, TypeError, ValueError):
-            found += _map(each, str(report.get("source", "")))
+            found += [(), *error_map_lines(each, str(report.get("source", "")))]
     return found
-
-
-def _map(report: dict[str, Any], source: str) -> list[Line]:
-    worst = (
-        ""
-        if report["worst"] is None
-        else f", by at most {float(report['worst']):.4g} (allowed {float(report['within']):.4g})"
-    )
-    head = f"{report['output']} {report['shape']}: {100 * float(report['fraction']):.3g} % of the elements differ from {source}{worst}"
-    rows = [str(row) for row in report["rows"]]
-    return [(), ((one_line(head, 400), "strong"),), *(((f"  ▕{visible(row[:80])}▏", "bad"),) for row in rows)]

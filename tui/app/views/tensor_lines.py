@@ -1,0 +1,60 @@
+"""Expected, got and difference of each output, as a replay found them, as lines. Pure."""
+
+from contextlib import suppress
+from typing import Any
+
+from opsieve.gen.model.printable import counted
+from opsieve.tui.app.services.job_board import Job
+from opsieve.tui.app.views.error_map_lines import error_map_lines
+from opsieve.tui.app.widgets.visible import Line, one_line
+
+_HEADINGS = ("element", "expected", "got", "difference")
+
+
+def tensor_lines(job: Job | None, wrong: bool) -> list[Line]:
+    """The outputs of a replay; `wrong`: the failure is one of values, so that there is something to compare."""
+    if job is None:
+        return [] if not wrong else [(("R runs the case again, and shows its outputs here", "dim"),)]
+    report = job.report()
+    if not job.over:
+        said = one_line(job.said)
+        return [((f"the case is run again: {job.state} …", "accent"),), *([((said, "dim"),)] if said else [])]
+    if job.state != "done" or not report:
+        return [(("its outputs are not known: ", "warn"), (one_line(job.said, 600) or job.state, ""))]
+    where = one_line(f"{report.get('target', '')} {report.get('version', '')}", 100)
+    found: list[Line] = [(("outputs", "strong"), (f"  expected by {one_line(str(report.get('source', '')), 100)}, got by {where}", "dim"))]  # fmt: skip
+    maps = {str(each.get("output")): each for each in report.get("error_maps", []) if isinstance(each, dict)}
+    for each in report.get("tensors", []):
+        with suppress(KeyError, TypeError, ValueError):
+            found += _tensor(each)
+            drawn = maps.get(str(each["output"]))
+            if drawn is not None and each["differing"] and len(each["elements"]) < each["size"]:
+                found += error_map_lines(drawn, str(report.get("source", "")))
+            found.append(())
+    if len(found) == 1:
+        found += [((f"  none to compare: {one_line(str(report.get('reason', '')), 600)}", ""),), ()]
+    return found
+
+
+def _tensor(each: dict[str, Any]) -> list[Line]:
+    expected, got = one_line(str(each["expected"]), 80), one_line(str(each["got"]), 80)
+    kind = expected if expected == got else f"expected {expected}, got {got}"
+    head: Line = ((f"  {one_line(str(each['output']), 80)}  ", "accent"), (kind, "dim" if expected == got else "bad"))
+    if expected == got and not each["differing"]:
+        return [head, (("    no element differs", "good"),)]
+    said = f"{each['differing']:,} of {counted(each['size'], 'element')} {'differs' if each['differing'] == 1 else 'differ'}"
+    if each["largest"]:
+        said += f", the largest error at {one_line(str(each['largest']), 60)}"
+    if each["within"]:
+        said += f", allowed {float(each['within']):.4g}"
+    elements = [
+        (*(one_line(str(part[name]), 60) for name in ("index", *_HEADINGS[1:])), part) for part in each["elements"]
+    ]
+    widths = [max([len(name), *(len(row[at]) for row in elements)]) for at, name in enumerate(_HEADINGS)]
+    rows: list[Line] = [((f"    {'  '.join(f'{name:{width}}' for name, width in zip(_HEADINGS, widths, strict=True))}", "dim"),)]  # fmt: skip
+    for *cells, part in elements:
+        text = "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True))
+        rows.append((("  ▸ " if part["differs"] else "    ", "bad"), (text.rstrip(), "" if part["differs"] else "dim")))
+    left = each["differing"] - len(elements)
+    rest: list[Line] = [((f"    … and {left:,} more", "dim"),)] if left > 0 else []
+    return [head, ((f"    {said}" if expected == got else "    the types differ", "bad"),), *rows, *rest]
