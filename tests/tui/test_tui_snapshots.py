@@ -200,7 +200,7 @@ async def dialogs(pilot: Pilot[None], wrong: list[str], tmp_path: Path) -> None:
         ("palette", CommandPalette, "ctrl+p"),
     ):
         await asked(name, kind, keys)
-    await pilot.press("v", "t", "enter")
+    await pilot.press("v", "t")
     await picture("groups")
     await pilot.press("escape")
     table = screen.query_one("#clusters", PagedList)
