@@ -50,7 +50,9 @@ def tensor_differences(
     if isinstance(expected, (list, tuple)):
         given = got if isinstance(got, (list, tuple)) else []
         for at, item in enumerate(expected):
-            yield from tensor_differences(f"{output}[{at}]", given[at] if at < len(given) else None, item, within, dtype)
+            yield from tensor_differences(
+                f"{output}[{at}]", given[at] if at < len(given) else None, item, within, dtype
+            )
     else:
         yield _difference(output, got, expected, within, dtype)
 
