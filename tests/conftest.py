@@ -57,6 +57,7 @@ from hypothesis import settings  # noqa: E402
 from opsieve.backends.workers.shared_zygotes import ZYGOTES  # noqa: E402
 from opsieve.backends.workers.workers import Workers  # noqa: E402
 from opsieve.backends.workers.zygote import Limits  # noqa: E402
+from opsieve.triage.campaign import lane_spawn  # noqa: E402
 
 # `make test` draws the same few examples everywhere; `make test-all` draws many new ones (--hypothesis-profile=thorough).
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
@@ -78,6 +79,14 @@ def kept_zygotes() -> Iterator[None]:
     ZYGOTES.keep(14, ignored=_NOT_FOR_COMPILERS)
     yield
     ZYGOTES.keep(0)
+
+
+@pytest.fixture(autouse=True)
+def lane_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first lane of a `fuzz` that a test runs in its own process is a thread of it; what is started with `run` says so itself."""
+    import thread_lanes
+
+    monkeypatch.setattr(lane_spawn, "spawn", thread_lanes.spawn)
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,7 @@ def written(path: Path) -> str:
     return str(Target("onnxoptimizer", build=str(path)))
 
 
+@settings(max_examples=15)
 @given(st.sampled_from(["onnxruntime", "a-b_c"]), PATHS, OPTIONS)
 def test_a_build_is_read_as_it_is_written(backend: str, path: str, options: list[tuple[str, str]]) -> None:
     target = Target(backend, "", tuple(sorted(options)), path)

@@ -8,7 +8,7 @@ from onnx import ModelProto, helper
 
 from opsieve.backends.reference import old_forms
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram
 
 ORT, FLOAT64 = resolve("onnxruntime:disable_all"), resolve("reference:float64")
@@ -83,16 +83,18 @@ KERNELS: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("operator", "opset", "fed", "attributes"), KERNELS)
-def test_an_old_form_is_what_onnxruntime_has(
-    workers: Workers, operator: str, opset: int, fed: dict[str, Any], attributes: dict[str, Any]
-) -> None:
-    outputs = {"Split": 2, "TopK": 2}.get(operator, 1)
-    program = OnnxProgram(old(operator, opset, fed, outputs, **attributes).SerializeToString())
-    kernel, reference = workers.observe(ORT, program, fed), workers.observe(FLOAT64, program, fed)
-    assert kernel.outputs is not None, kernel.message
-    assert reference.outputs is not None, reference.message
-    np.testing.assert_allclose(reference.outputs["y0"], kernel.outputs["y0"], rtol=1e-4, atol=1e-6)
+def test_an_old_form_is_what_onnxruntime_has(workers: Workers) -> None:
+    tests = []
+    for operator, opset, fed, attributes in KERNELS:
+        outputs = {"Split": 2, "TopK": 2}.get(operator, 1)
+        tests.append(Test(OnnxProgram(old(operator, opset, fed, outputs, **attributes).SerializeToString()), fed))
+    seen = zip(KERNELS, workers.observe_many(ORT, tests), workers.observe_many(FLOAT64, tests), strict=True)
+    for (operator, opset, *_), kernel, reference in seen:
+        assert kernel.outputs is not None, (operator, opset, kernel.message)
+        assert reference.outputs is not None, (operator, opset, reference.message)
+        np.testing.assert_allclose(
+            reference.outputs["y0"], kernel.outputs["y0"], rtol=1e-4, atol=1e-6, err_msg=f"{operator} {opset}"
+        )
 
 
 A, B = X, X[0, :, :, 0].copy()  # [3, 4] lies along the dimensions 1 and 2 of the first

@@ -258,3 +258,15 @@ def test_the_file_loads_alone() -> None:
     path = Path(transformed.__file__).resolve()
     said = "(module.ONNXSIM.package, module.ORT.name)"
     assert loaded_alone(path, ["onnx", "onnxruntime", "onnxsim"], said) == "('onnxsim', 'onnxruntime')\n"
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", *NAMES])
+def test_optimisers_give_their_graph(workers: Workers, name: str) -> None:
+    shown = resolve(name).showing_graph
+    assert shown is not None
+    assert resolve("tvm").showing_graph is None
+    answer = workers.observe(shown, chain("Relu", "Identity", "Tanh"), X)
+    assert answer.outcome == "ok", answer.message
+    assert answer.outputs is not None
+    assert answer.outputs.keys() == {"model"}
+    assert answer.outputs["model"].dtype == np.uint8

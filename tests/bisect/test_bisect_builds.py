@@ -83,6 +83,7 @@ def commit_builds(tmp_path: Path, history: History, sources: list[str], places: 
         build(tmp_path / "builds" / name, sources[place])
 
 
+@pytest.mark.slow  # in make test: builds named by version, and as ends of a search, in this file
 def test_builds_named_by_commit_narrow_what_is_ranked(tmp_path: Path) -> None:
     sources = [RIGHT] * 4 + [WRONG] * 4
     history = compiler_history(tmp_path / "repository", sources)

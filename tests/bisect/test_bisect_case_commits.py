@@ -81,12 +81,14 @@ def test_the_case_finds_the_commit(tmp_path: Path) -> None:
     assert (again.probed, again.culprits) == (0, found.culprits)
 
 
+@pytest.mark.slow  # in make test: trees in test_bisect_commits.py
 def test_the_source_may_lie_in_a_folder_and_trees_may_be_many(tmp_path: Path) -> None:
     history = compiler_history(tmp_path / "repository", [RIGHT] * 5 + [WRONG] * 7, top="src/")
     found = search(history, history.shas[0], "main", jobs=2)
     assert [commit.sha for commit in found.culprits] == [history.shas[5]]
 
 
+@pytest.mark.slow  # in make test: the same of scripts in test_bisect_commits.py
 def test_another_failure_is_not_blamed(tmp_path: Path) -> None:
     """The wrong result is followed; a stretch that raises before anything could be wrong tells nothing of it."""
     history = compiler_history(tmp_path / "repository", [RIGHT] * 4 + [RAISES] * 3 + [WRONG] * 5)
@@ -94,6 +96,7 @@ def test_another_failure_is_not_blamed(tmp_path: Path) -> None:
     assert [commit.sha for commit in found.culprits] == history.shas[4:8]
 
 
+@pytest.mark.slow  # in make test: untestable commits in test_bisect_commits.py
 def test_a_commit_that_cannot_be_imported_is_untestable(tmp_path: Path) -> None:
     history = compiler_history(tmp_path / "repository", [RIGHT] * 4 + [UNBUILDABLE] * 2 + [RIGHT] * 4 + [WRONG] * 3)
     found = search(history, history.shas[0], "main")

@@ -261,17 +261,17 @@ def test_inputs_that_were_named_win(tmp_path):
             open_case(tmp_path / "case", None, wrong)
 
 
-@pytest.mark.parametrize("dtype", sorted(set(DTYPES.values())))
 @pytest.mark.parametrize("compressed", [False, True])
-def test_every_dtype_goes_through_an_npz(tmp_path, dtype, compressed):
+def test_every_dtype_goes_through_an_npz(tmp_path, compressed):
     shape = [2, 3]
-    info = helper.make_tensor_value_info("x", NUMBERS[dtype], shape)
-    model = helper.make_model(helper.make_graph([], "g", [info], [info]))
-    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    value = seeded_inputs(model, 0)["x"]
-    stored = value.astype(str) if dtype == "string" else value
-    (np.savez_compressed if compressed else np.savez)(tmp_path / "inputs.npz", x=stored)
-    assert equal(open_case(tmp_path).inputs["x"], value)
+    for dtype in sorted(set(DTYPES.values())):
+        info = helper.make_tensor_value_info("x", NUMBERS[dtype], shape)
+        model = helper.make_model(helper.make_graph([], "g", [info], [info]))
+        (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+        value = seeded_inputs(model, 0)["x"]
+        stored = value.astype(str) if dtype == "string" else value
+        (np.savez_compressed if compressed else np.savez)(tmp_path / "inputs.npz", x=stored)
+        assert equal(open_case(tmp_path).inputs["x"], value), dtype
 
 
 @pytest.mark.parametrize(

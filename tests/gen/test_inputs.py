@@ -35,13 +35,13 @@ def node(operator, inputs, **attributes):
     return helper.make_node(operator, inputs, ["y"], **attributes)
 
 
-@pytest.mark.parametrize("dtype", sorted(set(DTYPES.values())))
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3), ("n", None, 3), None], ids=str)
-def test_every_type_gets_a_value_that_fits(dtype, shape):
-    model = model_of([node("Identity", ["x"])], [("x", NUMBERS[dtype], shape)])
-    for seed in (0, 1, 2**70):
-        values = seeded_inputs(model, seed)
-        assert misfit(values["x"], graph_inputs(model)["x"]) == ""
+def test_every_type_gets_a_value_that_fits(shape):
+    for dtype in sorted(set(DTYPES.values())):
+        model = model_of([node("Identity", ["x"])], [("x", NUMBERS[dtype], shape)])
+        for seed in (0, 1, 2**70):
+            values = seeded_inputs(model, seed)
+            assert misfit(values["x"], graph_inputs(model)["x"]) == "", dtype
 
 
 def test_values_vary_with_the_seed_and_the_name():

@@ -200,7 +200,8 @@ class Impatient:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("seconds", [30.0, 29.0])  # the same question, and another one, whose journal begins anew
+# The same question, and another one, whose journal begins anew.
+@pytest.mark.parametrize("seconds", [30.0, pytest.param(29.0, marks=pytest.mark.slow)])
 def test_a_kept_best_is_replaced_only_by_something_simpler(case: Path, tmp_path: Path, seconds: float) -> None:
     out = tmp_path / "out"
     assert reduce(case, "-t", "fake:wrong@Tanh>Exp", "-o", out)[0] == 0

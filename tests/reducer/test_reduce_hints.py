@@ -58,20 +58,6 @@ def test_an_operator_that_the_optimiser_made_and_a_message_names_tells_the_group
     assert abs(sum(shares) - 1) < 1e-9
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "onnxscript", "onnxslim", "onnxoptimizer", "onnxsim"])
-def test_optimisers_give_their_graph(workers: Workers, name: str) -> None:
-    shown = resolve(name).showing_graph
-    assert shown is not None
-    assert resolve("tvm").showing_graph is None
-    answer = workers.observe(
-        shown, OnnxProgram.of(parser.parse_model(MODEL)), dict.fromkeys("xw", np.ones((4, 4), np.float32))
-    )
-    assert answer.outcome == "ok", answer.message
-    assert answer.outputs is not None
-    assert answer.outputs.keys() == {"model"}
-    assert answer.outputs["model"].dtype == np.uint8
-
-
 def test_a_wrong_fusion_is_found_where_it_was_made(workers: Workers) -> None:
     # onnxruntime 1.31 folds a Pad with zeros into a MaxPool, which pads with the lowest number.
     chain = [("Neg", "Abs")[place % 2] for place in range(61)]

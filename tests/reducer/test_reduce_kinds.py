@@ -55,7 +55,8 @@ def test_a_wrong_result_of_a_quantised_model(workers: Workers) -> None:
     assert (result.same, result.minimal) == (True, True)
 
 
-def test_a_wrong_type_and_a_wrong_value_of_tvm(workers: Workers) -> None:
+@pytest.mark.slow  # in make test: the wrong value, below
+def test_a_wrong_type_of_tvm(workers: Workers) -> None:
     pytest.importorskip("tvm")
     text = """g (int64[2, 3] x) => (float[2, 3, 1] y) <int64 depth = {4}, float[2] v = {0, 1}, float[4, 1] w = {1.5, 2.5, -1, 3}>
         { h = OneHot <axis: int = -1> (x, depth, v)  y = MatMul (h, w) }"""
@@ -64,6 +65,10 @@ def test_a_wrong_type_and_a_wrong_value_of_tvm(workers: Workers) -> None:
     result = reduced(case, "tvm", workers)
     assert operators(result) == ["OneHot", "Add"]  # it says in words what is wrong, so the plainer operator will do
     assert (result.same, result.minimal) == (True, True)
+
+
+def test_a_wrong_value_of_tvm(workers: Workers) -> None:
+    pytest.importorskip("tvm")
     text = "g (float[6] x) => (bool[6] y) { y = IsInf <detect_negative: int = 0> (x) }"
     value = np.array([-1.2, np.nan, np.inf, 2.8, -np.inf, 3.0], np.float32)
     result = reduced(Case(program(text, 20, 9), {"x": value}), "tvm", workers)

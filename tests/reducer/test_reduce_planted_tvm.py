@@ -60,6 +60,7 @@ def operators(found: Reduction[TvmSubject]) -> list[str]:
     return [name for name in found.best.program.operators() if name not in FILLS]
 
 
+@pytest.mark.slow  # in make test: the two guilty passes below, and test_reduce_tvm.py without TVM
 def test_a_wrong_value_comes_down_to_its_operator(workers: Workers) -> None:
     found = reduced(workers, "value/relax.squeeze", "dtypes", 3)
     assert (found.same, found.minimal, operators(found)) == (True, True, ["relax.squeeze"])

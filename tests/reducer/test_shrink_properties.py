@@ -158,7 +158,7 @@ def run(subject: Subject) -> None:
 @pytest.mark.parametrize(
     "each", [ATTRIBUTES, DIMENSIONS, RANKS, DTYPES, VALUES, BODIES, MODEL, TOGETHER], ids=lambda each: each.name
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(start=subjects(), data=st.data())
 def test_every_edit_is_valid_simpler_and_runs(each: OnnxPass, start: Subject, data: st.DataObject) -> None:
     before = start.model.SerializeToString(deterministic=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import opsieve
+from thread_lanes import spawn as thread_spawn
 from waiting import wait_until
 
 from opsieve.backends.judge.oracle_names import OracleChoice
@@ -23,6 +24,7 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.campaign_tables import support
+from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
 from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
@@ -38,6 +40,7 @@ SEEDED = {  # many operators, so that some are met whatever the generator makes 
 FAKE = "fake:" + "+".join(f"{kind}@{name}" for kind, names in SEEDED.items() for name in names)
 TARGETS = ("--target", FAKE, "--target", "onnxruntime", "--no-probe", "--nodes", "6", "--strategy", "isra")
 PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
+WHOLE = 24  # tests of the campaign that others are compared with
 
 
 @functools.cache
@@ -71,23 +74,20 @@ def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
     return programs, told
 
 
-def fuzz(folder: Path, tests: int, lanes: int = 1) -> None:
+def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn) -> None:
     with Store(folder) as store:
         campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
         store.begin(campaign)
-        for _ in run(store, campaign, plan(), Limits(seconds=20), lanes=lanes, tests=tests):
+        for _ in run(store, campaign, plan(), Limits(seconds=20), lanes=lanes, tests=tests, start=start):
             pass
 
 
-def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(tmp_path: Path) -> None:
-    fuzz(tmp_path / "a", 32)
-    fuzz(tmp_path / "b", 32, lanes=2)
-    fuzz(tmp_path / "c", 21)
-    fuzz(tmp_path / "c", 32, lanes=2)
-    programs, told = contents(tmp_path / "a")
+def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(tmp_path: Path, whole: Path) -> None:
+    fuzz(tmp_path, 13, start=thread_spawn)
+    fuzz(tmp_path, WHOLE, lanes=2)
+    programs, told = contents(whole)
     assert programs
-    assert contents(tmp_path / "b") == (programs, told)
-    assert contents(tmp_path / "c") == (programs, told)
+    assert contents(tmp_path) == (programs, told)
 
 
 def test_what_is_found_is_what_was_seeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,10 +119,12 @@ def test_a_campaign_that_is_there_is_not_begun_anew_and_a_version_that_changed_i
         "--target",
         "fake",
         "--no-probe",
+        "--strategy",
+        "isra",
         "--nodes",
         "6",
         "--tests",
-        "16",
+        "4",
         "--seed",
         "4",
         "--store",
@@ -132,14 +134,14 @@ def test_a_campaign_that_is_there_is_not_begun_anew_and_a_version_that_changed_i
     code, _, err = opsieve(*same, capsys=capsys)
     assert code == 2
     assert "--resume" in err
-    code, out, err = opsieve("fuzz", "--tests", "20", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
-    assert (json.loads(out)["tests"], json.loads(out)["tests_now"]) == (20, 4)
+    code, out, err = opsieve("fuzz", "--tests", "8", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
+    assert (json.loads(out)["tests"], json.loads(out)["tests_now"]) == (8, 4)
     assert "when the campaign began" not in err
     index = sqlite3.connect(tmp_path / "s" / INDEX)
     index.execute('UPDATE campaigns SET versions = \'{"fake": "0.0.7"}\'')
     index.commit()
     index.close()
-    code, _, err = opsieve("fuzz", "--tests", "21", "--store", tmp_path / "s", "--resume", capsys=capsys)
+    code, _, err = opsieve("fuzz", "--tests", "9", "--store", tmp_path / "s", "--resume", capsys=capsys)
     assert code in (0, 1)
     assert "fake was 0.0.7 when the campaign began and is " in err
     code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--nodes", "9", capsys=capsys)
@@ -190,21 +192,31 @@ def until_done(folder: Path, tests: int, process: "subprocess.Popen[str]") -> No
     wait_until(lambda: recorded() >= tests, process)
 
 
-def test_killed_in_the_middle_it_goes_on_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
-    fuzz(tmp_path / "whole", 48)
-    killed = started(tmp_path / "killed", "--tests", "2000", "-j", "2")
-    until_done(tmp_path / "killed", 16, killed)
-    killed.kill()
-    killed.communicate()
-    with Store(tmp_path / "killed") as store:
+def test_killed_and_ended_in_the_middle_it_goes_on_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    """SIGKILL, then SIGTERM, which ends it as an interrupt does: with a summary."""
+    first = started(tmp_path / "ended", "--tests", "2000", "-j", "2")
+    until_done(tmp_path / "ended", 4, first)
+    first.kill()
+    first.communicate()
+    with Store(tmp_path / "ended") as store:
         begun = store.campaigns()[0]
-        assert store.done(begun) < 48
+        there = store.done(begun)
     same = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
     assert begun == same, "the sources of gen changed while the tests ran: this process has the old ones"
-    fuzz(tmp_path / "killed", 48)
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+    command = [sys.executable, "-m", "opsieve", "fuzz", "--store", str(tmp_path / "ended"), "--resume", "--json"]
+    second = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until_done(tmp_path / "ended", there + 1, second)
+    second.send_signal(signal.SIGTERM)
+    out, err = second.communicate(timeout=60)
+    assert (second.returncode, "--resume" in err, "Traceback" in err) == (130, True, False)
+    tests = json.loads(out)["tests"] + 3
+    for name in ("ended", "whole"):
+        fuzz(tmp_path / name, tests, start=thread_spawn)
+    assert contents(tmp_path / "ended") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow  # in make test SIGTERM, above; SIGINT of other commands
 def test_an_interrupt_ends_it_with_a_summary(tmp_path: Path) -> None:
     process = started(tmp_path / "s", "--json", "-j", "2")
     until_done(tmp_path / "s", 16, process)
@@ -305,5 +317,5 @@ def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None
         store.begin(campaign)
         store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
         with pytest.raises(BadInput, match="full"):
-            for _ in run(store, campaign, PLAN, Limits(seconds=20), tests=400):
+            for _ in run(store, campaign, PLAN, Limits(seconds=20), tests=400, start=thread_spawn):
                 pass

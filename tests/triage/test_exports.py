@@ -77,13 +77,13 @@ def evil_exhibit(name: str, target: str = "reference", **more: object) -> Export
 
 
 @pytest.mark.parametrize("kind", ["script", "pytest"])
-@pytest.mark.parametrize("name", EVIL, ids=lambda name: ascii(name)[1:20])
-def test_no_text_leaves_its_literal(name: str, kind: str) -> None:
-    source = script(evil_exhibit(name), ModelText(name, False), kind == "pytest")
-    assert source.isascii()
-    assert all(c.isprintable() or c == "\n" for c in source)
-    assert shape(source) == harmless_shape(kind == "pytest")
-    assert "CANARY" not in ast.unparse(ast.parse(source).body[1:4])  # imports
+def test_no_text_leaves_its_literal(kind: str) -> None:
+    for name in EVIL:
+        source = script(evil_exhibit(name), ModelText(name, False), kind == "pytest")
+        assert source.isascii(), ascii(name)
+        assert all(c.isprintable() or c == "\n" for c in source), ascii(name)
+        assert shape(source) == harmless_shape(kind == "pytest"), ascii(name)
+        assert "CANARY" not in ast.unparse(ast.parse(source).body[1:4]), ascii(name)  # imports
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
@@ -144,14 +144,14 @@ def harmless_prose() -> str:
     return outside_fences(issue(evil_exhibit("harmless", "onnxruntime"), ModelText("harmless", False)))
 
 
-@pytest.mark.parametrize("name", EVIL, ids=lambda name: ascii(name)[1:20])
-def test_an_issue_shows_everything_and_runs_nothing(name: str) -> None:
-    text = issue(evil_exhibit(name, "onnxruntime"), ModelText(name, False))
-    assert text.isascii()
-    assert all(c.isprintable() or c == "\n" for c in text)
-    assert len(text) < 65_536
-    if len(name) < 4000:  # a longer script is attached
-        assert outside_fences(text) == harmless_prose()
+def test_an_issue_shows_everything_and_runs_nothing() -> None:
+    for name in EVIL:
+        text = issue(evil_exhibit(name, "onnxruntime"), ModelText(name, False))
+        assert text.isascii(), ascii(name)
+        assert all(c.isprintable() or c == "\n" for c in text), ascii(name)
+        assert len(text) < 65_536, ascii(name)
+        if len(name) < 4000:  # a longer script is attached
+            assert outside_fences(text) == harmless_prose(), ascii(name)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
@@ -207,7 +207,7 @@ def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
     [
         ("crash", "import os; os.kill(os.getpid(), 11)", "the process died of signal 11"),
         ("crash", "import os; os._exit(3)", "the process ended by itself with exit code 3"),
-        ("hang", "while True: pass", "no answer within 2 s"),
+        ("hang", "import time; time.sleep(60)", "no answer within 2 s"),
         ("memory", "x = bytearray(1 << 34)", "MemoryError"),
     ],
 )
@@ -217,8 +217,9 @@ def test_a_compiler_that_takes_its_process_along(kind: str, source: str, told: s
     code, said = run(write(tmp_path, made))
     assert code == 1
     assert told in said
-    (tmp_path / "onnxruntime.py").unlink()
-    assert run(write(tmp_path, exported(kind=kind, seconds=60.0)))[0] == 0  # type: ignore[arg-type]
+    if kind == "memory":
+        (tmp_path / "onnxruntime.py").unlink()
+        assert run(write(tmp_path, exported(kind=kind, seconds=60.0)))[0] == 0
 
 
 def test_what_shows_sometimes_is_asked_often(tmp_path: Path) -> None:
@@ -364,13 +365,13 @@ def test_a_wrong_shape_or_type_has_a_short_script(
     assert (done.returncode, "AssertionError" in done.stderr) == (code, bool(code)), done.stderr
 
 
-@pytest.mark.parametrize("name", EVIL, ids=lambda name: ascii(name)[1:20])
-def test_names_stay_literals_in_a_short_script(name: str) -> None:
+def test_names_stay_literals_in_a_short_script() -> None:
     def shape(name: str) -> list[type]:
         source = short_script(evil_exhibit(name, "onnxruntime"), ModelText("graph", True))
         return [type(node) for node in ast.walk(ast.parse(source))]
 
-    assert shape(name) in ([ast.Module], shape("harmless"))  # a long name has no short script
+    allowed = ([ast.Module], shape("harmless"))  # a long name has no short script
+    assert [ascii(name) for name in EVIL if shape(name) not in allowed] == []
 
 
 @pytest.mark.parametrize(

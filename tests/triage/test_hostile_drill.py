@@ -19,7 +19,7 @@ def run(*arguments: str, seconds: int) -> None:
 
 
 def test_a_few_of_the_drill_end_in_sentences() -> None:
-    run("index schemas", "--every", "24", seconds=300)
+    run("index schemas", "--every", "48", seconds=300)
 
 
 @pytest.mark.slow

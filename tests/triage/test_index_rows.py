@@ -154,7 +154,7 @@ def test_names_that_are_no_text_or_steer_a_terminal_are_a_sentence(sound: Path, 
 
 
 def test_a_value_of_another_type_is_a_sentence(sound: Path, tmp_path: Path) -> None:
-    assert not faults(sound, tmp_path, zip(columns(), itertools.cycle(VALUES)))
+    assert not faults(sound, tmp_path, list(zip(columns(), itertools.cycle(VALUES)))[::4])
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from test_campaign import FAKE, contents, fuzz, plan
+from test_campaign import FAKE, WHOLE, contents, plan
 
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -266,18 +266,17 @@ def lanes_below(pid: int) -> list[int]:
     return found
 
 
-def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: Path) -> None:
-    fuzz(tmp_path / "whole", 24)
+def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: Path, whole: Path) -> None:
     with Store(tmp_path / "killed") as store:
         campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
         store.begin(campaign)
         killed = 0
-        for done in run(store, campaign, plan(), Limits(seconds=20), tests=24):
-            for lane in lanes_below(os.getpid()) if done < 24 and killed < 2 else ():
+        for done in run(store, campaign, plan(), Limits(seconds=20), tests=WHOLE):
+            for lane in lanes_below(os.getpid()) if done < WHOLE and killed < 2 else ():
                 os.kill(lane, signal.SIGKILL)
                 killed += 1
     assert killed
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "killed") == contents(whole)
     assert not lanes_below(os.getpid())
 
 

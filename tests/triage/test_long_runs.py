@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from commands import opsieve
 from test_campaign import FAKE, PLAN, contents, started, until_done
+from thread_lanes import spawn
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygote import Limits
@@ -36,7 +37,7 @@ def test_a_campaign_goes_on_once_there_is_space_again_and_its_store_is_the_same(
                     store._db.execute(f"PRAGMA max_page_count = {1 << 20}")
                 return True
 
-            for _ in run(store, campaign, plan, Limits(seconds=20), tests=12, full=full):
+            for _ in run(store, campaign, plan, Limits(seconds=20), tests=12, full=full, start=spawn):
                 pass
             assert store.done(campaign) == 12
             assert len(said) == (3 if filled else 0)
@@ -52,7 +53,8 @@ def test_a_pause_says_so_once_and_ends_with_the_campaign(capsys: pytest.CaptureF
     assert not PauseWhileFull(end=0.0)(error)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.slow  # in make test SIGTERM: test_killed_and_ended_in_the_middle_... of test_campaign.py
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_to_end_are_as_an_interrupt(tmp_path: Path, number: signal.Signals) -> None:
     process = started(tmp_path / "s", "--json")
     until_done(tmp_path / "s", 1, process)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
@@ -50,11 +50,11 @@ SLICE = 2.0  # seconds between two answers, about: of slow targets a piece has f
 
 
 class Lane:
-    """What a lane has been given, and how fast it is."""
+    """What a lane has been given, and how fast it is. `alone` is called when the other side is gone, whatever the lane is at."""
 
-    def __init__(self, connection: socket.socket, targets: Sequence[str] = ()) -> None:
-        self._connection, self._expected = connection, targets
-        self._given: SimpleQueue[NumberRange | Further] = SimpleQueue()
+    def __init__(self, connection: socket.socket, targets: Sequence[str], alone: Callable[[], None]) -> None:
+        self._connection, self._expected, self._alone = connection, targets, alone
+        self._given: SimpleQueue[NumberRange | Further | None] = SimpleQueue()  # None: no more will come
         self._stop = threading.Event()
         self._rate = 0.0  # tests a second, of the latest pieces
 
@@ -70,8 +70,7 @@ class Lane:
             threading.Thread(target=_start_compilers, args=(workers, first), daemon=True).start()
             plan = read_plan(begin.campaign.generator, begin.supports)
             lab = ObservationCache(workers)
-            while True:
-                given = self._given.get()
+            while (given := self._given.get()) is not None:
                 if isinstance(given, Further):
                     self._ask(given, begin, plan, lab)
                 else:
@@ -107,12 +106,13 @@ class Lane:
         send(self._connection, Answered(sent_test(done)))
 
     def _listen(self) -> None:
-        """Put what is asked for into the queue; end the process when the other side is gone."""
+        """Put what is asked for into the queue, until the other side is gone."""
         while True:
             try:
                 message: Message = receive(self._connection)
             except (EOFError, OSError):
-                os._exit(0)
+                self._given.put(None)
+                return self._alone()
             if isinstance(message, Stop):
                 self._stop.set()
             elif isinstance(message, (NumberRange, Further)):
@@ -169,12 +169,10 @@ def scheduled_tests(
     ]
 
 
-def main() -> None:
-    """Serve the socket whose descriptor is the argument."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of the terminal is the main process's to answer
-    connection = socket.socket(fileno=int(sys.argv[1]))
+def serve(connection: socket.socket, targets: Sequence[str], alone: Callable[[], None]) -> None:
+    """Be the lane at this end of a connection; what keeps it from going on is told there."""
     try:
-        Lane(connection, sys.argv[2:]).work()
+        Lane(connection, targets, alone).work()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except BadInput as error:
@@ -183,6 +181,12 @@ def main() -> None:
         send(connection, Failed(f"{error}; leave that target out, or install it (see opsieve doctor)"))
     except Exception:  # noqa: BLE001 - the main process says it
         send(connection, Failed(f"a fault of opsieve ended a lane: {traceback.format_exc()[-2000:]}"))
+
+
+def main() -> None:
+    """Serve the socket whose descriptor is the argument, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of the terminal is the main process's to answer
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:], lambda: os._exit(0))
 
 
 if __name__ == "__main__":
