@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import opsieve
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import X, chain
 

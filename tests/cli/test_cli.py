@@ -13,6 +13,7 @@ from commands import opsieve
 from golden import assert_golden, normalised
 from models import X, chain
 
+from opsieve.backends.workers import probe_backend
 from opsieve.tui.cli import COMMANDS
 
 KEYS = {"model", "target", "verdict", "kind", "stage", "message", "fingerprint", "seconds"}
@@ -170,7 +171,14 @@ def test_the_hostile_corpus_ends_in_sentences(hostile_corpus: list[tuple[Path, s
     assert all(line.startswith("opsieve: ") and len(line) < 700 for line in lines)
 
 
-def test_doctor_tells_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "named", [("onnxruntime", "reference", "openvino", "command"), pytest.param((), id="all", marks=pytest.mark.slow)]
+)
+def test_doctor_tells_what_is_there(
+    named: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if named:  # each that is installed is imported
+        monkeypatch.setattr(probe_backend, "names", lambda: named)
     code, out, _ = opsieve("doctor", "--json", capsys=capsys)
     told = json.loads(out)
     backends = {item["name"]: item for item in told["backends"]}
@@ -178,4 +186,5 @@ def test_doctor_tells_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(told["isolation"]) == {"namespaces", "landlock", "bubblewrap", "walls", "lacks"}
     assert backends["onnxruntime"]["newest_opset"] >= 20
     assert backends["reference"]["problem"] == ""
-    assert backends["tvm"]["install"] == "pip install 'opsieve[tvm]'"
+    assert backends["openvino"]["install"] == "pip install 'opsieve[openvino]'"
+    assert "command" not in backends

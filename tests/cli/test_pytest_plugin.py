@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,25 @@ def replayed(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]
     command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-rA", *arguments, str(folder)]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "COLUMNS": "300"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def replayed_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """The same in this process, where compilers have been started: exit code and what is printed."""
+
+    def replay(folder: Path, *arguments: str) -> tuple[int, str]:
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        monkeypatch.setenv("COLUMNS", "300")
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(folder)
+        options = ["-p", PLUGIN, "-p", "no:cacheprovider", "-p", "no:faulthandler", "-rA"]
+        with monkeypatch.context() as patch:
+            for name in [name for name in sys.modules if name.startswith("test_")]:
+                patch.delitem(sys.modules, name)
+            code = pytest.main([*options, *arguments, "--rootdir", str(folder), str(folder)])
+        return int(code), capfd.readouterr().out
+
+    return replay
 
 
 @pytest.fixture
@@ -48,14 +68,15 @@ def test_a_folder_of_cases_is_a_test_for_each(suite: Path) -> None:
     assert "tui/api.py" not in done.stdout  # the reader's own line is shown, not ours
 
 
-def test_the_command_line_names_another_compiler(suite: Path) -> None:
-    done = replayed(suite, "--opsieve-target", "fake:error@Exp", "--opsieve-target", "fake", "-k", "exp or tanh")
-    assert "1 failed, 1 passed" in done.stdout
-    assert "fake:error@Exp: fail (error at" in done.stdout
-    assert "on 1 of 2 targets" in done.stdout
+def test_the_command_line_names_another_compiler(suite: Path, replayed_here: Callable[..., tuple[int, str]]) -> None:
+    targets = ("--opsieve-target", "fake:error@Exp", "--opsieve-target", "fake")
+    _, out = replayed_here(suite, *targets, "-k", "exp or tanh")
+    assert "1 failed, 1 passed" in out
+    assert "fake:error@Exp: fail (error at" in out
+    assert "on 1 of 2 targets" in out
 
 
-def test_what_would_test_nothing_is_an_error(tmp_path: Path) -> None:
+def test_what_would_test_nothing_is_an_error(tmp_path: Path, replayed_here: Callable[..., tuple[int, str]]) -> None:
     wrong = {
         "": "opsieve_case needs the marker",
         "@pytest.mark.opsieve_cases('nowhere')\n": "holds no case",
@@ -63,14 +84,12 @@ def test_what_would_test_nothing_is_an_error(tmp_path: Path) -> None:
     }
     for at, marker in enumerate(wrong):
         (tmp_path / f"test_{at}.py").write_text(f"import pytest\n{marker}def test_it(opsieve_case): pass\n")
-    done = replayed(tmp_path)
-    assert done.returncode == 2
+    code, out = replayed_here(tmp_path)
+    assert code == 2
     for at, sentence in enumerate(wrong.values()):
-        (said,) = re.findall(
-            rf"^_+ ERROR collecting test_{at}\.py _+$(.*?)^(?:_|=)", done.stdout, re.MULTILINE | re.DOTALL
-        )
+        (said,) = re.findall(rf"^_+ ERROR collecting test_{at}\.py _+$(.*?)^(?:_|=)", out, re.MULTILINE | re.DOTALL)
         assert sentence in said
-    assert "Traceback" not in done.stdout
+    assert "Traceback" not in out
 
 
 def test_a_package_brings_the_plug_in_and_loading_it_is_light() -> None:

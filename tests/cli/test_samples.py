@@ -19,7 +19,9 @@ from opsieve.gen.case.open_case import open_case
 
 SAMPLES = sorted(path.parent for path in FOLDER.glob("*/sample.toml"))
 TOLD = {folder: tomllib.loads((folder / "sample.toml").read_text()) for folder in SAMPLES}
-FIRST = {resolve(TOLD[folder]["fails"]).name: folder for folder in reversed(SAMPLES)}  # of each compiler one in make test
+FIRST = {
+    resolve(TOLD[folder]["fails"]).name: folder for folder in reversed(SAMPLES)
+}  # of each compiler one in make test
 EACH = [
     pytest.param(folder, id=folder.name, marks=() if folder in FIRST.values() else pytest.mark.slow)
     for folder in SAMPLES

@@ -74,7 +74,10 @@ BUGS = {
 }
 
 
-USUAL = ("pads of a pool over four axes", "the shape of nothing")  # the others, in make test-all, start three more compilers
+USUAL = (
+    "pads of a pool over four axes",
+    "the shape of nothing",
+)  # the others, in make test-all, start three more compilers
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in BUGS])

@@ -84,7 +84,7 @@ def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn) -> None
 
 def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(tmp_path: Path, whole: Path) -> None:
     fuzz(tmp_path, 13, start=thread_spawn)
-    fuzz(tmp_path, WHOLE, lanes=2)
+    fuzz(tmp_path, WHOLE, lanes=2, start=thread_spawn)
     programs, told = contents(whole)
     assert programs
     assert contents(tmp_path) == (programs, told)

@@ -1,4 +1,4 @@
-"""A campaign on a Dask cluster: a real one of two worker processes, one of which is killed on the way, stores what a campaign here stores."""
+"""A campaign on a Dask cluster stores what a campaign here stores: on workers in this process; in make test-all on processes, one of which is killed."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from commands import opsieve
 from test_campaign import FAKE, contents
+from thread_lanes import spawn as thread_spawn
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygote import Limits
@@ -29,40 +30,66 @@ PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
 CAMPAIGN = new_campaign(3, [resolve(FAKE)], PLAN)
 
 
+def started(processes: bool) -> "distributed.LocalCluster":
+    return distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=processes,
+        protocol="tcp://",
+        dashboard_address=":0",
+        resources={"GPU": 1},
+    )
+
+
 @pytest.fixture(scope="module")
 def cluster() -> "Iterator[distributed.LocalCluster]":
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", resources={"GPU": 1}
-    ) as cluster:
+    """Two workers that are threads: what is sent between them and the scheduler goes through sockets all the same."""
+    with started(False) as cluster:
         yield cluster
 
 
-def fuzz(folder: Path, start: Spawn, lanes: int, killed: int = 0) -> None:
+def fuzz(folder: Path, start: Spawn, lanes: int, killed: int = 0, tests: int = 24) -> None:
     with Store(folder) as store:
         store.begin(CAMPAIGN)
-        for _ in run(store, CAMPAIGN, PLAN, Limits(seconds=20), lanes=lanes, tests=24, start=start):
+        for _ in run(store, CAMPAIGN, PLAN, Limits(seconds=20), lanes=lanes, tests=tests, start=start):
             if killed:
                 os.kill(killed, signal.SIGKILL)
                 killed = 0
 
 
-def test_a_worker_that_is_killed_costs_no_test(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:
-    fuzz(tmp_path / "here", spawn, 1)
-    with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
-        assert threads == 2
-        with distributed.Client(cluster) as client:
-            killed = next(iter(client.run(os.getpid).values()))
-        fuzz(tmp_path / "there", start, threads, killed)
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    request = StoreReductionRequest(tmp_path / "there", 60, offline=True, jobs=2)
+def reduced_there(cluster: "distributed.LocalCluster", store: Path) -> None:
+    """Reduce one case of a store on the cluster."""
+    request = StoreReductionRequest(store, 60, offline=True, jobs=2)
     wanted = cases_to_reduce(request)[:1]
     with cluster_reducer(cluster.scheduler_address, [FAKE], {}, print) as (threads, reducer):
         assert threads == 2
         done = list(reduce_cases(request, wanted, reducer))
-    assert {(one.case, one.answer) for one in done} == {(candidate.place, "reduced") for candidate in wanted}
+    assert [(one.case, one.answer) for one in done] == [(candidate.place, "reduced") for candidate in wanted] != []
     for one in done:
         assert one.nodes_after == 1 < one.nodes_before
-        assert len(load(tmp_path / "there" / one.case / "reduced").program.operators()) == 1
+        assert len(load(store / one.case / "reduced").program.operators()) == 1
+
+
+def test_a_campaign_there_stores_what_one_here_stores(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:
+    fuzz(tmp_path / "here", thread_spawn, 1, tests=12)
+    with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
+        assert threads == 2
+        fuzz(tmp_path / "there", start, 1, tests=12)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    reduced_there(cluster, tmp_path / "there")
+
+
+@pytest.mark.slow  # in make test: the campaign above, and lanes that are killed in test_lanes.py
+def test_a_worker_that_is_killed_costs_no_test(tmp_path: Path) -> None:
+    fuzz(tmp_path / "here", spawn, 1)
+    with started(True) as cluster:
+        with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
+            assert threads == 2
+            with distributed.Client(cluster) as client:
+                killed = next(iter(client.run(os.getpid).values()))
+            fuzz(tmp_path / "there", start, threads, killed)
+        assert contents(tmp_path / "there") == contents(tmp_path / "here")
+        reduced_there(cluster, tmp_path / "there")
 
 
 def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distributed.LocalCluster") -> None:

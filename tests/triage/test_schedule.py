@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from test_campaign import FAKE, contents, plan
-from thread_lanes import spawn as thread_spawn
+from thread_lanes import spawn
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.lane_spawn import Spawn, spawn
+from opsieve.triage.campaign.lane_spawn import Spawn
 from opsieve.triage.campaign.plan import CampaignPlan, planned
 from opsieve.triage.campaign.schedule.costs import Costs, read
 from opsieve.triage.campaign.schedule.pace import ALONE, FIRST, Pace
@@ -27,7 +27,7 @@ def paced_plan() -> CampaignPlan:
     return replace(plan(), costs=COSTS)
 
 
-def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = thread_spawn) -> None:
+def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn) -> None:
     """A campaign with onnxruntime as the slow target."""
     with Store(folder) as store:
         campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], paced_plan())
@@ -44,7 +44,7 @@ def asked_about(folder: Path, target: str) -> list[int]:
 
 def test_a_slow_target_is_asked_about_some_programs_the_same_whatever_lanes_and_interruptions(tmp_path: Path) -> None:
     fuzz(tmp_path / "whole", 20)
-    fuzz(tmp_path / "parts", 13, lanes=2, start=spawn)
+    fuzz(tmp_path / "parts", 13, lanes=2)
     fuzz(tmp_path / "parts", 20)
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
     asked = asked_about(tmp_path / "whole", "onnxruntime")
