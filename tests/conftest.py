@@ -73,6 +73,34 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+# What asks TVM and the optimisers in Python, which take long to import: side by side, so that one process of the tests does most of it.
+_OF_COMPILERS = {
+    "test_agreement.py",
+    "test_bisect_passes.py",
+    "test_bisect_tvm_passes.py",
+    "test_judge_forms.py",
+    "test_onnx_tools.py",
+    "test_onnx_utilities.py",
+    "test_onnxruntime_tools.py",
+    "test_reduce_kinds.py",
+    "test_reduce_planted_tvm.py",
+    "test_reduce_transformers.py",
+    "test_relax_in_tvm.py",
+    "test_samples.py",
+    "test_tir_programs.py",
+    "test_transformers.py",
+    "test_truth.py",
+    "test_tvm_backend.py",
+    "test_tvm_codec.py",
+    "test_tvm_relax_modules.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those first: xdist gives each process a part of the row."""
+    items.sort(key=lambda item: item.path.name not in _OF_COMPILERS)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kept_zygotes() -> Iterator[None]:
     """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers` leave behind has zygotes of its own."""

@@ -18,9 +18,9 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
 
 SAMPLES = sorted(path.parent for path in FOLDER.glob("*/sample.toml"))
-TOLD = {folder: tomllib.loads((folder / "sample.toml").read_text()) for folder in SAMPLES}
+FACTS = {folder: tomllib.loads((folder / "sample.toml").read_text()) for folder in SAMPLES}
 FIRST = {
-    resolve(TOLD[folder]["fails"]).name: folder for folder in reversed(SAMPLES)
+    resolve(FACTS[folder]["fails"]).name: folder for folder in reversed(SAMPLES)
 }  # of each compiler one in make test
 EACH = [
     pytest.param(folder, id=folder.name, marks=() if folder in FIRST.values() else pytest.mark.slow)
@@ -53,7 +53,7 @@ def verdict(workers: Workers, folder: Path, target: ResolvedTarget) -> Verdict:
 
 @pytest.mark.parametrize("folder", EACH)
 def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
-    found = verdict(workers, folder, here(TOLD[folder]["fails"]))
+    found = verdict(workers, folder, here(FACTS[folder]["fails"]))
     assert found.verdict == "fail", found.reason
     kind = {"crash": "crash", "error": "error", "value": "mismatch", "shape": "mismatch"}[
         folder.name.rpartition("-")[2]
@@ -68,16 +68,16 @@ def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", EACH)
 def test_a_sample_passes_where_it_says(workers: Workers, folder: Path) -> None:
-    found = verdict(workers, folder, here(TOLD[folder]["passes"]))
+    found = verdict(workers, folder, here(FACTS[folder]["passes"]))
     assert found.verdict == "pass", found.reason
 
 
 def test_there_are_samples_of_many_compilers_and_each_is_told() -> None:
-    compilers = Counter(resolve(told["fails"]).name for told in TOLD.values())
+    compilers = Counter(resolve(told["fails"]).name for told in FACTS.values())
     assert len(SAMPLES) >= 8
     assert len(compilers) >= 5
     table = (FOLDER / "README.md").read_text()
-    for folder, told in TOLD.items():
+    for folder, told in FACTS.items():
         assert set(told) == {"fails", "passes", "what"}
         assert (folder / "README.md").read_text().strip() == told["what"]
         assert f"| [{folder.name}]({folder.name}) | {told['fails']} |" in table

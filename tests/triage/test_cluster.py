@@ -4,7 +4,9 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from commands import opsieve
@@ -24,14 +26,20 @@ from opsieve.triage.cluster.cluster import Cluster, cluster_lanes
 from opsieve.triage.cluster.remote_lane import installed
 from opsieve.triage.store.store import Store
 
-distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+if TYPE_CHECKING:
+    import distributed
+
+# Imported by what uses it, not by each process of the tests: Dask takes a second.
+pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="the extra `cluster` is not installed")
 
 PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
 CAMPAIGN = new_campaign(3, [resolve(FAKE)], PLAN)
 
 
 def started(processes: bool) -> "distributed.LocalCluster":
-    return distributed.LocalCluster(
+    from distributed import LocalCluster
+
+    return LocalCluster(
         n_workers=2,
         threads_per_worker=1,
         processes=processes,
@@ -81,11 +89,13 @@ def test_a_campaign_there_stores_what_one_here_stores(cluster: "distributed.Loca
 
 @pytest.mark.slow  # in make test: the campaign above, and lanes that are killed in test_lanes.py
 def test_a_worker_that_is_killed_costs_no_test(tmp_path: Path) -> None:
+    from distributed import Client
+
     fuzz(tmp_path / "here", spawn, 1)
     with started(True) as cluster:
         with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
             assert threads == 2
-            with distributed.Client(cluster) as client:
+            with Client(cluster) as client:
                 killed = next(iter(client.run(os.getpid).values()))
             fuzz(tmp_path / "there", start, threads, killed)
         assert contents(tmp_path / "there") == contents(tmp_path / "here")
