@@ -170,7 +170,7 @@ def scheduled_tests(
 
 
 def serve(connection: socket.socket, targets: Sequence[str], alone: Callable[[], None]) -> None:
-    """Be the lane at this end of a connection; what keeps it from going on is told there."""
+    """Be the lane at this end of a connection; what keeps it from going on it says there."""
     try:
         Lane(connection, targets, alone).work()
     except (EOFError, BrokenPipeError, ConnectionResetError):
