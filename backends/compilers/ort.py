@@ -64,6 +64,7 @@ PLAIN = {
     12: "uint32",
     13: "uint64",
 }
+SPARSE = "sparse_tensor("  # how the type of an input begins that is fed as such; test cases have it as an array
 NUMPY_NAMES = {
     "float8e4m3fn": "float8_e4m3fn",
     "float8e4m3fnuz": "float8_e4m3fnuz",
@@ -231,7 +232,8 @@ class Onnxruntime:
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]
-        if any(is_extended(kind) for kind in list(inputs.values()) + [item.type for item in outputs]):
+        kinds = list(inputs.values()) + [item.type for item in outputs]
+        if any(is_extended(kind) or kind.startswith(SPARSE) for kind in kinds):
             return lambda values: run_extended(ort, session, inputs, outputs, values)
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
@@ -437,6 +439,9 @@ def run_extended(
     for name, kind in inputs.items():
         if name not in values:
             continue
+        if kind.startswith(SPARSE):
+            feeds[name] = to_sparse(ort, values[name])
+            continue
         if not kind.startswith("tensor("):
             raise TypeError("an input of type %s beside bfloat16 and the like cannot be fed to onnxruntime" % kind)
         feeds[name] = to_ortvalue(ort, kind[7:-1], values[name])
@@ -447,6 +452,16 @@ def run_extended(
     if others:  # sequences and optionals: an OrtValue gives none of them, `run` gives those of plain elements
         found.update(zip(others, session.run(others, feeds)))
     return found
+
+
+def to_sparse(ort: Any, value: Any) -> Any:
+    """An OrtValue of a sparse tensor, by coordinates, that holds what an array has beside zeros."""
+    array = np.asarray(value)
+    places = np.argwhere(array).astype(np.int64)
+    cpu = ort.OrtDevice.make("cpu", 0)
+    shape = np.array(array.shape, np.int64)
+    made = ort.SparseTensor.sparse_coo_from_numpy(shape, array[tuple(places.T)], places.ravel(), cpu)
+    return ort.OrtValue.ort_value_from_sparse_tensor(made)
 
 
 def to_ortvalue(ort: Any, kind: str, value: Any) -> Any:

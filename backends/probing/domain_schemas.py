@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,7 @@ _NO_CHOICES = frozenset(
 )
 _WORD = re.compile(r"['\"`]([A-Za-z][A-Za-z0-9_]{1,20})['\"`]")
 _MOST_WORDS = 12
+_SPARSE = "sparse_"
 # Run by a Python of its own: a compiler is not loaded into opsieve.
 _ASK = """
 import json, sys
@@ -69,7 +70,7 @@ print(json.dumps(list(found.values())))
 class SchemaSlot:
     """An input or output: the type variable or type that it has; `optional` where it may be left out, `variadic` where repeated.
 
-    `alike`: all that it is repeated for have one type; `text` is its description.
+    `alike`: all that it is repeated for have one type; `text` is its description; `sparse`: it is a sparse tensor.
     """
 
     name: str
@@ -78,6 +79,7 @@ class SchemaSlot:
     variadic: bool
     alike: bool = True
     text: str = ""
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,13 @@ def _asked(domain: str) -> list[dict[str, Any]]:
 
 
 def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> DomainSchema:
-    slots = {side: tuple(_slot(*each) for each in entry[side]) for side in ("inputs", "outputs")}
-    types = {name: tuple(sorted(named_dtypes(strings))) for name, strings in entry["types"].items()}
+    sparse = {name for name, strings in entry["types"].items() if strings and all(map(_is_sparse, strings))}
+    slots = {side: tuple(_slot(*each, sparse) for each in entry[side]) for side in ("inputs", "outputs")}
+    plain = {name: [text.removeprefix(_SPARSE) for text in strings] for name, strings in entry["types"].items()}
+    types = {
+        name: tuple(sorted(named_dtypes(plain[name] if name in sparse else strings)))
+        for name, strings in entry["types"].items()
+    }
     for slot in (*slots["inputs"], *slots["outputs"]):
         types.setdefault(slot.type, tuple(sorted(named_dtypes([slot.type]))))
     attributes = entry["attributes"]
@@ -196,5 +203,9 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(number) for number in _NUMBER.findall(text)))[:_MOST_WORDS]
 
 
-def _slot(name: str, type_: str, option: str, alike: bool, text: str) -> SchemaSlot:
-    return SchemaSlot(name, type_, option == "Optional", option == "Variadic", alike, text)
+def _is_sparse(text: str) -> bool:
+    return text.startswith(_SPARSE)
+
+
+def _slot(name: str, type_: str, option: str, alike: bool, text: str, sparse: Container[str]) -> SchemaSlot:
+    return SchemaSlot(name, type_, option == "Optional", option == "Variadic", alike, text, type_ in sparse)

@@ -247,7 +247,8 @@ class InstanceChanges:
             same = [one.dtype for other, one in there if self._slot(other).type == slot.type]
             if allowed and ins[each] is None:
                 first = self.rng.choice(there)[1] if there else None
-                ins[each] = self.drawing.input(self.rng.choice(same or allowed), first, PALETTE)
+                made = self.drawing.input(self.rng.choice(same or allowed), first, PALETTE)
+                ins[each] = replace(made, sparse=slot.sparse)
                 added.append(each)
         return added
 
@@ -279,7 +280,7 @@ class InstanceChanges:
         sides = [side for each in others for side in each.shape]
         if what == 0:
             made = self.drawing.input(old.dtype, rng.choice(others) if others else None, PALETTE)
-            return replace(made, constant=old.constant)
+            return replace(made, constant=old.constant, sparse=old.sparse)
         if what == 1:
             ranks = [number for number in numbers if number < MOST_RANK]
             rank = rng.choice(ranks) if ranks and rng.chance(_RATES.as_named) else rng.below(MOST_RANK)

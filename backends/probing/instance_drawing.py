@@ -100,7 +100,7 @@ class InstanceDrawing:
                 made = self.input(dtype, ins[0] if ins else None, palette)
                 scalar = lone and not stated and (_SCALAR.search(slot.name) or (not slot.alike and rng.chance(0.5)))
                 made = replace(made, shape=()) if scalar else made
-                ins.append(replace(made, constant=constant and bool(ins)))
+                ins.append(replace(made, constant=constant and bool(ins), sparse=slot.sparse))
         while ins and ins[-1] is None:
             ins.pop()
         share = rng.choice((0.0, 0.0, RATES.given))  # most are refused with most of what may be left out

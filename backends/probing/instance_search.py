@@ -7,7 +7,7 @@ ranks, sizes and values, and a shape that it states is taken.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from opsieve.backends.probing.domain_schemas import DomainSchema
@@ -22,7 +22,11 @@ _ROUNDS, _BATCH = 120, 48
 _FURTHER = 8  # rounds in which more kinds are sought where one was found
 _PATIENCE = 32  # rounds without anything new, after which no more are begun
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
-_DEADLY, _REDRAWN = 3, 6
+_DEADLY, _FAR, _REDRAWN = (
+    5,
+    4,
+    8,
+)  # deaths after which an input may be blamed, how many times oftener it is than without; draws until it is put up with
 _MOST_DEATHS = 400  # of the compiler, each of which costs it a start
 
 
@@ -59,6 +63,34 @@ class _Step:
     seen: int = 1
 
 
+class _Deaths:
+    """Of which inputs that are there, or left out, the compiler dies: it dies far oftener with them than without."""
+
+    def __init__(self, places: int) -> None:
+        self._places = range(places)
+        self._asked, self._died = Counter[tuple[int, bool]](), Counter[tuple[int, bool]]()
+        self.total = 0
+
+    def note(self, trial: Trial, died: bool) -> None:
+        """Count what came of an instance."""
+        self.total += died
+        for spot in self._spots(trial):
+            self._asked[spot] += 1
+            self._died[spot] += died
+
+    def expects(self, trial: Trial) -> bool:
+        """Whether an instance is likely to be deadly."""
+        return any(self._is_deadly(place, there) for place, there in self._spots(trial))
+
+    def _is_deadly(self, place: int, there: bool) -> bool:
+        with_it, without = (place, there), (place, not there)
+        enough = self._died[with_it] >= _DEADLY and self._asked[without] >= _DEADLY
+        return enough and self._died[with_it] * self._asked[without] > _FAR * self._died[without] * self._asked[with_it]
+
+    def _spots(self, trial: Trial) -> Iterator[tuple[int, bool]]:
+        return ((place, place < len(trial.inputs) and trial.inputs[place] is not None) for place in self._places)
+
+
 class InstanceSearch:
     """The search for one operator. `last` is what was said of the last instance that was refused."""
 
@@ -67,20 +99,19 @@ class InstanceSearch:
         self.drawing = InstanceDrawing(schema, rng)
         self.changes = InstanceChanges(schema, self.drawing, rng)
         self.last = ""
-        self._died = 0
+        self._deaths = _Deaths(len(schema.inputs))
 
     def run(self, answers: Answers, enough: int) -> list[Trial]:
         """Instances that were accepted, one of each kind (dtypes, ranks, inputs and attributes that are there); about as many kinds as are enough."""
         for _ in range(_BEGINNINGS):
             found = self._climb(answers, enough)
-            if found or self._died > _MOST_DEATHS:
+            if found or self._deaths.total > _MOST_DEATHS:
                 return found
         return []
 
     def _climb(self, answers: Answers, enough: int) -> list[Trial]:
         steps: dict[str, _Step] = {}
         found: dict[object, Trial] = {}
-        deadly = Counter[tuple[bool, ...]]()  # how often the compiler died with these inputs
         idle = 0
         origins: Sequence[_Step | None]
         for number in range(_ROUNDS):
@@ -90,11 +121,10 @@ class InstanceSearch:
                 origins, trials = [step] * _BATCH, [(trial, True) for trial in self._swept(step)]
             else:
                 origins = [self._origin(found, steps) for _ in range(_BATCH)]
-                trials = [self._next(origin, deadly) for origin in origins]
+                trials = [self._next(origin) for origin in origins]
             answered = answers([trial for trial, _ in trials])
             for origin, (trial, aimed), answer in zip(origins, trials, answered, strict=True):
-                deadly[_inputs_there(trial)] += 1 if answer.died else -_DEADLY
-                self._died += answer.died
+                self._deaths.note(trial, answer.died)
                 if answer.died:
                     continue  # no condition was checked, so nothing is to be learnt of it
                 if answer.outputs is None:
@@ -108,7 +138,12 @@ class InstanceSearch:
                 elif all(0 not in shape for _, shape in answer.outputs):
                     found.setdefault(_kind(trial), trial)
             idle = 0 if len(found) + len(steps) > known else idle + 1
-            if len(found) >= enough or idle == _PATIENCE or self._died > _MOST_DEATHS or (found and number >= _FURTHER):
+            if (
+                len(found) >= enough
+                or idle == _PATIENCE
+                or self._deaths.total > _MOST_DEATHS
+                or (found and number >= _FURTHER)
+            ):
                 break
         return [*found.values()]
 
@@ -118,13 +153,13 @@ class InstanceSearch:
         kept = replace(new, depth=min(depth, old.depth)) if simpler or self.rng.chance(_RATES.renewed) else old
         return replace(kept, seen=old.seen + 1)
 
-    def _next(self, origin: _Step | None, deadly: Mapping[tuple[bool, ...], int]) -> tuple[Trial, bool]:
-        """The next instance, and whether it is a change that was aimed; rather none with inputs of which the compiler only died so far."""
+    def _next(self, origin: _Step | None) -> tuple[Trial, bool]:
+        """The next instance, and whether it is a change that was aimed; rather none of which the compiler is likely to die."""
         for _ in range(_REDRAWN):
             found = (
                 (self.drawing.drawn(), False) if origin is None else self.changes.changed(origin.trial, origin.reason)
             )
-            if deadly[_inputs_there(found[0])] < _DEADLY:
+            if not self._deaths.expects(found[0]):
                 break
         return found
 
@@ -167,11 +202,7 @@ class InstanceSearch:
 
 
 def _parts(trial: Trial) -> int:
-    return sum(_inputs_there(trial)) + len(trial.attributes)
-
-
-def _inputs_there(trial: Trial) -> tuple[bool, ...]:
-    return tuple(each is not None for each in trial.inputs)
+    return sum(each is not None for each in trial.inputs) + len(trial.attributes)
 
 
 def _said(reason: str) -> str:

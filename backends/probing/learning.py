@@ -198,6 +198,7 @@ class _Learner:
                 each.high,
                 each.values,
                 each.constant,
+                each.sparse,
             )
             for i, each in enumerate(trial.inputs)
         )
@@ -216,7 +217,7 @@ class _Learner:
                 ins.append(
                     None
                     if each is None or shape is None
-                    else TrialInput(each.dtype, shape, each.low, each.high, each.values, each.constant)
+                    else TrialInput(each.dtype, shape, each.low, each.high, each.values, each.constant, each.sparse)
                 )
             attributes = {name: self.rng.choice(values) for name, values in form.attributes.items()}
             found.append((sizes, Trial(tuple(ins), attributes, None, self.rng.below(1 << 30))))
@@ -277,7 +278,7 @@ def _pinned(trial: Trial) -> Trial:
     ins = []
     for place, each in enumerate(trial.inputs):
         few = each is not None and not is_float(each.dtype) and 0 < math.prod(each.shape) <= _MOST_PINNED
-        if few and each is not None and each.dtype not in ("string", "bool"):
+        if few and each is not None and not each.sparse and each.dtype not in ("string", "bool"):
             each = replace(each, values=tuple(int(number) for number in elements(trial, place).ravel()))
         ins.append(each)
     return replace(trial, inputs=tuple(ins))

@@ -104,7 +104,7 @@ class _Asker:
         graph = helper.make_graph(
             [node],
             "learn",
-            [helper.make_tensor_value_info(name, NUMBERS[each.dtype], each.shape) for name, each in fed],
+            [_info(name, each) for name, each in fed],
             [helper.make_empty_tensor_value_info(name) for name in outs],
             [numpy_helper.from_array(values[name], name) for name, each in there if _is_initializer(each)],
         )
@@ -118,8 +118,13 @@ class _Asker:
         )
 
 
+def _info(name: str, each: TrialInput) -> onnx.ValueInfoProto:
+    made = helper.make_sparse_tensor_value_info if each.sparse else helper.make_tensor_value_info
+    return made(name, NUMBERS[each.dtype], each.shape)
+
+
 def _is_initializer(each: TrialInput) -> bool:
-    return each.constant or bool(each.values)
+    return not each.sparse and (each.constant or bool(each.values))
 
 
 def _answer(observed: Observation) -> TrialAnswer:

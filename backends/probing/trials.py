@@ -14,12 +14,13 @@ from opsieve.gen.data.inputs import Stream
 from opsieve.gen.model.tensors import NUMBERS
 from opsieve.gen.spec.dtype_facts import PLAIN, is_float
 
+_FILLED = 0.5  # of a sparse input is no zero
 _WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 
 @dataclass(frozen=True, slots=True)
 class TrialInput:
-    """The type of an input, and between which numbers its elements lie; or `values`, all of them. `constant`: it is an initializer."""
+    """The type of an input, and between which numbers its elements lie; or `values`, all of them. `constant`: it is an initializer; `sparse`: it is fed as a sparse tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -27,6 +28,7 @@ class TrialInput:
     high: float
     values: tuple[int, ...] = ()
     constant: bool = False
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ def elements(trial: Trial, place: int) -> "np.ndarray[Any, Any]":
         drawn = each.low + (each.high - each.low) * stream.fractions(count)
     else:
         drawn = stream.integers(int(each.low), int(each.high), count)
+    if each.sparse:
+        drawn = drawn * (stream.fractions(count) < _FILLED)
     return drawn.reshape(each.shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[each.dtype]))
 
 

@@ -40,11 +40,12 @@ from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 UNKNOWN = "?"
 _TERM = re.compile(r"(?:(\d{1,6})|(?:(\d{1,4})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
 _TYPE = re.compile(
-    r"([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?(?: = (-?\d{1,9}(?:, -?\d{1,9}){0,63}))?( constant)?"
+    r"(sparse )?([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?(?: = (-?\d{1,9}(?:, -?\d{1,9}){0,63}))?( constant)?"
 )
 _LARGEST_FILE = 4 << 20
 _SIZES = (1, 2, 3, 4, 5, 6, 8)
 _MOST_RANK = 8
+_SPARSE = "an input is a sparse tensor, which no test case carries"
 
 Sizes = Mapping[str, int]
 
@@ -88,7 +89,7 @@ class SizeTerm:
 class LearnedTensor:
     """The type of an input or output: its dtype, a term for each size, and between which numbers its elements lie; or `values`, all of them.
 
-    `constant`: an input that no node computes.
+    `constant`: an input that no node computes; `sparse`: one that is fed as a sparse tensor.
     """
 
     dtype: str
@@ -97,6 +98,7 @@ class LearnedTensor:
     high: float = 1.0
     values: tuple[int, ...] = ()
     constant: bool = False
+    sparse: bool = False
 
     @property
     def domain(self) -> Domain:
@@ -109,7 +111,7 @@ class LearnedTensor:
         return None if None in found else tuple(side for side in found if side is not None)
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.sizes))}]"
+        return f"{'sparse ' if self.sparse else ''}{self.dtype}[{', '.join(map(str, self.sizes))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class LearnedOperator:
     def operator(self) -> Operator:
         """The declaration that generators, mutations and the reducer use."""
         first = [form.inputs[0] for form in self.forms if form.inputs and form.inputs[0] is not None]
+        sparse = all(any(each is not None and each.sparse for each in form.inputs) for form in self.forms)
         ranks = [len(tensor.sizes) for tensor in first] or [0]
         return Operator(
             self.name,
@@ -191,6 +194,7 @@ class LearnedOperator:
             infer=self._infer,
             requires=self._requires,
             bounds=self._bounds,
+            excluded=_SPARSE if sparse else "",
         )
 
     def _sample(self, builder: Builder, x: Tensor) -> Instance | None:
@@ -344,17 +348,17 @@ def _attribute(value: Any, name: str) -> Any:
 
 def _tensor(text: str, name: str) -> LearnedTensor:
     match = _TYPE.fullmatch(text)
-    inside = [part.strip() for part in match[2].split(",")] if match and match[2].strip() else []
+    inside = [part.strip() for part in match[3].split(",")] if match and match[3].strip() else []
     terms = [_term(part) for part in inside]
-    if match is None or None in terms or len(terms) > _MOST_RANK or match[1] not in LARGEST:
+    if match is None or None in terms or len(terms) > _MOST_RANK or match[2] not in LARGEST:
         raise BadInput(f"{shown(text, 80)} in {shown(name, 80)} is no type such as float32[a, 2*b, 3] in -1..1")
     sizes = tuple(term for term in terms if term is not None)
     try:
-        low, high = float(match[3] or -1), float(match[4] or 1)
+        low, high = float(match[4] or -1), float(match[5] or 1)
     except ValueError:
         raise BadInput(f"{shown(text, 80)} in {shown(name, 80)} has no two numbers behind in") from None
-    values = tuple(map(int, match[5].split(","))) if match[5] else ()
-    return LearnedTensor(match[1], sizes, low, high, values, bool(match[6]))
+    values = tuple(map(int, match[6].split(","))) if match[6] else ()
+    return LearnedTensor(match[2], sizes, low, high, values, bool(match[7]), bool(match[1]))
 
 
 def _term(text: str) -> SizeTerm | None:

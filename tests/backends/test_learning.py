@@ -187,6 +187,25 @@ def test_of_a_compiler_that_dies_nothing_is_learnt_but_how_often() -> None:
     assert found.asked < 600
 
 
+def test_what_a_compiler_dies_of_is_left_alone() -> None:
+    """It dies where the second input is left out, which the schema allows, once the first one is a vector."""
+
+    def dies(trial: Trial) -> TrialAnswer:
+        x = trial.inputs[0]
+        assert x is not None
+        if len(x.shape) != 1:
+            return TrialAnswer(None, "x0 shall have 1 dimension")
+        if len(trial.inputs) < 2:
+            return TrialAnswer(None, "", True)
+        return TrialAnswer(((T[0], x.shape),)) if x.shape[0] == 32 else TrialAnswer(None, "x0 dimension 0 is wrong")
+
+    slots = (SchemaSlot("x0", "T", False, False), SchemaSlot("x1", "T", True, False))
+    asked_of = replace(schema(1), inputs=slots)
+    found = learn(asked_of, "acme", lambda _, trials: [dies(trial) for trial in trials])
+    assert found.operator is not None
+    assert found.died < found.asked / 10
+
+
 def test_what_is_never_accepted_is_told_with_what_was_said() -> None:
     found = learn(schema(2), "acme", asked(lambda _: None))
     assert found.operator is None
@@ -208,12 +227,23 @@ def test_an_operator_of_onnxruntime_is_learnt_and_kept(
     file = tmp_path / "contrib.toml"
     for _ in range(2):  # the second time nothing is asked
         code, out, _ = run(
-            "learn", "com.microsoft", "--ops", "BiasGelu,Tokenizer", "-o", str(file), "--json", capsys=capsys
+            "learn",
+            "com.microsoft",
+            "--ops",
+            "BiasGelu,SparseToDenseMatMul,Tokenizer",
+            "-o",
+            str(file),
+            "--json",
+            capsys=capsys,
         )
         assert code == 0
         facts = json.loads(out)["operators"]["BiasGelu"]
         assert facts["accepted"] >= 0.95 * facts["tried"] > 0
-    learned, texts = read_learned(file)
+    learned, sparse, texts = read_learned(file)
+    assert {form.outputs[0].dtype for form in sparse.forms} == {
+        form.inputs[1].dtype for form in sparse.forms if form.inputs[1]
+    }
+    assert all(form.inputs[0] and form.inputs[0].sparse for form in sparse.forms)
     assert {form.outputs[0].dtype for form in texts.forms} == {"string"}
     assert all(
         form.inputs[0] and form.inputs[1] and form.inputs[1].sizes == form.inputs[0].sizes[-1:]

@@ -72,6 +72,14 @@ def test_elements_and_constants_of_a_form_are_written_read_and_laid_as_initializ
         assert weights.leaf in ("initializer", "constant")
 
 
+def test_an_operator_on_a_sparse_tensor_is_known_and_no_program_is_made_of_it() -> None:
+    (learned,) = operators = parsed(TEXT.replace('"float32[a, 2*b]', '"sparse float32[a, 2*b]'))
+    assert parsed(written(operators)) == operators
+    assert learned.forms[0].inputs[0].sparse  # type: ignore[union-attr]
+    assert "sparse" in learned.operator().excluded
+    assert not parsed(TEXT)[0].operator().excluded
+
+
 @pytest.mark.parametrize(
     "text",
     [
