@@ -167,7 +167,7 @@ def _asked(domain: str) -> list[dict[str, Any]]:
 
 def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> DomainSchema:
     sparse = {name for name, strings in entry["types"].items() if strings and all(map(_is_sparse, strings))}
-    slots = {side: tuple(_slot(*each, sparse) for each in entry[side]) for side in ("inputs", "outputs")}
+    slots = {side: tuple(_slot(*each, sparse=sparse) for each in entry[side]) for side in ("inputs", "outputs")}
     plain = {name: [text.removeprefix(_SPARSE) for text in strings] for name, strings in entry["types"].items()}
     types = {
         name: tuple(sorted(named_dtypes(plain[name] if name in sparse else strings)))
@@ -207,5 +207,5 @@ def _is_sparse(text: str) -> bool:
     return text.startswith(_SPARSE)
 
 
-def _slot(name: str, type_: str, option: str, alike: bool, text: str, sparse: Container[str]) -> SchemaSlot:
+def _slot(name: str, type_: str, option: str, alike: bool, text: str, *, sparse: Container[str]) -> SchemaSlot:
     return SchemaSlot(name, type_, option == "Optional", option == "Variadic", alike, text, type_ in sparse)
