@@ -131,7 +131,7 @@ class Support:
             return key not in self.reasons and (not self.by_rank or (key, rank) not in self.by_rank)
         if self.dtypes is not None and not _plain((*key.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes:
             return False
-        return _beginning(key) not in self.doubtful
+        return beginning(key) not in self.doubtful
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def explained(support: Support) -> list[str]:
     return lines
 
 
-def _beginning(key: str) -> str:
+def beginning(key: str) -> str:
     """The operator and form of a signature."""
     return " ".join(key.split(" ", 2)[:2])
 
@@ -214,5 +214,5 @@ def support_of(
             refused[key] = bad[0].message
         else:
             by_rank |= {(key, answer.rank): answer.message for answer in bad}
-    doubtful = frozenset(map(_beginning, (*refused, *(key for key, _ in by_rank))))
+    doubtful = frozenset(map(beginning, (*refused, *(key for key, _ in by_rank))))
     return Support(target, version, refused, by_rank, frozenset(outcomes), doubtful, dtypes, broken)

@@ -201,10 +201,10 @@ class Prober:
         done = len(wanted) - len(left)
         for start in range(0, len(left), _CHUNK):
             chunk = left[start : start + _CHUNK]
-            made = [(probe, *instance) for probe in chunk for instance in _instances(probe, 1 if self.slow else _RUNS)]
+            made = [(probe, *instance) for probe in chunk for instance in instances(probe, 1 if self.slow else _RUNS)]
             answers = self._workers.observe_many(self.target, [test for *_, test in made])
             given = [
-                ProbeAnswer(probe.name, key, rank, *_ending(test, answer))
+                ProbeAnswer(probe.name, key, rank, *ending(test, answer))
                 for (probe, key, rank, test), answer in zip(made, answers, strict=True)
             ]
             given += [ProbeAnswer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
@@ -233,7 +233,7 @@ class Prober:
         return _COMMON if self.slow and not of_runtime else None
 
 
-def _ending(test: Test, answer: Observation) -> tuple[str, str]:
+def ending(test: Test, answer: Observation) -> tuple[str, str]:
     """How a probe ended, and what is to be said of it."""
     for name, declared in test.program.outputs().items() if answer.outputs is not None else ():
         given = (answer.outputs or {}).get(name)
@@ -244,7 +244,7 @@ def _ending(test: Test, answer: Observation) -> tuple[str, str]:
     return answer.outcome, answer.message[:300]
 
 
-def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:
+def instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:
     """Signature, rank and program of the instances to run."""
     operator = probe.operator
     safe = operator.safe[0] if operator.safe else ANY

@@ -8,6 +8,7 @@ import functools
 import json
 import lzma
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ def nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
     if found is None and target.runtime is not None:
         found = _closest(target.runtime.name, "")
     return None if found is None else read(found)
+
+
+def shipped() -> Iterator[SupportTable]:
+    """All tables that come with the package."""
+    return map(read, sorted(FOLDER.glob(f"*{_SUFFIX}")))
 
 
 def _closest(backend: str, version: str) -> Path | None:

@@ -1,11 +1,23 @@
 """What a compiler has: probed on the fake one and on onnxruntime, kept, gone on with, and asked while programs are made."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from opsieve.backends.probing.operator_support import Support, both, explained, kin, signature, tables
+from opsieve.backends.probing.growing_support import GrowingSupport, SignatureProber, growing
+from opsieve.backends.probing.operator_support import (
+    ProbeAnswer,
+    Support,
+    beginning,
+    both,
+    explained,
+    kin,
+    signature,
+    tables,
+)
 from opsieve.backends.probing.prober import Prober, probed, probes
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
@@ -62,6 +74,43 @@ def test_signatures_that_differ_in_further_inputs_are_kin_where_an_attribute_cho
     assert kin("MaxPool 12 float32 auto_pad=VALID dilated") != kin("MaxPool 12 float32 auto_pad=VALID")
     assert kin("MaxPool 12 float32 auto_pad=VALID dilated") == kin("MaxPool 12 int8 auto_pad=VALID dilated")
     assert kin("Pow 15 float32,int32") != kin("Pow 15 float32,float32")
+
+
+def test_of_an_unknown_target_what_comes_up_is_asked_once_and_in_any_order(workers: Workers) -> None:
+    nothing = Support(LACKING.display, "1", {}, {}, frozenset(), frozenset())
+
+    def made(seeds: Iterable[int]) -> tuple[dict[int, str], Counter[str]]:
+        support, asked = growing(nothing, workers, LACKING), Counter[str]()
+        assert isinstance(support, GrowingSupport)
+        assert isinstance(support.asked, SignatureProber)
+        support = replace(support, asked=Recorded(support.asked, asked))
+        request = GenRequest(nodes=8, only=frozenset(ONLY), supports=support)
+        programs = {seed: generate("isra", seed, request).program for seed in seeds}
+        assert not any(node.op_type == "Erf" for each in programs.values() for node in all_nodes(each.proto.graph.node))
+        assert max(asked.values()) == 1
+        return {seed: each.digest for seed, each in programs.items()}, asked
+
+    here, asked = made(range(8))
+    assert made(reversed(range(8)))[0] == here
+    assert any(key.startswith("Erf") for key in asked)
+    # What onnxruntime and TVM have in their tables is asked about once for each operator and form.
+    assert sum(key.startswith("operator Relu") for key in asked) <= 2
+    assert growing(support(), workers, LACKING) == support()
+
+
+class Recorded:
+    """Counts what a prober is asked."""
+
+    def __init__(self, prober: SignatureProber, asked: Counter[str]):
+        self.prober, self.asked = prober, asked
+
+    def signature(self, key: str) -> Sequence[ProbeAnswer]:
+        self.asked[key] += 1
+        return self.prober.signature(key)
+
+    def operator(self, key: str) -> Sequence[ProbeAnswer]:
+        self.asked[f"operator {beginning(key)}"] += 1
+        return self.prober.operator(key)
 
 
 def test_a_probe_goes_on_where_it_was_left_even_after_half_a_line(workers: Workers, tmp_path: Path) -> None:

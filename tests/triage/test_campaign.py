@@ -16,6 +16,7 @@ from thread_lanes import spawn as thread_spawn
 from waiting import wait_until
 
 from opsieve.backends.judge.oracle_names import OracleChoice
+from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
@@ -88,6 +89,23 @@ def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(
     programs, told = contents(whole)
     assert programs
     assert contents(tmp_path) == (programs, told)
+
+
+def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path) -> None:
+    """It is asked while programs are made: `plan()` begins with no table of it, and its stores hold programs that it refuses."""
+    unknown = Support(resolve(FAKE).display, "1", {}, {}, frozenset(), frozenset())
+    growing = replace(PLAN, supports=(unknown, *plan().supports), costs=plan().costs)
+    campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], growing)
+    seen = []
+    for name, lanes in (("one", 1), ("two", 2)):
+        with Store(tmp_path / name) as store:
+            store.begin(campaign)
+            for _ in run(store, campaign, growing, Limits(seconds=20), lanes=lanes, tests=32):
+                pass
+            assert set(store.totals(campaign)[FAKE]) > {"pass", "fail"}
+            assert "unsupported" not in store.totals(campaign)[FAKE]
+        seen.append(contents(tmp_path / name))
+    assert seen[0] == seen[1]
 
 
 def test_what_is_found_is_what_was_seeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

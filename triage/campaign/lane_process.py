@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 
+from opsieve.backends.probing.growing_support import growing
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -68,7 +69,8 @@ class Lane:
         with early, Workers(begin.limits) as workers:
             first = begin.first or begin.campaign.targets
             threading.Thread(target=_start_compilers, args=(workers, first), daemon=True).start()
-            plan = read_plan(begin.campaign.generator, begin.supports)
+            supports = tuple(growing(support, workers, resolve(support.target)) for support in begin.supports)
+            plan = read_plan(begin.campaign.generator, supports)
             lab = ObservationCache(workers)
             while (given := self._given.get()) is not None:
                 if isinstance(given, Further):

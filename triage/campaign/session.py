@@ -11,7 +11,7 @@ from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.generation import Probing, supported
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
 from opsieve.backends.releases.installed import installed_version
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits, Unavailable
@@ -38,6 +38,7 @@ from opsieve.triage.store.store import Store
 
 _LIMITS = Limits(seconds=20.0)
 _NO_CHOICE = OracleChoice()
+_ASKED_AS_IT_COMES = 100.0  # milliseconds of a test, at most
 _COMPARED = 64  # programs of a campaign that another generator began, made anew before it is resumed
 
 
@@ -45,14 +46,15 @@ _COMPARED = 64  # programs of a campaign that another generator began, made anew
 class FuzzRequest:
     """What is asked of a campaign. `strategy`, `nodes` (`K` or `A-B`) and `values` are None for the usual ones; `tests` is how many
     the campaign shall have in all, `minutes` how long this run may begin new ones; `seed` is drawn when there is none.
-    With `probe` the targets are first asked about every operator that nothing is known of."""
+    With `probe` the targets are first asked about every operator that nothing is known of; without (None) one of which nothing at all is
+    known is asked about an operator when that first comes up, and never where it is False."""
 
     store: Path
     targets: tuple[str, ...] = ()
     strategy: str | None = None
     nodes: str | None = None
     values: str | None = None
-    probe: bool = False
+    probe: bool | None = None
     seed: int | None = None
     resume: bool = False
     tests: int | None = None
@@ -111,7 +113,8 @@ def open_campaign(
         if limited and not tables and plan.strategy not in strategies.OF_TVM:
             try:
                 with workers if coverage is None else Workers() as untraced:  # each compiler is started once
-                    tables = _tables(untraced, targets, versions, request.probe, probing, say)
+                    grow = request.probe is None and not guides(request, plan)
+                    tables = _tables(untraced, targets, versions, bool(request.probe), grow, probing, say)
             except Unavailable as error:  # it was there a moment ago
                 raise BadInput(f"{error}; leave that target out, or try again") from None
     plan = replace(plan, supports=tuple(map(campaign_tables.support, tables)))
@@ -134,24 +137,38 @@ def _tables(
     targets: Sequence[ResolvedTarget],
     versions: Mapping[str, str],
     probe: bool,
+    grow: bool,
     probing: Probing,
     say: Callable[[str], None],
 ) -> list[SupportTable]:
-    """What is known of the targets, those left out of which nothing is known; with `probe` what was not is asked first."""
+    """What is known of the targets; with `probe` what was not is asked first.
+
+    Targets of which nothing is known have an empty table where lanes `grow` those and a test costs little; else they are left out.
+    """
     if probe:
         supported(workers, targets, None, probing)
     found = []
     for prober in (Prober(workers, target, version=versions[target.display]) for target in targets):
         table = prober.table()
-        if table.answers:
+        grows = grow and not table.answers and _worth_asking(prober.target)
+        if table.answers or grows:
             found.append(table)
         if prober.of_another:
             say(
                 f"{prober.name} was not probed: it is taken to have what {prober.of_another} has (--probe asks it first)"
             )
+        elif grows:
+            say(f"nobody has probed {prober.name}: it is asked about an operator when that first comes up")
         elif not table.answers:
             say(f"nobody knows which operators {prober.name} has: many tests may be unsupported (--probe asks first)")
     return found
+
+
+def _worth_asking(target: ResolvedTarget) -> bool:
+    """Whether to ask a target about single operators beside the tests: that takes little time, and it is no helper, whose lacks are planted."""
+    if getattr(target.backend, "helper", False) or runs_command(target.backend):  # which is started for each question
+        return False
+    return stated([target]).of(0, "onnx") <= _ASKED_AS_IT_COMES
 
 
 def guides(request: FuzzRequest, plan: CampaignPlan) -> bool:

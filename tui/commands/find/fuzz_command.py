@@ -61,9 +61,8 @@ SHOWN = 5  # new clusters in the summary for a person
 )
 @click.option(
     "--probe/--no-probe",
-    default=False,
-    show_default=True,
-    help="First ask the targets about every operator that is not known of their version.",
+    default=None,
+    help="Ask about all operators that are not known of a target's version first, or about none.  [default: when one first comes up]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Random seed of the campaign.  [default: drawn]")
 @options.STORE
