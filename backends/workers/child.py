@@ -13,7 +13,9 @@ For releases there is a step more: a *template process* is a zygote that imports
 
 Before it imports anything of a compiler a zygote shuts itself in, and each of its workers further, as far as the kernel lets it (`shut_in.py`).
 
-Every process here ends with the main process: the zygote sees its control socket close, kills the workers' process groups,
+Lanes of a campaign share zygotes: one that is given a listening socket takes requests of every process of its user that connects.
+
+Every process here ends with those that ask it: the zygote sees the last control socket close, kills the workers' process groups,
 adopts and kills what escaped them, and removes the scratch folders.
 """
 
@@ -31,6 +33,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import time
@@ -279,6 +282,10 @@ class ForkServer:
     def __init__(self, config: Dict[str, Any]):
         self.config = config
         self.control = socket.socket(fileno=config["control"])
+        self.controls = [self.control]  # of every process that may ask for forks
+        place = config.get("listener", -1)
+        self.listener = socket.socket(fileno=place) if place >= 0 else None
+        self.said = b""
         self.libc = ctypes.CDLL(None)
         self.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.sandbox: Any = None
@@ -312,7 +319,9 @@ class ForkServer:
         ready = {"ready": True, "version": version, "modules": native_modules() if self.config.get("tracer") else []}
         if self.sandbox is not None:
             ready.update(walls=self.sandbox.walls, lacks=self.sandbox.lacks, uncompiled=uncompiled_folders())
-        self.control.send(json.dumps(ready).encode())
+        self.said = json.dumps(ready).encode()
+        with contextlib.suppress(OSError):  # who started it may be gone, and others want it
+            self.control.send(self.said)
 
     def shut_in(self) -> None:
         """Shut this process in, where that is wanted; what can be done only by half is said, and ends it."""
@@ -332,33 +341,60 @@ class ForkServer:
         self.sandbox, self.pid = sandbox, os.getpid()
 
     def serve(self) -> None:
-        """Fork on request and reap until the main process is gone."""
+        """Fork on request and reap until nobody is there any more who could ask."""
         awake, alarm = os.pipe()
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.private = [awake, alarm]
-        while True:
+        while self.controls:
             # Of other processes than its own there is no end to look through.
             watched = self.pid == 1 and bool(self.workers)
-            ready, _, _ = select.select([self.control.fileno(), awake], [], [], ORPHAN_SECONDS if watched else None)
+            asked = [control.fileno() for control in self.controls + ([self.listener] if self.listener else [])]
+            # Where others may ask, too, one that ends takes no more with it than its own workers.
+            askers = {pipe: pid for pid, (pipe, _) in self.workers.items()} if self.listener else {}
+            ready, _, _ = select.select([*asked, awake, *askers], [], [], ORPHAN_SECONDS if watched else None)
             if not ready:
                 self.kill_orphans()  # what leaves its worker has no limits in common with it
+            for gone in set(ready) & set(askers):  # nothing comes on these but their end
+                PROCESSES.kill(askers[gone])
             if awake in ready:
                 os.read(awake, 4096)
                 self.reap()
-            if self.control.fileno() in ready:
-                fds = array.array("i")
-                message, ancillary, _, _ = self.control.recvmsg(65536, socket.CMSG_LEN(8 * fds.itemsize))
-                if not message:
-                    break
-                for _, _, data in ancillary:
-                    fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-                request = json.loads(message.decode())
-                if "trace" in request:
-                    self.trace(request["trace"], list(fds))
-                else:
-                    (self.fork_zygote if self.config["template"] else self.fork)(request, list(fds))
+            if self.listener is not None and self.listener.fileno() in ready:
+                self.welcome(self.listener)
+            for control in [control for control in self.controls if control.fileno() in ready]:
+                self.answer(control)
+
+    def welcome(self, listener: socket.socket) -> None:
+        """One more process of this user may ask for forks; it hears what the first one heard."""
+        asker, _ = listener.accept()
+        _, user, _ = struct.unpack("3i", asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if user != os.geteuid():
+            asker.close()
+            return
+        with contextlib.suppress(OSError):  # it is gone again: that is seen when it asks for nothing
+            asker.send(self.said)
+        self.controls.append(asker)
+
+    def answer(self, control: socket.socket) -> None:
+        """Do what is asked for, or let go of one that has ended."""
+        fds = array.array("i")
+        try:
+            message, ancillary, _, _ = control.recvmsg(65536, socket.CMSG_LEN(8 * fds.itemsize))
+        except ConnectionError:
+            message, ancillary = b"", []
+        if not message:
+            self.controls.remove(control)
+            control.close()
+            return
+        for _, _, data in ancillary:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        request = json.loads(message.decode())
+        if "trace" in request:
+            self.trace(request["trace"], list(fds))
+        else:
+            (self.fork_zygote if self.config["template"] else self.fork)(request, list(fds))
 
     def trace(self, wanted: Dict[str, Any], fds: List[int]) -> None:
         """Plant probes in what is loaded, for all workers forked from now on; how many, or why none, is the answer."""
@@ -415,7 +451,10 @@ class ForkServer:
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for fd in [status, self.control.fileno()] + self.private + [pipe for pipe, _ in self.workers.values()]:
+        held = [self.listener] if self.listener else []
+        owned = [self.config["owned"]] if self.config.get("owned", -1) >= 0 else []
+        own = [each.fileno() for each in self.controls + held]
+        for fd in [status] + own + owned + self.private + [pipe for pipe, _ in self.workers.values()]:
             os.close(fd)
 
     def fork(self, limits: Dict[str, Any], fds: List[int]) -> None:

@@ -1,10 +1,14 @@
-"""Zygotes that all `Workers` of this process share: a compiler is imported once, however many lanes ask it."""
+"""Zygotes that all `Workers` of this process share, and those of other lanes of its campaign: a compiler is imported once, however many ask it."""
 
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 
+from opsieve.backends.workers.joined_zygote import met
 from opsieve.backends.workers.zygote import Zygote
+
+Start = Callable[[socket.socket | None], Zygote]  # with a socket on which other processes may ask for it
 
 
 class SharedZygotes:
@@ -15,14 +19,25 @@ class SharedZygotes:
 
     def __init__(self) -> None:
         self._idle, self._ignored = 0, frozenset[str]()
+        self._meeting = ""
         self._zygotes: dict[Hashable, Zygote] = {}  # those given back last stand last
         self._users: Counter[Zygote] = Counter()
         self._starting: dict[Hashable, threading.Lock] = {}
         self._guard = threading.Lock()
 
-    def take(self, what: Hashable, environment: Mapping[str, str], start: Callable[[], Zygote]) -> Zygote:
-        """The living zygote of `what` in an environment, started when there is none. To be given back once. What `start` raises is raised."""
-        key = (what, frozenset(item for item in environment.items() if item[0] not in self._ignored))
+    def meet(self, name: str) -> None:
+        """From now on share them with the other processes of this user that were told the same name."""
+        self._meeting = name
+
+    def take(self, what: Hashable | None, environment: Mapping[str, str], start: Start) -> Zygote:
+        """The living zygote of `what` (None: of the taker alone) in an environment, started when there is none. To be given back once.
+
+        What `start` raises is raised.
+        """
+        key = (
+            object() if what is None else what,
+            frozenset(item for item in environment.items() if item[0] not in self._ignored),
+        )
         with self._guard:
             starting = self._starting.setdefault(key, threading.Lock())
         with starting:  # who asks meanwhile waits for it instead of starting one more
@@ -32,7 +47,10 @@ class SharedZygotes:
                     self._users[found] += 1
                     return found
             try:
-                started = start()
+                if self._meeting and what is not None:
+                    started = met(f"{self._meeting} {what!r} {sorted(key[1])}", start)
+                else:
+                    started = start(None)
             except BaseException:
                 self._starting.pop(key, None)
                 raise

@@ -1,11 +1,12 @@
 """Workers for every target that is asked for: programs in, observations out.
 
-One zygote for each compiler in each environment, shared by all `Workers` of this process (those of releases are forked from one template process), one persistent worker for
-each target; a worker that dies, hangs or grows is
+One zygote for each compiler in each environment, shared by all `Workers` of this process and by the lanes of a campaign (those of releases are
+forked from one template process), one persistent worker for each target; a worker that dies, hangs or grows is
 replaced and the tests behind the culprit go to the next one. Nothing of a compiler runs in the main process.
 """
 
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -132,7 +133,7 @@ class Workers:
     def walls(self) -> tuple[list[str], dict[str, str] | None]:
         """What the compilers that were started are shut in with, and what they could not be; None when they were not to be."""
         started = next(iter(self._zygotes.values()), None)
-        return (started.walls, started.lacks) if started is not None else ([], None)
+        return (list(started.walls), started.lacks) if started is not None else ([], None)
 
     def version(self, target: ResolvedTarget) -> str:
         """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot be had."""
@@ -350,12 +351,14 @@ class Workers:
             readable.append(self._coverage.cache)
             self._coverage.cache.mkdir(parents=True, exist_ok=True)
 
-        def started(python: Path, path: Sequence[Path], template: TemplateProcess | None = None) -> Zygote:
+        def started(
+            listener: socket.socket | None, python: Path, path: Sequence[Path], template: TemplateProcess | None = None
+        ) -> Zygote:
             return shut_in(
                 source.backend,
                 [*readable, *path],
                 lambda walls: Zygote(
-                    *facts, python, list(map(str, path)), environment, shim, template or False, traced, walls
+                    *facts, python, list(map(str, path)), environment, shim, template or False, traced, walls, listener
                 ),
                 python,
                 self._say,
@@ -364,15 +367,17 @@ class Workers:
         try:
             if not target.release and not target.build:
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its scratch lies where it began.
-                what = object() if traced else (*facts, shim, tempfile.gettempdir(), target.libraries)
-                return self._shared.take(what, environment, lambda: started(Path(sys.executable), ()))
+                what = None if traced else (*facts, shim, tempfile.gettempdir(), target.libraries)
+                return self._shared.take(what, environment, lambda others: started(others, Path(sys.executable), ()))
             if target.build:
                 home = build_environment(source.backend, target.build, self.offline, self._say)
             else:
                 home = self._store.environment(source.backend, target.release, offline=self.offline, say=self._say)
             template = self._template(source, home.python, environment)
             # It ends with the template process, which is of these workers alone.
-            made = self._shared.take(object(), environment, lambda: started(home.python, home.path, template))
+            made = self._shared.take(
+                None, environment, lambda others: started(others, home.python, home.path, template)
+            )
             made.version = stated_version(made.version, home.state)
             return made
         except Unavailable as error:

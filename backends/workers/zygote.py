@@ -155,8 +155,16 @@ class ChildProcess:
 class Zygote:
     """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with it.
 
-    It is a program of its own, or forked from a `template` (True: it is to be one).
+    It is a program of its own, or forked from a `template` (True: it is to be one). With a `listener` other processes may ask it for
+    workers, too (shared_zygotes.py), and it ends with the last of them.
     """
+
+    version = ""
+    lacks: dict[str, str] | None = None  # what it could not be shut in with, and why; None when it was not to be
+    walls: Sequence[str] = ()
+    uncompiled: Sequence[str] = ()  # folders of modules that it has to compile each time, for it may not write
+    modules: Sequence[str] = ()  # the libraries that it has loaded, where it is to be traced
+    _probes: "Probes | None" = None
 
     def __init__(
         self,
@@ -169,6 +177,7 @@ class Zygote:
         template: TemplateProcess | bool = False,
         traced: bool = False,
         sandbox: dict[str, Any] | None = None,
+        listener: socket.socket | None = None,
     ):
         if sys.platform != "linux":
             raise Unavailable(
@@ -178,6 +187,8 @@ class Zygote:
         self._control = ours
         self._log = memory_file("log")
         self._scratch = Scratch()
+        self._shared = listener is not None
+        inherited = [listener.fileno(), self._scratch.lock] if listener is not None else []
         config = {
             "control": theirs.fileno(),
             "backend": str(backend),
@@ -191,14 +202,8 @@ class Zygote:
             "tracer": str(TRACER) if traced else "",
             "callbacks": str(CALLBACKS) if platform.machine() == "x86_64" else "",
             "sandbox": sandbox,
+            **dict(zip(("listener", "owned"), inherited, strict=False)),
         }
-        self.lacks: dict[str, str] | None = (
-            None  # what it could not be shut in with, and why; None when it was not to be
-        )
-        self.walls: list[str] = []
-        self.uncompiled: list[str] = []  # folders of modules that it has to compile each time, for it may not write
-        self.modules: list[str] = []  # the libraries that it has loaded, where it is to be traced
-        self._probes: Probes | None = None
         self._process: subprocess.Popen[bytes] | ChildProcess
         with theirs:
             if isinstance(template, TemplateProcess):
@@ -210,16 +215,16 @@ class Zygote:
                     stdout=self._log,
                     stderr=self._log,
                     env=environment,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), *inherited],
                     start_new_session=True,  # Ctrl-C is for the main process, which ends its workers in order
                 )
         try:
-            self.version = self._ready()
+            self._hear(self._first_word())
         except BaseException:
             self.close()
             raise
 
-    def _ready(self) -> str:
+    def _first_word(self) -> bytes:
         clock = WorkClock(self._process.pid, START_SECONDS)
         while not (readable := wait_readable(self._control.fileno(), clock.slice())):
             if clock.expired():
@@ -229,7 +234,11 @@ class Zygote:
             log = read_log(self._log).strip()
             why = log.splitlines()[-1][:300] if log else "no word from it"
             raise Interrupted(f"its process ended while importing: {why}" if readable else "its import takes too long")
-        answer = json.loads(message)
+        return message
+
+    def _hear(self, word: bytes) -> None:
+        """What it says once it has imported the compiler, or has not."""
+        answer = json.loads(word)
         if "refused" in answer:
             raise Refused(str(answer["refused"]), str(answer["why"]))
         if not answer["ready"]:
@@ -240,7 +249,7 @@ class Zygote:
         if "lacks" in answer:
             self.walls, self.lacks = list(map(str, answer["walls"])), answer["lacks"]
             self.uncompiled = [str(folder) for folder in answer["uncompiled"]]
-        return str(answer["version"])
+        self.version = str(answer["version"])
 
     def trace(self, probes: "Probes") -> int:
         """Plant probes for all workers forked from now on; returns how many stand. Unavailable when none can be planted."""
@@ -291,12 +300,16 @@ class Zygote:
         self._control.close()
 
     def close(self) -> None:
-        """End it and, through it, all of its workers; waits until they are gone."""
+        """End it and, through it, all of its workers; waits until they are gone. One that is shared ends when nobody is left to ask it."""
         self.dismiss()
         try:
-            self._wait(15)
-        except subprocess.TimeoutExpired:  # it is stuck inside an import
-            os.killpg(self._process.pid, signal.SIGKILL)
+            self._wait(0.3 if self._shared and self.version else 15)
+        except subprocess.TimeoutExpired:
+            if self._shared and self.version:
+                self._scratch.leave()
+                os.close(self._log)
+                return
+            os.killpg(self._process.pid, signal.SIGKILL)  # it is stuck inside an import
             self._wait(15)
         os.close(self._log)
         self._scratch.close()  # what is in it is gone by now, unless something killed the process

@@ -28,9 +28,9 @@ class Scratch:
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-" if name else PREFIX))
         # It gets its name once it is locked: whoever finds it before would take the folder for nobody's.
         making = self.path / f"{OWNER}-"
-        self._lock = os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        self.lock = os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         with contextlib.suppress(OSError):  # a file system without locks: then nobody tidies up
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             making.rename(self.path / OWNER)
 
     def __enter__(self) -> Path:
@@ -42,9 +42,13 @@ class Scratch:
     def close(self) -> None:
         """Remove the folder and all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of the folder, which belongs to whoever has inherited the descriptor `lock`."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
 
 def sweep(parent: Path) -> None:

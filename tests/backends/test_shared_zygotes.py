@@ -11,9 +11,10 @@ from models import X, chain
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
+from opsieve.backends.workers.joined_zygote import JoinedZygote
 from opsieve.backends.workers.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits, Zygote
+from opsieve.backends.workers.zygote import Limits, Zygote, wait_readable
 
 FAKE, RELU = resolve("fake"), chain("Relu")
 
@@ -65,6 +66,34 @@ def test_one_that_was_killed_is_replaced_for_everybody() -> None:
         killed._process.kill()
         killed._process.wait()
         assert zygote_of(first) is zygote_of(second) is not killed
+
+
+@pytest.mark.usefixtures("scratch")
+def test_lanes_of_a_campaign_have_one_zygote_that_ends_with_the_last_of_them_and_loses_the_workers_of_one_that_ends() -> (
+    None
+):
+    name = f"test {os.getpid()}"
+    started, joined = SharedZygotes(), SharedZygotes()
+    for lane in (started, joined):
+        lane.meet(name)
+    first = Workers(zygotes=started)
+    with Workers(zygotes=joined) as second:
+        zygote, other = zygote_of(first), zygote_of(second)
+        assert isinstance(other, JoinedZygote)
+        assert not isinstance(zygote, JoinedZygote)
+        assert (other.version, other.walls, other.lacks) == (zygote.version, zygote.walls, zygote.lacks)
+        assert second.observe(resolve("fake:crash@Relu"), RELU, X).outcome == "crash"
+        lost = zygote.fork(Limits())  # of a lane that was killed: its sockets close, and it may be at work
+        ending = os.pidfd_open(lost.pid)
+        lost._status.close()
+        assert wait_readable(ending, 30.0)
+        os.close(ending)
+        lost._release()
+        first.close()
+        assert other.alive
+        assert zygote_of(second) is other
+        assert second.observe(FAKE, RELU, X, fresh=True).outcome == "ok"
+    zygote._process.wait(30)
 
 
 def test_what_is_kept_serves_the_next_and_ends_when_it_is_not_kept_any_more(

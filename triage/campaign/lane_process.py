@@ -1,8 +1,8 @@
 """A lane: makes programs, runs them on every target and judges, in a process of its own that knows nothing of the store.
 
-    python -m opsieve.triage.campaign.lane_process DESCRIPTOR [TARGET]...
+    python -m opsieve.triage.campaign.lane_process DESCRIPTOR MEETING [TARGET]...
 
-Speaks `lane_messages` over a socket. It ends as soon as the other side is gone, whatever it is at; its workers then see the same of it.
+Speaks `lane_messages` over a socket, and shares what is imported with the lanes that were told the same MEETING. It ends as soon as the other side is gone, whatever it is at; its workers then see the same of it.
 """
 
 import os
@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from opsieve.backends.probing.growing_support import growing
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.shared_zygotes import ZYGOTES
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case
@@ -188,7 +189,8 @@ def serve(connection: socket.socket, targets: Sequence[str], alone: Callable[[],
 def main() -> None:
     """Serve the socket whose descriptor is the argument, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of the terminal is the main process's to answer
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:], lambda: os._exit(0))
+    ZYGOTES.meet(sys.argv[2])
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[3:], lambda: os._exit(0))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """How the process of a lane is started. It imports next to nothing, so that a command can start one before it does anything else."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -18,13 +19,15 @@ class LaneProcess(Protocol):
         """Wait for its end; its status."""
 
 
+_MEETING = f"{os.getpid()}-{os.urandom(8).hex()}"  # where lanes of this process share what they have imported
 Spawn = Callable[[], tuple[LaneProcess, socket.socket]]
 
 
 def spawn(targets: Sequence[str] = ()) -> tuple[LaneProcess, socket.socket]:
     """A new lane process, and the socket by which it is spoken to. It starts on `targets`, as far as they are targets, before it is asked to."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno()), *targets]
+    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
+    command += [_MEETING, *targets]
     process = subprocess.Popen(
         command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
     )

@@ -1,0 +1,70 @@
+"""Zygotes that the lanes of a campaign have in common: the first that needs one starts it, the others connect to it.
+
+They meet at an abstract socket address (unix(7)), which one process can bind and which nothing is left of when the last holder ends. The
+zygote inherits the listening socket; who connects while it imports the compiler waits in the socket's queue.
+"""
+
+import hashlib
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from opsieve.backends.workers.zygote import START_SECONDS, Zygote, wait_readable
+
+_TRIES = 100  # to meet; one that is about to listen, or to end, is away for milliseconds
+_PAUSE = 0.02  # seconds between them
+_QUEUE = 128
+_WAIT = 10 * START_SECONDS  # by the wall's clock: who started it watches its work
+
+
+class JoinedZygote(Zygote):
+    """A zygote that another process of this user started. Closing it lets go of it. OSError where none is there, EOFError where it ends."""
+
+    def __init__(self, address: bytes) -> None:
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._control.connect(address)
+            _, user, _ = struct.unpack("3i", self._control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if user != os.geteuid():
+                raise PermissionError("another user's process is there")
+            word = self._control.recv(1 << 20) if wait_readable(self._control.fileno(), _WAIT) else b""
+            if not word:
+                raise EOFError("it ended while importing")
+            self._hear(word)
+        except BaseException:
+            self._control.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still fork."""
+        poll = select.poll()
+        poll.register(self._control.fileno(), 0)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.dismiss()
+
+
+def met(name: str, start: Callable[[socket.socket | None], Zygote]) -> Zygote:
+    """The zygote of a name that other processes know, too: joined, or started with a socket for the others. What `start` raises is raised."""
+    address = b"\0opsieve-" + hashlib.sha256(name.encode()).hexdigest()[:40].encode()
+    for _ in range(_TRIES):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            try:
+                listener.bind(address)
+            except OSError:  # somebody else has begun
+                try:
+                    return JoinedZygote(address)
+                except PermissionError:
+                    break
+                except (OSError, EOFError):
+                    time.sleep(_PAUSE)
+                    continue
+            listener.listen(_QUEUE)
+            return start(listener)
+    return start(None)
