@@ -67,6 +67,7 @@ IN_OLD_WORKERS = [
     "workers/child",
     "workers/wire",
     "workers/processes",
+    "workers/exception_facts",
     "workers/shut_in",
     "workers/namespaces",
     "workers/landlock",

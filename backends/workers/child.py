@@ -13,7 +13,7 @@ For releases there is a step more: a *template process* is a zygote that imports
 
 Before it imports anything of a compiler a zygote shuts itself in, and each of its workers further, as far as the kernel lets it (`shut_in.py`).
 
-Lanes of a campaign share zygotes: one that is given a listening socket takes requests of every process of its user that connects.
+One that is given a listening socket takes requests of every process of its user that connects: of all lanes of a campaign.
 
 Every process here ends with those that ask it: the zygote sees the last control socket close, kills the workers' process groups,
 adopts and kills what escaped them, and removes the scratch folders.
@@ -37,7 +37,6 @@ import struct
 import sys
 import tempfile
 import time
-import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -58,7 +57,9 @@ def load_module(name: str, path: str) -> Any:
     return module
 
 
-PROCESSES = load_module("opsieve_processes", os.path.join(os.path.dirname(os.path.abspath(__file__)), "processes.py"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROCESSES = load_module("opsieve_processes", os.path.join(HERE, "processes.py"))
+EXCEPTIONS = load_module("opsieve_exception_facts", os.path.join(HERE, "exception_facts.py"))
 
 
 class TestRequest:
@@ -73,61 +74,6 @@ class TestRequest:
         self.passes: List[str] = []
         self.mapped: List[Any] = []
         self.whole: Callable[[], bytes] = lambda: self.model
-
-
-def clip(text: str, limit: int = TEXT_LIMIT) -> str:
-    """`text` with its middle left out when it is longer than `limit`."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return "%s\n[... %d characters left out ...]\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
-
-
-def describe(error: BaseException) -> Dict[str, Any]:
-    """An exception as JSON: class, message, traceback text and frames, those of its causes behind its own, without the frames of this file."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    frames: List[List[Any]] = []
-    for walk in [trace] + causes(error):
-        if (
-            walk is not None and frames and frames[-1][:2] == place(walk)[:2]
-        ):  # where one became the next is listed once
-            frames.pop()
-        while walk is not None:
-            frames.append(place(walk))
-            walk = walk.tb_next
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
-    try:
-        message = str(error)
-    except Exception as failure:  # noqa: BLE001 -- a compiler's own exception class can fail to print itself
-        message = "(its message cannot be printed: %s)" % type(failure).__name__
-    try:
-        text = "".join(traceback.format_exception(kind, error.with_traceback(trace), trace))
-    except Exception:  # noqa: BLE001 -- as above
-        text = ""
-    return {"exception": name, "message": clip(message), "traceback": clip(text), "frames": frames[-200:]}
-
-
-def place(trace: Any) -> List[Any]:
-    """Function, file and line of a traceback's first frame."""
-    code = trace.tb_frame.f_code
-    return [getattr(code, "co_qualname", code.co_name), code.co_filename, trace.tb_lineno]
-
-
-def causes(error: BaseException) -> List[Any]:
-    """The tracebacks of what an exception came from, the root cause last, as Python prints them."""
-    found: List[Any] = []
-    seen = [error]
-    while len(seen) < 20:
-        last = seen[-1]
-        came = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
-        if came is None or came in seen:
-            break
-        seen.append(came)
-        found.append(came.__traceback__)
-    return found
 
 
 class TestServer:
@@ -223,7 +169,7 @@ class TestServer:
                 raise MemoryError("outputs of %d bytes are over the limit of %d" % (size, self.output_limit))
         except BaseException as error:  # noqa: BLE001 -- whatever a compiler raises, SystemExit too, is an observation
             reply.pop("outputs", None)
-            reply.update(describe(error), ok=False)
+            reply.update(EXCEPTIONS.describe(error, __file__), ok=False)
             reply["stage"] = current if current != "done" else "run"
             stage("done")
         if self.tracer is not None:
@@ -311,7 +257,7 @@ class ForkServer:
                 load_module("opsieve_callbacks", self.config["callbacks"]).provide()
             version = "" if self.config["template"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
-            self.control.send(json.dumps(dict(describe(error), ready=False)).encode()[:100_000])
+            self.control.send(json.dumps(dict(EXCEPTIONS.describe(error, __file__), ready=False)).encode()[:100_000])
             sys.exit(1)
         gc.collect()
         gc.enable()

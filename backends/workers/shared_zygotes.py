@@ -1,6 +1,7 @@
 """Zygotes that all `Workers` of this process share, and those of other lanes of its campaign: a compiler is imported once, however many ask it."""
 
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
@@ -26,7 +27,7 @@ class SharedZygotes:
         self._guard = threading.Lock()
 
     def meet(self, name: str) -> None:
-        """From now on share them with the other processes of this user that were told the same name."""
+        """From now on share them with the other processes of this user that were given the same name."""
         self._meeting = name
 
     def take(self, what: Hashable | None, environment: Mapping[str, str], start: Start) -> Zygote:
@@ -48,7 +49,7 @@ class SharedZygotes:
                     return found
             try:
                 if self._meeting and what is not None:
-                    started = met(f"{self._meeting} {what!r} {sorted(key[1])}", start)
+                    started = met(f"{self._meeting} {sys.executable} {what!r} {sorted(key[1])}", start)
                 else:
                     started = start(None)
             except BaseException:

@@ -237,7 +237,6 @@ class Zygote:
         return message
 
     def _hear(self, word: bytes) -> None:
-        """What it says once it has imported the compiler, or has not."""
         answer = json.loads(word)
         if "refused" in answer:
             raise Refused(str(answer["refused"]), str(answer["why"]))

@@ -2,7 +2,7 @@
 
     python -m opsieve.triage.campaign.lane_process DESCRIPTOR MEETING [TARGET]...
 
-Speaks `lane_messages` over a socket, and shares what is imported with the lanes that were told the same MEETING. It ends as soon as the other side is gone, whatever it is at; its workers then see the same of it.
+Speaks `lane_messages` over a socket, and shares what is imported with the lanes that were given the same MEETING. It ends as soon as the other side is gone, whatever it is at; its workers then see the same of it.
 """
 
 import os

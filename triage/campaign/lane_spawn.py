@@ -23,11 +23,14 @@ _MEETING = f"{os.getpid()}-{os.urandom(8).hex()}"  # where lanes of this process
 Spawn = Callable[[], tuple[LaneProcess, socket.socket]]
 
 
-def spawn(targets: Sequence[str] = ()) -> tuple[LaneProcess, socket.socket]:
-    """A new lane process, and the socket by which it is spoken to. It starts on `targets`, as far as they are targets, before it is asked to."""
+def spawn(targets: Sequence[str] = (), meeting: str = _MEETING) -> tuple[LaneProcess, socket.socket]:
+    """A new lane process, and the socket by which it is spoken to. It starts on `targets`, as far as they are targets, before it is asked to.
+
+    Lanes of one `meeting` on a machine share what they have imported: those that one process starts, unless it is said otherwise.
+    """
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
-    command += [_MEETING, *targets]
+    command += [meeting, *targets]
     process = subprocess.Popen(
         command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
     )

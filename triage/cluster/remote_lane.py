@@ -52,7 +52,7 @@ def answers(campaign: str, begin: bytes, question: bytes) -> list[bytes]:
     """What a lane of this worker, begun with `begin` for a campaign of this id, answers to a question, frame by frame. LaneDied."""
     lane = _KEPT.take(campaign)
     if lane is None:
-        lane = _KeptLane(*spawn())
+        lane = _KeptLane(*spawn(meeting=campaign))
         send_frame(lane.connection, begin)
     try:
         send_frame(lane.connection, question)

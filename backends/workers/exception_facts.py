@@ -1,0 +1,61 @@
+"""What is told of an exception that a compiler raised. Loaded by `child.py`: the standard library only, on Python 3.8 and newer."""
+
+import traceback
+from typing import Any
+
+TEXT_LIMIT = 64 << 10
+
+
+def clip(text: str, limit: int = TEXT_LIMIT) -> str:
+    """`text` with its middle left out when it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n[... %d characters left out ...]\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
+
+
+def describe(error: BaseException, without: str) -> dict[str, Any]:
+    """An exception as JSON: class, message, traceback text and frames, those of its causes behind its own, but for the outermost of one file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == without:
+        trace = trace.tb_next
+    frames: list[list[Any]] = []
+    for walk in [trace] + causes(error):
+        if (
+            walk is not None and frames and frames[-1][:2] == place(walk)[:2]
+        ):  # where one became the next is listed once
+            frames.pop()
+        while walk is not None:
+            frames.append(place(walk))
+            walk = walk.tb_next
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
+    try:
+        message = str(error)
+    except Exception as failure:  # noqa: BLE001 -- a compiler's own exception class can fail to print itself
+        message = "(its message cannot be printed: %s)" % type(failure).__name__
+    try:
+        text = "".join(traceback.format_exception(kind, error.with_traceback(trace), trace))
+    except Exception:  # noqa: BLE001 -- as above
+        text = ""
+    return {"exception": name, "message": clip(message), "traceback": clip(text), "frames": frames[-200:]}
+
+
+def place(trace: Any) -> list[Any]:
+    """Function, file and line of a traceback's first frame."""
+    code = trace.tb_frame.f_code
+    return [getattr(code, "co_qualname", code.co_name), code.co_filename, trace.tb_lineno]
+
+
+def causes(error: BaseException) -> list[Any]:
+    """The tracebacks of what an exception came from, the root cause last, as Python prints them."""
+    found: list[Any] = []
+    seen = [error]
+    while len(seen) < 20:
+        last = seen[-1]
+        came = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if came is None or came in seen:
+            break
+        seen.append(came)
+        found.append(came.__traceback__)
+    return found
