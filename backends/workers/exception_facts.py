@@ -1,7 +1,7 @@
-"""What is told of an exception that a compiler raised. Loaded by `child.py`: the standard library only, on Python 3.8 and newer."""
+"""What a worker says of an exception that a compiler raised. Loaded by `child.py`: the standard library only, on Python 3.8 and newer."""
 
 import traceback
-from typing import Any
+from typing import Any, Dict, List
 
 TEXT_LIMIT = 64 << 10
 
@@ -14,12 +14,12 @@ def clip(text: str, limit: int = TEXT_LIMIT) -> str:
     return "%s\n[... %d characters left out ...]\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
 
 
-def describe(error: BaseException, without: str) -> dict[str, Any]:
+def describe(error: BaseException, without: str) -> Dict[str, Any]:
     """An exception as JSON: class, message, traceback text and frames, those of its causes behind its own, but for the outermost of one file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == without:
         trace = trace.tb_next
-    frames: list[list[Any]] = []
+    frames: List[List[Any]] = []
     for walk in [trace] + causes(error):
         if (
             walk is not None and frames and frames[-1][:2] == place(walk)[:2]
@@ -41,15 +41,15 @@ def describe(error: BaseException, without: str) -> dict[str, Any]:
     return {"exception": name, "message": clip(message), "traceback": clip(text), "frames": frames[-200:]}
 
 
-def place(trace: Any) -> list[Any]:
+def place(trace: Any) -> List[Any]:
     """Function, file and line of a traceback's first frame."""
     code = trace.tb_frame.f_code
     return [getattr(code, "co_qualname", code.co_name), code.co_filename, trace.tb_lineno]
 
 
-def causes(error: BaseException) -> list[Any]:
+def causes(error: BaseException) -> List[Any]:
     """The tracebacks of what an exception came from, the root cause last, as Python prints them."""
-    found: list[Any] = []
+    found: List[Any] = []
     seen = [error]
     while len(seen) < 20:
         last = seen[-1]

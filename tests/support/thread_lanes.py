@@ -37,11 +37,11 @@ class ThreadLane:
         return 0
 
 
-def spawn(targets: Sequence[str] = ()) -> tuple[LaneProcess, socket.socket]:
+def spawn(targets: Sequence[str] = (), meeting: str = lane_spawn.MEETING) -> tuple[LaneProcess, socket.socket]:
     """In place of `lane_spawn.spawn`: programs are made by one thread at a time, so a lane beside another is a process."""
     _at_work[:] = [lane for lane in _at_work if lane.alive]
     if _at_work:
-        return _process(targets)
+        return _process(targets, meeting)
     ours, theirs = socket.socketpair()
     _at_work.append(ThreadLane(theirs, targets))
     return _at_work[0], ours

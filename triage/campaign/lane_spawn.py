@@ -19,11 +19,11 @@ class LaneProcess(Protocol):
         """Wait for its end; its status."""
 
 
-_MEETING = f"{os.getpid()}-{os.urandom(8).hex()}"  # where lanes of this process share what they have imported
+MEETING = f"{os.getpid()}-{os.urandom(8).hex()}"  # where lanes of this process share what they have imported
 Spawn = Callable[[], tuple[LaneProcess, socket.socket]]
 
 
-def spawn(targets: Sequence[str] = (), meeting: str = _MEETING) -> tuple[LaneProcess, socket.socket]:
+def spawn(targets: Sequence[str] = (), meeting: str = MEETING) -> tuple[LaneProcess, socket.socket]:
     """A new lane process, and the socket by which it is spoken to. It starts on `targets`, as far as they are targets, before it is asked to.
 
     Lanes of one `meeting` on a machine share what they have imported: those that one process starts, unless it is said otherwise.
