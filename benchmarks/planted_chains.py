@@ -1,6 +1,6 @@
 """How many planted optimiser faults a strategy's programs reach: each needs two or three neighbours of given operators, and a condition on them.
 
-    python benchmarks/planted_chains.py [NAME] [--faults 60] [--seconds 20] [--nodes 20] [--seed 0] [--before CHECKOUT]
+    python benchmarks/planted_chains.py [NAME] [--faults 60] [--sets 1] [--seconds 20] [--nodes 20] [--seed 0] [--before CHECKOUT]
 
 A fault is a chain of two or three operators that read one another's results, drawn from those that optimisers rewrite, with one of these conditions: none; the first result has
 another reader; all of the chain is float16; the last node reads two results. It is found when a program has such a chain, which an optimiser with this fault would have rewritten. `--seconds` is CPU time of
@@ -9,8 +9,10 @@ making programs on each side; `--before` is a checkout of an earlier opsieve. No
 
 import argparse
 import json
+import math
 import os
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -105,19 +107,27 @@ def met(fault: Fault, nodes: list[Operation]) -> bool:
     return any(goes_on(place, fault.chain) for place in range(len(nodes)))
 
 
-def reached(name: str, faults: list[Fault], seconds: float, nodes: int) -> tuple[int, int]:
-    """How many faults are found in so much CPU time, and by how many programs."""
+def reached(name: str, sets: list[list[Fault]], seconds: float, nodes: int, start: int) -> tuple[list[int], int]:
+    """How many faults of each set are found in so much CPU time, and by how many programs from a seed on."""
     request = GenRequest(nodes=nodes, types=True)
     generate(name, 1 << 20, request)
-    left, spent, seed = list(faults), 0.0, 0
+    left, spent, seed = {fault for faults in sets for fault in faults}, 0.0, start
     while spent < seconds:
-        start = time.process_time()
+        begun = time.process_time()
         model = generate(name, seed, request).program.model
-        spent += time.process_time() - start
+        spent += time.process_time() - begun
         seed += 1
         program = without_constants(operations(_parsed(model)))
-        left = [fault for fault in left if not met(fault, program)]
-    return len(faults) - len(left), seed
+        there = {node.operator for node in program}
+        left -= {fault for fault in left if there.issuperset(fault.chain) and met(fault, program)}
+    return [sum(fault not in left for fault in faults) for faults in sets], seed - start
+
+
+def told(name: str, found: list[int], faults: int, programs: int) -> str:
+    """Mean over the sets with its interval at 95 % (normal)."""
+    mean, spread = statistics.mean(found), statistics.stdev(found) if len(found) > 1 else 0.0
+    near = 1.96 * spread / math.sqrt(len(found))
+    return f"{name}: {mean:.1f} +- {near:.1f} of {faults} faults ({len(found)} sets: {found}), {programs} programs"
 
 
 def _parsed(model: bytes) -> onnx.ModelProto:
@@ -128,24 +138,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", default="mix")
     parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--sets", type=int, default=1, help="of faults, all looked for in the same programs")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    found, programs = reached(given.name, drawn(given.faults, given.seed), given.seconds, given.nodes)
+    sets = [drawn(given.faults, given.seed + number) for number in range(given.sets)]
+    found, programs = reached(given.name, sets, given.seconds, given.nodes, given.seed << 12)
     if given.json:
         print(json.dumps([found, programs]))
         return
-    print(f"{given.name}: {found} of {given.faults} faults, {programs} programs, load {os.getloadavg()[0]:.1f}")
+    print(told(given.name, found, given.faults, programs), f"load {os.getloadavg()[0]:.1f}")
     if given.before:
         command = [sys.executable, __file__, given.name, "--json"]
-        command += [f"--{key}={getattr(given, key)}" for key in ("faults", "seconds", "nodes", "seed")]
+        command += [f"--{key}={getattr(given, key)}" for key in ("faults", "sets", "seconds", "nodes", "seed")]
         environment = {**os.environ, "PYTHONPATH": str(given.before.resolve() / "src")}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         found, programs = json.loads(done.stdout)
-        print(f"{given.name} before: {found} of {given.faults} faults, {programs} programs")
+        print(told(f"{given.name} before", found, given.faults, programs))
 
 
 if __name__ == "__main__":

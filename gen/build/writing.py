@@ -23,8 +23,9 @@ from opsieve.gen.build.encoding import (
 from opsieve.gen.build.graph import Named
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
+from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.spec.domains import ANY
-from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS, NUMBER, leaf_range
+from opsieve.gen.spec.dtype_facts import INTEGERS, NUMBER, leaf_range
 from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.tensor import Tensor
 
@@ -35,6 +36,7 @@ _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y
 _DTYPES = {
     dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()
 }
+_ROUND, _ENDS, _EQUAL = "round", "ends", "equal"
 _FED = (RAW - {"bfloat16"}) | {"string"}
 
 
@@ -55,17 +57,17 @@ def serialize(
     domains: set[str] = set()
     _part_texts(builder.program.leaves, outputs)
     _give_an_input(builder.program.leaves)
-    coarse = builder.rng.chance(builder.style.coarse)
+    how = _how(builder)
     for leaf in builder.program.leaves:
         if not leaf.reads:
             continue
         if leaf.leaf == "input":
             graph.inputs.append(encoded_info(leaf, opened.get(leaf.name)))
-            values[leaf.name] = _elements(builder, leaf, coarse)
+            values[leaf.name] = _elements(builder, leaf, how)
         elif leaf.leaf == "initializer":
-            graph.initializers.append(_tensor(builder, leaf, leaf.name, coarse))
+            graph.initializers.append(_tensor(builder, leaf, leaf.name, how))
         else:
-            graph.nodes.append(encoded_constant(leaf.name, _tensor(builder, leaf, "", coarse)))
+            graph.nodes.append(encoded_constant(leaf.name, _tensor(builder, leaf, "", how)))
     graph.nodes.extend([encoded_node(node, domains) for node in builder.nodes])
     graph.outputs.extend([encoded_info(output, opened.get(output.name)) for output in outputs])
     if types:
@@ -102,14 +104,14 @@ def _give_an_input(leaves: Sequence[Tensor]) -> None:
             return
 
 
-def _tensor(builder: GraphBuilder, leaf: Tensor, name: str, coarse: bool) -> bytes:
+def _tensor(builder: GraphBuilder, leaf: Tensor, name: str, how: str) -> bytes:
     """The TensorProto of a leaf that is no input."""
     if leaf.dtype not in RAW:
-        return encoded_tensor(_elements(builder, leaf, coarse), leaf.dtype, name)
+        return encoded_tensor(_elements(builder, leaf, how), leaf.dtype, name)
     if leaf.values is not None and leaf.dtype in INTEGERS:
         data = _integers(leaf.dtype, leaf.values)
     else:
-        data = _numbers(builder, leaf, coarse).tobytes()
+        data = _numbers(builder, leaf, how).tobytes()
     return encoded_elements(data, leaf.shape, leaf.dtype, name)
 
 
@@ -119,39 +121,60 @@ def _integers(dtype: str, values: tuple[float, ...]) -> bytes:
     return np.array(values, _DTYPES[dtype]).tobytes()
 
 
-def _elements(builder: GraphBuilder, leaf: Tensor, coarse: bool) -> Array:
+def _elements(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
     """An array of a leaf's own."""
-    return _numbers(builder, leaf, coarse).copy().reshape(leaf.shape)
+    return _numbers(builder, leaf, how).copy().reshape(leaf.shape)
 
 
-def _numbers(builder: GraphBuilder, leaf: Tensor, coarse: bool) -> Array:
-    """The elements of a leaf in a row; others may share them. Where `coarse`, most floats are a few numbers, so that comparisons meet equal ones."""
+def _numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
+    """The elements of a leaf in a row; others may share them. A leaf keeps to what the program's leaves are at the rate `round`."""
     if leaf.values is not None:
         return np.array(leaf.values, _DTYPES[leaf.dtype])
     low, high = leaf.low, leaf.high
     if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
         low, high = leaf_range(leaf.dtype, ANY)
     place, count = builder.rng.random(), math.prod(leaf.shape)
-    coarse = coarse and leaf.dtype in FLOATS and builder.rng.chance(builder.style.round)
+    if how and (leaf.dtype not in RAW or not builder.rng.chance(builder.style.round)):
+        how = ""
     if count > _BLOCK // 2:
         filled = fill_array(leaf.dtype, (count,), low, high, place)
-        return _rounded(filled, low, high) if coarse else filled
+        return _shaped(filled, low, high, how)
     start = int(place * (_BLOCK - count))
-    return _block(leaf.dtype, low, high, coarse)[start : start + count]
+    block = _block(leaf.dtype, low, high, how)
+    return np.repeat(block[start : start + 1], count) if how == _EQUAL else block[start : start + count]
+
+
+def _how(builder: GraphBuilder) -> str:
+    """What the leaves of a program are like: drawn anywhere in their intervals, or one of `_ROUND`, `_ENDS`, `_EQUAL`."""
+    drawn, style = builder.rng.random(), builder.style
+    for how, rate in ((_ROUND, style.coarse), (_ENDS, style.ends), (_EQUAL, style.equal)):
+        if drawn < rate:
+            varied = how == _EQUAL and any((op := operators().get(node.op)) and op.varied for node in builder.nodes)
+            return "" if varied else how
+        drawn -= rate
+    return ""
 
 
 @functools.lru_cache(maxsize=256)
-def _block(dtype: str, low: float, high: float, coarse: bool) -> Array:
+def _block(dtype: str, low: float, high: float, how: str) -> Array:
     """Elements between two bounds, for leaves to take slices of: most leaves have the bounds of others."""
-    filled = fill_array(dtype, (_BLOCK,), low, high, 0.0)
-    return _rounded(filled, low, high) if coarse else filled
+    return _shaped(fill_array(dtype, (_BLOCK,), low, high, 0.0), low, high, how)
 
 
-def _rounded(array: Array, low: float, high: float) -> Array:
-    """A row of floats as multiples of a half within two bounds, whose ends every sixth element is."""
-    numbers = np.clip(np.round(array.astype(np.float64) * 2) / 2, low, high)
+def _shaped(array: Array, low: float, high: float, how: str) -> Array:
+    """A row of numbers within two bounds as multiples of a half, whose ends every sixth element is, or as ends and zeros only."""
+    if not how or array.dtype == bool or (array.dtype.kind in "iu" and how != _ENDS):
+        return array
+    numbers = array.astype(np.float64)
+    if how == _ENDS:
+        ends = np.array([low, high, min(max(low, 0.0), high)])
+        if array.dtype.kind in "iu":
+            ends = np.trunc(ends)
+        made: Array = ends[np.arange(len(array)) * 7 % 11 % 3].astype(array.dtype)
+        return made
+    numbers = np.clip(np.round(numbers * 2) / 2, low, high)
     numbers[::12], numbers[6::12] = low, high
-    made: Array = numbers.astype(array.dtype)
+    made = numbers.astype(array.dtype)
     return made
 
 

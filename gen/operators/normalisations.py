@@ -251,6 +251,7 @@ OPERATORS = (
         requires=_axes_inside,
         bounds=_mean_variance_bounds,
         ranks=(2, 5),
+        varied=True,
     ),
     Operator(
         "Dropout",

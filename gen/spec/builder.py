@@ -45,8 +45,8 @@ class Style:
     one of the palette where one can be. `same_shape`: a partner has the very shape of its operand; `itself`: it may then be that operand.
     `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of them are. `known_shape`: a new
     leaf has the shape of an existing tensor; `ranks`: its rank is else one of these. `shared`: a constant is the one that holds the same
-    numbers already; `folded`: a new constant is a Constant node rather than an initializer. `coarse`: the leaves of a program hold few different numbers, each that is a float at the rate
-    `round`. `rates`: what samplers leave out, and how often.
+    numbers already; `folded`: a new constant is a Constant node rather than an initializer. Of one program the leaves, each at the rate `round`, hold few different numbers (`coarse`), the
+    ends of their intervals and zeros (`ends`), or one number each (`equal`). `rates`: what samplers leave out, and how often.
     """
 
     pick: float = 0.97
@@ -77,6 +77,8 @@ class Style:
     shared: float = 0.5
     folded: float = 0.25
     coarse: float = 0.3
+    ends: float = 0.1
+    equal: float = 0.1
     round: float = 0.8
     rates: SamplerRates = field(default_factory=SamplerRates)
 

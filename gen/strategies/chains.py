@@ -4,10 +4,14 @@ Which operator comes next says a linear recurrence over a prime field whose peri
 Shift Register Sequences, 1967, chapter III). So every node makes a chain of three that is new, and a seed tells where in the sequence a program begins, without those before it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 
-from opsieve.gen.build.adapters import adapt_first
+from opsieve.gen.build.adapters import adapt_first, steps_first
+from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
@@ -15,6 +19,8 @@ from opsieve.gen.spec.catalogue import OpChoice, choices
 from opsieve.gen.spec.tensor import Tensor
 
 NAME = "chains"
+_TABLE = Path(__file__).with_name("rewrites.txt")
+_WITH_BODIES = "control"
 # Operators in the rewrites of onnxruntime (graph transformers of all levels), onnxoptimizer, onnxslim and onnxscript, by their sources; as many as the field has elements.
 OPERATORS = (
     "Add",
@@ -81,6 +87,8 @@ _FIELD = 59
 _RECURRENCE = (2, 1, 3)  # of which the polynomial is primitive: the period is 59**3 - 1
 _PERIOD = _FIELD**3 - 1
 _PALETTES = (("float32",), ("float32",), ("float32",), ("float16",), ("float32", "int64"))
+_AHEAD = 16  # symbols that wait
+_ENDS = 3  # results before the last that a chain may go on from
 _READ = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -88,36 +96,96 @@ Matrix = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class ChainRates:
-    """How often: `shared`, a result on the chain has another reader; `given`, it is an output."""
+    """How often: `listed`, what comes next is a rewrite of the table, of which at the rate `missed` one operator is another, missing, or has a neighbour more; `fixed`, the further inputs of one
+    are parameters rather than results; `in_body`, it stands in a body; `shared`, a chain goes on from a result before the last; `given`, a result on the chain is an output."""
 
+    listed: float = 0.1
+    missed: float = 0.3
+    fixed: float = 0.6
+    in_body: float = 0.05
     shared: float = 0.25
     given: float = 0.1
 
 
 _RATES = ChainRates()
+_PARAMETERS = 0.1  # of further inputs are results where they are to be parameters
 
 
 def chains(request: GenRequest, seed: int) -> Case:
-    """The program of a seed: as much of the sequence as the nodes wished for hold, and other nodes where operators are not there."""
+    """The program of a seed: as much of the sequence and as many rewrites as the nodes wished for hold, and other nodes where operators are not there."""
     builder = start(request, seed, NAME, palettes=_PALETTES)
     table = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     there = {choice.op.name: choice for choice in table}
-    rng, last = builder.rng, None
+    bodied = [choice for choice in table if choice.op.family == _WITH_BODIES]
+    builder.program.plant = lambda body: _rewrite(body, there, [])
+    rng, ends = builder.rng, list[Tensor]()
     span = max(1, round(request.nodes * _READ))
-    symbols = sequence(seed * span)
+    symbols, waiting = sequence(seed * span), list[OpChoice]()
     for _ in range(4 * request.nodes):
         if builder.size >= request.nodes or builder.program.elements >= request.budget.elements:
             break
-        choice = there.get(OPERATORS[next(symbols)])
-        if choice is None:
+        if bodied and rng.chance(_RATES.in_body):
+            builder.grow(rng.choice(bodied))
+        if len(ends) > 1 and rng.chance(_RATES.shared):
+            ends.append(ends.pop(rng.below(len(ends) - 1)))
+        if rng.chance(_RATES.listed):
+            _rewrite(builder, there, ends)
             continue
-        if last is not None and rng.chance(_RATES.shared):
-            _laid(builder, rng.choice(table), last)
-        last = _laid(builder, choice, last) or last
-        if last is not None and rng.chance(_RATES.given):
-            builder.program.exposed.append(last)
+        waiting += [there[name] for name in _names(symbols, _AHEAD - len(waiting)) if name in there]
+        if waiting:
+            choice, end = _next(waiting, ends, builder.style.ranged)
+            _go_on(builder, choice, end, ends)
     fill(builder, request)
     return finish(builder, request, NAME, seed)
+
+
+def _rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
+    """Lay what a rewrite looks for behind the last result, or a near miss of it."""
+    rng, style = builder.rng, builder.style
+    drawn = [each for each in (rng.choice(rewrites()) for _ in range(_AHEAD)) if each[0] in there]
+    if not drawn:
+        return
+    first, end = _next([there[each[0]] for each in drawn], ends, style.ranged)
+    listed = list(next(each for each in drawn if each[0] == first.op.name))
+    if rng.chance(_RATES.missed):
+        place = rng.below(len(listed))
+        listed[place : place + rng.below(2)] = rng.choice(([], [rng.choice(OPERATORS)]))
+    if rng.chance(_RATES.fixed):
+        builder.style = replace(style, pick=_PARAMETERS)
+    for name in listed:
+        if name in there:
+            _go_on(builder, there[name], end, ends)
+            end = ends[-1] if ends else None
+    builder.style = style
+
+
+def _go_on(builder: GraphBuilder, choice: OpChoice, end: Tensor | None, ends: list[Tensor]) -> None:
+    """Lay an operator behind a result; what it gives is the last of the ends of chains."""
+    made = _laid(builder, choice, end)
+    if made is not None and is_closed(made.shape):
+        ends[:] = [*ends[-_ENDS:], made]
+        if builder.rng.chance(_RATES.given) and builder.scope.outer is None:
+            builder.program.exposed.append(made)
+
+
+@functools.cache
+def rewrites() -> tuple[tuple[str, ...], ...]:
+    """What optimisers look for, by the table: operators in a row."""
+    lines = _TABLE.read_text(encoding="utf-8").splitlines()
+    return tuple(tuple(line.partition(";")[0].split()) for line in lines if line and not line.startswith("#"))
+
+
+def _names(symbols: Iterator[int], count: int) -> Iterator[str]:
+    return (OPERATORS[symbol] for symbol in islice(symbols, count))
+
+
+def _next(waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool) -> tuple[OpChoice, Tensor | None]:
+    """An operator that waits and a result that it takes as it is, late results first; else the first operator: what makes a result fit would stand between the two."""
+    for end in reversed(ends):
+        for place, choice in enumerate(waiting):
+            if not steps_first(end, choice, ranged):
+                return waiting.pop(place), end
+    return waiting.pop(0), ends[-1] if ends else None
 
 
 def _laid(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tensor | None:
