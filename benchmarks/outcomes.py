@@ -28,8 +28,9 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 
 COMPARING = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
-CHOOSING = {"ArgMax", "ArgMin", "TopK", "Max", "Min", "ReduceMax", "ReduceMin", "MaxPool", "Hardmax", "Unique"}
-SATURATING = {"Clip", "QuantizeLinear", "Relu", "HardSigmoid", "ThresholdedRelu"}
+CHOOSING = {"Max", "Min", "ReduceMax", "ReduceMin", "MaxPool", "Hardmax", "Unique"}
+RANKING = {"ArgMax", "ArgMin", "TopK"}
+COUNTING = {"NonZero", "Compress", "NonMaxSuppression", "StringSplit"}
 GROUP = 32
 
 
@@ -55,35 +56,74 @@ def programs(folder: Path) -> Iterator[tuple[OnnxProgram, dict[str, Any]]]:
             yield OnnxProgram(path.read_bytes(), path.stem), {name: values[name] for name in values.files}
 
 
-def outcomes(model: onnx.ModelProto, values: Mapping[str, Any]) -> Iterator[str]:
-    """What the nodes of a program met, each as a word behind its kind."""
+def outcomes(model: onnx.ModelProto, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the nodes of a program met: the kind of node and the outcome."""
     for node in model.graph.node:
-        ins = [values.get(name) for name in node.input]
+        ins = [value if isinstance(value := values.get(name), np.ndarray) else None for name in node.input]
         out = values.get(node.output[0])
-        if node.op_type == "If" and isinstance(ins[0], np.ndarray):
-            yield f"If: {'then' if ins[0].any() else 'else'}"
-        if not isinstance(out, np.ndarray) or not isinstance(ins[0] if ins else None, np.ndarray):
+        x = ins[0] if ins else None
+        if not isinstance(out, np.ndarray):
+            out = None
+        if node.op_type == "If" and x is not None:
+            yield "If", "then" if x.any() else "else"
+        elif node.op_type == "Loop" and x is not None and x.size:
+            yield "Loop", "no turn" if x.ravel()[0] <= 0 else "turns"
+        elif out is None or x is None:
             continue
-        if not out.size:
-            yield "results: empty"
-        if out.size > 1 and (node.op_type in COMPARING or node.op_type == "Where"):
-            mask = ins[0] if node.op_type == "Where" else out
-            answered = "both answers" if mask.any() and not mask.all() else "one answer"
-            yield f"{'selections' if node.op_type == 'Where' else 'comparisons'}: {answered}"
-        if node.op_type in COMPARING and isinstance(ins[1], np.ndarray):
-            yield f"comparisons: {'equal operands' if (ins[0] == ins[1]).any() else 'no equal operands'}"
-        if node.op_type in CHOOSING and out.dtype.kind in "fiu" and ins[0].size > 1:
-            operands = [each.ravel() for each in ins[:1] if isinstance(each, np.ndarray)]
-            tied = any(len(np.unique(each)) < len(each) for each in operands)
-            yield f"choices: {'ties' if tied else 'no ties'}"
-        if node.op_type in SATURATING and out.size > 1:
-            ends = (out == out.max()).sum() > 1 or (out == out.min()).sum() > 1
-            yield f"saturating: {'several at an end' if ends else 'none'}"
+        else:
+            yield from ((node.op_type if kind == "" else kind, met) for kind, met in _of_node(node, ins, x, out))
 
 
-def counted(folder: Path, workers: Workers) -> Counter[str]:
+def _of_node(node: onnx.NodeProto, ins: list[Any], x: Any, out: Any) -> Iterator[tuple[str, str]]:
+    """Outcomes of a node without bodies; "" stands for its operator."""
+    op = node.op_type
+    if op in COMPARING or op == "Where":
+        mask = x if op == "Where" else out
+        answer = "all false" if not mask.any() else "all true" if mask.all() else "both"
+        yield "selections" if op == "Where" else "comparisons", answer
+    if op in COMPARING and ins[1] is not None:
+        yield "operands of comparisons", "some equal" if (x == ins[1]).any() else "none equal"
+    if op in RANKING and x.size > 1 and x.ndim:
+        axis = next((item.i for item in node.attribute if item.name == "axis"), -1 if op == "TopK" else 0)
+        rows = np.sort(np.moveaxis(x, axis, -1), -1)
+        if rows.shape[-1] > 1:
+            ends = rows[..., :2] if op == "ArgMin" else rows[..., -2:]
+            yield "ranking operators", "a tie at the end" if (ends[..., 0] == ends[..., 1]).any() else "none"
+    if op in CHOOSING and x.size > 1:
+        yield "choices", "ties" if len(np.unique(x)) < x.size else "none"
+    if op == "QuantizeLinear" and out.dtype.kind in "iu":
+        ends = np.iinfo(out.dtype)
+        low, high = (out == ends.min).any(), (out == ends.max).any()
+        yield "", "both ends" if low and high else "one end" if low or high else "inside"
+    if op == "Clip":
+        low, high = (end is not None and (out == end).any() for end in (ins + [None, None])[1:3])
+        yield "", "both ends" if low and high else "one end" if low or high else "inside"
+    if op == "Cast" and x.dtype.kind == "f" and out.dtype.kind in "iub":
+        exact = (x == out).all()
+        yield "Cast of floats to whole numbers", "loses fractions" if not exact else "exact"
+    if op == "Relu":
+        yield "", "both signs" if (x < 0).any() and (x > 0).any() else "one sign"
+    if op == "Round":
+        yield "", "halves" if (np.abs(x - np.trunc(x)) == 0.5).any() else "none"
+    if op in ("Div", "Mod") and out.dtype.kind == "i" and ins[1] is not None:
+        yield "whole quotients", "signs differ, a remainder" if _truncates(x, ins[1]) else "none"
+    if op in COUNTING:
+        yield "results of unknown size", "empty" if not out.size else "not empty"
+    if len(np.unique(out)) == 1 < out.size:
+        yield "all results", "one number"
+    elif out.size > 1:
+        yield "all results", "several numbers"
+
+
+def _truncates(x: Any, y: Any) -> bool:
+    x, y = np.broadcast_arrays(x, y)
+    whole = y != 0
+    return bool(((x[whole] < 0) != (y[whole] < 0))[np.fmod(x[whole], y[whole]) != 0].any())
+
+
+def counted(folder: Path, workers: Workers) -> Counter[tuple[str, str]]:
     """What all programs of a folder met."""
-    found = Counter[str]()
+    found = Counter[tuple[str, str]]()
     target = resolve("onnxruntime:disable_all")
     chosen = list(programs(folder))
     for start in range(0, len(chosen), GROUP):
@@ -92,7 +132,7 @@ def counted(folder: Path, workers: Workers) -> Counter[str]:
         for (program, inputs), answer in zip(batch, workers.observe_many(target, tests), strict=True):
             if answer.outputs is not None:
                 weights = {each.name: numpy_helper.to_array(each) for each in program.proto.graph.initializer}
-                found["programs that run"] += 1
+                found["programs", "run with all results shown"] += 1
                 found.update(outcomes(program.proto, {**weights, **inputs, **answer.outputs}))
     return found
 
@@ -111,7 +151,7 @@ def main() -> None:
         made(options.name, options.models, options.nodes, options.seed, options.make)
         return
     sides = {"after": Path(__file__).parent.parent} | ({"before": options.before.resolve()} if options.before else {})
-    rows: dict[str, Counter[str]] = {}
+    rows: dict[str, Counter[tuple[str, str]]] = {}
     with Workers() as workers:
         for side, checkout in sides.items():
             folder = options.folder / side
@@ -130,11 +170,16 @@ def main() -> None:
             command = [sys.executable, str(Path(__file__).resolve()), options.name, *map(str, given)]
             subprocess.run(command, env=environment, check=True)
             rows[side] = counted(folder, workers)
-    kinds = sorted(set().union(*rows.values()))
-    print(json.dumps({"nodes": options.nodes, "models": options.models, "seed": options.seed}))
-    print(f"| | {' | '.join(rows)} |\n|---|{'---|' * len(rows)}")
-    for kind in kinds:
-        print(f"| {kind} | {' | '.join(str(row[kind]) for row in rows.values())} |")
+    print(json.dumps({"nodes": options.nodes, "models": options.models, "seed": options.seed, "load": os.getloadavg()[0]}))
+    print(f"| | | {' | '.join(rows)} |\n|---|---|{'---|' * len(rows)}")
+    for kind, outcome in sorted(set().union(*rows.values())):
+        cells = [_share(row, kind, outcome) for row in rows.values()]
+        print(f"| {kind} | {outcome} | {' | '.join(cells)} |")
+
+
+def _share(row: Counter[tuple[str, str]], kind: str, outcome: str) -> str:
+    whole = sum(count for (name, _), count in row.items() if name == kind)
+    return f"{row[kind, outcome]:,} of {whole:,} ({100 * row[kind, outcome] / max(whole, 1):.0f} %)"
 
 
 if __name__ == "__main__":

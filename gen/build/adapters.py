@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from opsieve.gen.build.graph_builder import GraphBuilder
     from opsieve.gen.spec.catalogue import OpChoice
 
-ADAPTERS = ("Cast", "Clip", "Expand", "Pad", "Reshape", "Slice", "Squeeze", "Unsqueeze")
+ADAPTERS = ("Abs", "Cast", "Clip", "Expand", "Greater", "Less", "Pad", "Reshape", "Slice", "Squeeze", "Unsqueeze")
+_SIGNS = ("Greater", "Less")
 _LARGEST_USEFUL = 1e4  # results of a larger size soon leave their type: they are brought back first
 _EDGES = ("constant", "constant", "edge", "reflect")
 
@@ -136,6 +137,8 @@ def _cast(builder: "GraphBuilder", tensor: Tensor, targets: Sequence[str]) -> Te
     if dtype not in LARGEST or dtype == "string" or "Cast" not in operators():
         return None
     low, high = tensor.low, tensor.high
+    if dtype == "bool" and low < 0 < high:  # what is computed is seldom zero: cast, nearly all of it were true
+        return _added(builder, builder.rng.choice(_SIGNS), [tensor, builder.ints([0], tensor.dtype, ())], {})
     if dtype != "bool" and (low < LEAST[dtype] or high > LARGEST[dtype]):
         low, high = USUAL.get(dtype, (0.0, 0.0))
         clipped = _ranged(builder, tensor, Domain(low, high)) if builder.style.ranged else None
@@ -244,6 +247,10 @@ def _ranged(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> Tensor |
     low, high = leaf_range(tensor.dtype, domain)
     if not low < high:
         return None
+    if domain.low == 0 and not domain.nonzero and -domain.high <= tensor.low < 0 and tensor.high <= domain.high:
+        positive = _added(builder, "Abs", [tensor], {})  # a Clip were zero wherever the tensor is negative
+        if positive is not None:
+            return positive
     if not is_float(tensor.dtype):
         low, high = math.ceil(low), math.floor(high)
     made = _added(

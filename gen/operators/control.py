@@ -190,7 +190,13 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
     collected = _scanned(body, outputs, "Loop")
     if not outputs and not collected:
         return None
-    go_on = body.emit("Identity", "", [going], {}, [("bool", ())], (0.0, 1.0))[0]
+    if not collected and rng.random() < builder.style.rates.no_turn:  # else what is collected were empty
+        trips = 0
+    if not collected and rng.random() < builder.style.rates.early_end:
+        last = body.ints([rng.between(0, 2)], "int64", ())
+        go_on = body.emit("Less", "", [number, last], {}, [("bool", ())], (0.0, 1.0))[0]
+    else:
+        go_on = body.emit("Identity", "", [going], {}, [("bool", ())], (0.0, 1.0))[0]
     given = [go_on, *outputs, *collected]
     if not _distinct(given):
         return None

@@ -98,6 +98,8 @@ class SamplerRates:
     handed_on: float = 0.5
     planted_body: float = 0.7  # where a strategy plants something into bodies
     loop_condition: float = 0.4
+    no_turn: float = 0.2  # of loops that collect nothing
+    early_end: float = 0.3
     second_scan: float = 0.3
     other_scan_axis: float = 0.5
     into_empty: float = 0.3

@@ -86,8 +86,8 @@ OPERATORS = (
 _FIELD = 59
 _RECURRENCE = (2, 1, 3)  # of which the polynomial is primitive: the period is 59**3 - 1
 _PERIOD = _FIELD**3 - 1
-_PALETTES = (("float32",), ("float32",), ("float32",), ("float16",), ("float32", "int64"))
-_AHEAD = 16  # symbols that wait
+_PALETTES = (("float32",), ("float32",), ("float16",), ("float16",), ("float32", "int64"))
+_AHEAD = 4  # symbols that wait
 _ENDS = 3  # results before the last that a chain may go on from
 _READ = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
 
