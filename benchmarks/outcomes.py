@@ -96,7 +96,7 @@ def _of_node(node: onnx.NodeProto, ins: list[Any], x: Any, out: Any) -> Iterator
         low, high = (out == ends.min).any(), (out == ends.max).any()
         yield "", "both ends" if low and high else "one end" if low or high else "inside"
     if op == "Clip":
-        low, high = (end is not None and (out == end).any() for end in (ins + [None, None])[1:3])
+        low, high = (end is not None and (out == end).any() for end in [*ins, None, None][1:3])
         yield "", "both ends" if low and high else "one end" if low or high else "inside"
     if op == "Cast" and x.dtype.kind == "f" and out.dtype.kind in "iub":
         exact = (x == out).all()
@@ -170,7 +170,9 @@ def main() -> None:
             command = [sys.executable, str(Path(__file__).resolve()), options.name, *map(str, given)]
             subprocess.run(command, env=environment, check=True)
             rows[side] = counted(folder, workers)
-    print(json.dumps({"nodes": options.nodes, "models": options.models, "seed": options.seed, "load": os.getloadavg()[0]}))
+    print(
+        json.dumps({"nodes": options.nodes, "models": options.models, "seed": options.seed, "load": os.getloadavg()[0]})
+    )
     print(f"| | | {' | '.join(rows)} |\n|---|---|{'---|' * len(rows)}")
     for kind, outcome in sorted(set().union(*rows.values())):
         cells = [_share(row, kind, outcome) for row in rows.values()]

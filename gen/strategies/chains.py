@@ -102,7 +102,7 @@ class ChainRates:
     listed: float = 0.1
     missed: float = 0.3
     fixed: float = 0.6
-    in_body: float = 0.05
+    in_body: float = 0.03
     shared: float = 0.25
     given: float = 0.1
 
@@ -114,9 +114,8 @@ _PARAMETERS = 0.1  # of further inputs are results where they are to be paramete
 def chains(request: GenRequest, seed: int) -> Case:
     """The program of a seed: as much of the sequence and as many rewrites as the nodes wished for hold, and other nodes where operators are not there."""
     builder = start(request, seed, NAME, palettes=_PALETTES)
-    table = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    there = {choice.op.name: choice for choice in table}
-    bodied = [choice for choice in table if choice.op.family == _WITH_BODIES]
+    builder.program.choices = choices(builder.opset, request.only, request.dtypes)
+    there, bodied = _table(builder.opset, request.only, request.dtypes)
     builder.program.plant = lambda body: _rewrite(body, there, [])
     rng, ends = builder.rng, list[Tensor]()
     span = max(1, round(request.nodes * _READ))
@@ -137,6 +136,15 @@ def chains(request: GenRequest, seed: int) -> Case:
             _go_on(builder, choice, end, ends)
     fill(builder, request)
     return finish(builder, request, NAME, seed)
+
+
+@functools.cache
+def _table(
+    opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None
+) -> tuple[dict[str, OpChoice], list[OpChoice]]:
+    """What may be drawn by name, and what has bodies."""
+    table = choices(opset, only, dtypes)
+    return {choice.op.name: choice for choice in table}, [each for each in table if each.op.family == _WITH_BODIES]
 
 
 def _rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
@@ -203,25 +211,25 @@ def _laid(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tenso
 
 def sequence(start: int) -> Iterator[int]:
     """The symbols from a place on, without end: the recurrence from 0, 0, 1."""
-    state: list[int] = [row[2] for row in _power(start % _PERIOD)]
+    state = [0, 0, 1]
+    for bit, step in enumerate(_steps()):
+        if start % _PERIOD >> bit & 1:
+            state = [sum(a * b for a, b in zip(row, state, strict=True)) % _FIELD for row in step]
     while True:
         yield state[0]
         state = [*state[1:], sum(a * b for a, b in zip(_RECURRENCE, state, strict=True)) % _FIELD]
 
 
-def _power(exponent: int) -> Matrix:
-    """The matrix of so many steps."""
-    found: Matrix = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
-    step: Matrix = ((0, 1, 0), (0, 0, 1), _RECURRENCE)
-    while exponent:
-        if exponent & 1:
-            found = _product(found, step)
-        step, exponent = _product(step, step), exponent >> 1
-    return found
-
-
-def _product(one: Matrix, other: Matrix) -> Matrix:
-    columns = tuple(zip(*other, strict=True))
-    return tuple(
-        tuple(sum(a * b for a, b in zip(row, column, strict=True)) % _FIELD for column in columns) for row in one
-    )
+@functools.cache
+def _steps() -> tuple[Matrix, ...]:
+    """The matrices of 1, 2, 4, 8 and so on steps."""
+    found: list[Matrix] = [((0, 1, 0), (0, 0, 1), _RECURRENCE)]
+    while 1 << len(found) < _PERIOD:
+        columns = tuple(zip(*found[-1], strict=True))
+        found.append(
+            tuple(
+                tuple(sum(a * b for a, b in zip(row, column, strict=True)) % _FIELD for column in columns)
+                for row in found[-1]
+            )
+        )
+    return tuple(found)
