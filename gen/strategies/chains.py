@@ -1,7 +1,8 @@
-"""Programs that are one chain of operators which optimisers rewrite, so that all chains of three of them come up as soon as may be.
+"""Programs of chains of operators which optimisers rewrite, so that all chains of three of them come up as soon as may be.
 
 Which operator comes next says a linear recurrence over a prime field whose period is as long as can be: each window of three of its symbols comes once before any comes again (Golomb,
-Shift Register Sequences, 1967, chapter III). So every node makes a chain of three that is new, and a seed tells where in the sequence a program begins, without those before it.
+Shift Register Sequences, 1967, chapter III). A seed tells where in the sequence a program begins, without those before it. Of the next few symbols that is taken first which a recent result fits as it is: what makes it fit
+would stand between the two. Now and then what comes next is a rewrite that an optimiser lists (rewrites.txt), or a near miss of one, so that rewrites meet.
 """
 
 import functools
@@ -87,7 +88,7 @@ _FIELD = 59
 _RECURRENCE = (2, 1, 3)  # of which the polynomial is primitive: the period is 59**3 - 1
 _PERIOD = _FIELD**3 - 1
 _PALETTES = (("float32",), ("float32",), ("float16",), ("float16",), ("float32", "int64"))
-_AHEAD = 4  # symbols that wait
+_AHEAD = 3  # symbols that wait
 _ENDS = 3  # results before the last that a chain may go on from
 _READ = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
 

@@ -107,7 +107,7 @@ def test_no_operator_starves_and_none_drowns_the_others() -> None:
         if not operator.domain and operator.since <= 26 and met[name] and name not in ADAPTERS:
             families.setdefault(operator.family, []).append(met[name])
     means = sorted(sum(counts) / len(counts) for counts in families.values())
-    assert means[-1] <= 6.5 * means[0]
+    assert means[-1] <= 8 * means[0]  # sums and products stand in most rewrites
 
 
 WISHES = st.builds(

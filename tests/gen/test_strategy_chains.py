@@ -7,7 +7,7 @@ import onnx.checker
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.strategies.chains import OPERATORS, sequence
+from opsieve.gen.strategies.chains import OPERATORS, rewrites, sequence
 from opsieve.gen.strategies.registry import generate
 
 
@@ -39,3 +39,18 @@ def test_programs_hold_more_different_chains_of_these_operators_than_those_of_is
         generate("chains", 5, GenRequest(nodes=9)).program.digest
         == generate("chains", 5, GenRequest(nodes=9)).program.digest
     )
+
+
+def test_rewrites_that_optimisers_list_stand_in_programs_and_in_bodies() -> None:
+    listed = rewrites()
+    assert {name for names in listed for name in names} <= operators().keys()
+    met, in_bodies = set(), 0
+    for seed in range(60):
+        nodes = operations(generate("chains", 3000 + seed, GenRequest(nodes=30)).program.proto)  # type: ignore[union-attr]
+        for node in nodes:
+            followed = {(node.operator, nodes[reader].operator) for reader in node.consumers}
+            met |= followed
+            in_bodies += node.holder >= 0 and bool(followed & set(listed))
+    pairs = {names for names in listed if len(names) == 2}
+    assert len(pairs & met) > 0.6 * len(pairs)
+    assert in_bodies
