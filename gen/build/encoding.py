@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnx
 from onnx import AttributeProto, numpy_helper
 
 from opsieve.gen.build.graph import BodyGraph, Named, Node
@@ -34,6 +33,8 @@ _ATTRIBUTE_NAME, _FLOAT, _INT, _STRING, _TENSOR, _GRAPH = b"\x0a", b"\x15", b"\x
 _FLOATS, _INTS, _STRINGS, _ATTRIBUTE_TYPE = b"\x3d", b"\x40", b"\x4a", b"\xa0\x01"
 _TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_NAME, _TENSOR_RAW = b"\x08", b"\x10", b"\x42", b"\x4a"
 _INFO_NAME, _INFO_TYPE = b"\x0a", b"\x12"
+_TYPE_TENSOR, _TYPE_SEQUENCE, _TYPE_OPTIONAL, _ELEMENT_TYPE = b"\x0a", b"\x22", b"\x4a", b"\x0a"
+_TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = b"\x08", b"\x12", b"\x0a", b"\x08", b"\x12"
 _MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
 _OPSET_DOMAIN, _OPSET_VERSION = b"\x0a", b"\x10"
 _BYTES = tuple(bytes((number,)) for number in range(128))
@@ -199,16 +200,15 @@ def _body(name: str, body: BodyGraph, domains: set[str]) -> bytes:
 @functools.lru_cache(maxsize=_KEPT)
 def _type(dtype: str, shape: Named) -> bytes:
     """The TypeProto of a ValueInfoProto, with its tag."""
-    whole = type_ = onnx.TypeProto()
+    kinds = []
     while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
         kind, _, dtype = dtype[:-1].partition("(")
-        type_ = type_.sequence_type.elem_type if kind == "sequence" else type_.optional_type.elem_type
-    type_.tensor_type.elem_type = NUMBER[dtype]
-    sizes = type_.tensor_type.shape
-    sizes.SetInParent()
-    for size in shape:
-        if isinstance(size, str):
-            sizes.dim.add().dim_param = size
-        else:
-            sizes.dim.add().dim_value = size
-    return _field(_INFO_TYPE, whole.SerializeToString())
+        kinds.append(_TYPE_SEQUENCE if kind == "sequence" else _TYPE_OPTIONAL)
+    sizes = b"".join(
+        _field(_SHAPE_DIM, _text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _number(size))
+        for size in shape
+    )
+    found = _field(_TYPE_TENSOR, _TENSOR_ELEMENT + _number(NUMBER[dtype]) + _field(_TENSOR_SHAPE, sizes))
+    for kind in reversed(kinds):
+        found = _field(kind, _field(_ELEMENT_TYPE, found))
+    return _field(_INFO_TYPE, found)
