@@ -5,7 +5,7 @@ model are (gen/data/inputs.py), so that indices lie in their axes and variances 
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -58,7 +58,17 @@ def drawn(rng: Rng, opset: int) -> Source | None:
 
 @functools.lru_cache(maxsize=1024)
 def read_architecture(architecture: Architecture, opset: int) -> Source:
-    """An architecture at an opset; whoever asks again is given the same."""
+    """An architecture at an opset; whoever asks again is given the same. What is read is equal at all its opsets, hence read once."""
+    return replace(_oldest(architecture), opset=opset)
+
+
+@functools.cache
+def _oldest(architecture: Architecture) -> Source:
+    return read_at(architecture, architecture.oldest)
+
+
+def read_at(architecture: Architecture, opset: int) -> Source:
+    """An architecture as it is read from its text at an opset."""
     # The text is our own, so that onnx's inference need not be asked in a process apart.
     model = onnx.shape_inference.infer_shapes(architecture.model(opset), strict_mode=True, data_prop=True)
     source = read(model, seeded_inputs(model, 0))

@@ -4,11 +4,14 @@ import onnx
 import onnx.checker
 import onnx.shape_inference
 
-from opsieve.gen.generation.architectures import architectures, drawn, read_architecture
+from opsieve.gen.analysis.reading import Source
+from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.generation.architectures import architectures, drawn, read_architecture, read_at
 from opsieve.gen.generation.pieces import cut
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.registry import generate
 
 
@@ -33,6 +36,23 @@ def test_every_architecture_can_be_read_at_every_opset_that_it_says() -> None:
             assert all(
                 (tensor.leaf == "input") != tensor.name.startswith("w") for tensor in leaves if not tensor.values
             )
+
+
+def test_what_is_read_once_is_what_the_oldest_and_newest_opset_give() -> None:
+    for each in architectures():
+        for opset in {each.oldest, each.newest}:
+            assert told(read_at(each, opset)) == told(read_architecture(each, opset))
+
+
+def told(value: object) -> object:
+    """All that a source holds, as text."""
+    if isinstance(value, list | tuple):
+        return [told(each) for each in value]
+    if isinstance(value, dict):
+        return {name: told(each) for name, each in value.items()}
+    if isinstance(value, Source | Node | BodyGraph | Tensor):
+        return [type(value), *(told(getattr(value, name)) for name in value.__slots__)]
+    return repr(value)
 
 
 def test_a_cut_is_connected_in_order_and_reads_nothing_that_is_not_there() -> None:
