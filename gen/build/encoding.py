@@ -25,14 +25,13 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _KEPT = 1 << 14
 _UNSIGNED = (1 << 64) - 1  # negative numbers are written as their complement in 64 bits
 # Tags: number << 3 | wire type (0 a number, 2 bytes behind their length, 5 four bytes).
-_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OP = b"\x0a", b"\x12", b"\x1a", b"\x22"
 _NODE_ATTRIBUTE, _NODE_DOMAIN = b"\x2a", b"\x3a"
 _GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER = b"\x0a", b"\x12", b"\x2a"
 _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_VALUE_INFO = b"\x5a", b"\x62", b"\x6a"
 _ATTRIBUTE_NAME, _FLOAT, _INT, _STRING, _TENSOR, _GRAPH = b"\x0a", b"\x15", b"\x18", b"\x22", b"\x2a", b"\x32"
 _FLOATS, _INTS, _STRINGS, _ATTRIBUTE_TYPE = b"\x3d", b"\x40", b"\x4a", b"\xa0\x01"
-_TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_NAME, _TENSOR_RAW = b"\x08", b"\x10", b"\x42", b"\x4a"
-_INFO_NAME, _INFO_TYPE = b"\x0a", b"\x12"
+_TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_RAW = b"\x08", b"\x10", b"\x4a"
+_INFO_TYPE = b"\x12"
 _TYPE_TENSOR, _TYPE_SEQUENCE, _TYPE_OPTIONAL, _ELEMENT_TYPE = b"\x0a", b"\x22", b"\x4a", b"\x0a"
 _TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = b"\x08", b"\x12", b"\x0a", b"\x08", b"\x12"
 _MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
@@ -57,6 +56,26 @@ def _number(value: int) -> bytes:
 def _field(tag: bytes, content: bytes) -> bytes:
     size = len(content)
     return tag + (_BYTES[size] if size < 128 else _number(size)) + content
+
+
+class _Texts(dict[str, bytes]):
+    """Texts behind a tag, encoded when they are first asked for."""
+
+    __slots__ = ("_tag",)
+
+    def __init__(self, tag: bytes) -> None:
+        super().__init__()
+        self._tag = tag
+
+    def __missing__(self, text: str) -> bytes:
+        if len(self) >= _KEPT:
+            self.clear()
+        made = self[text] = _field(self._tag, text.encode())
+        return made
+
+
+_INPUTS, _OUTPUTS, _NODE_NAMES, _OPS = _Texts(b"\x0a"), _Texts(b"\x12"), _Texts(b"\x1a"), _Texts(b"\x22")
+_INFO_NAMES, _TENSOR_NAMES = _Texts(b"\x0a"), _Texts(b"\x42")
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -100,10 +119,9 @@ def encoded_model(ir_version: int, producer: str, graph: bytes, opsets: Iterable
 
 def encoded_node(node: Node, domains: set[str]) -> bytes:
     """The NodeProto of a node; domains beside ONNX's own, its and those of nodes in bodies, are added to `domains`."""
-    parts = [_text(_NODE_INPUT, "" if tensor is None else tensor.name) for tensor in node.ins]
-    parts += [_text(_NODE_OUTPUT, tensor.name) for tensor in node.outs]
-    parts.append(_text(_NODE_NAME, node.name))
-    parts.append(_text(_NODE_OP, node.op))
+    parts = [_INPUTS["" if tensor is None else tensor.name] for tensor in node.ins]
+    parts += [_OUTPUTS[tensor.name] for tensor in node.outs]
+    parts += (_NODE_NAMES[node.name], _OPS[node.op])
     for name, value in node.attrs.items():
         parts.append(_field(_NODE_ATTRIBUTE, _attribute(name, value, domains)))
     if node.domain:
@@ -116,8 +134,8 @@ def encoded_constant(name: str, tensor: bytes) -> bytes:
     """A Constant node without a name that gives a TensorProto."""
     return b"".join(
         (
-            _text(_NODE_OUTPUT, name),
-            _text(_NODE_OP, "Constant"),
+            _OUTPUTS[name],
+            _OPS["Constant"],
             _field(_NODE_ATTRIBUTE, _typed("value", _field(_TENSOR, tensor), AttributeProto.TENSOR)),
         )
     )
@@ -125,7 +143,7 @@ def encoded_constant(name: str, tensor: bytes) -> bytes:
 
 def encoded_info(tensor: Tensor, opened: Named | None = None) -> bytes:
     """The ValueInfoProto of a tensor; `opened` is its shape with names of sizes, where it has one."""
-    return _text(_INFO_NAME, tensor.name) + _type(tensor.dtype, opened or tensor.shape)
+    return _INFO_NAMES[tensor.name] + _type(tensor.dtype, opened or tensor.shape)
 
 
 def encoded_tensor(array: Array, dtype: str, name: str = "") -> bytes:
@@ -138,7 +156,7 @@ def encoded_tensor(array: Array, dtype: str, name: str = "") -> bytes:
 
 def encoded_elements(data: bytes, shape: tuple[int, ...], dtype: str, name: str = "") -> bytes:
     """The TensorProto of elements as numpy has them, of a dtype of `RAW`."""
-    named = _text(_TENSOR_NAME, name) if name else b""
+    named = _TENSOR_NAMES[name] if name else b""
     return _tensor_head(shape, dtype) + named + _field(_TENSOR_RAW, data)
 
 
@@ -209,6 +227,6 @@ def _type(dtype: str, shape: Named) -> bytes:
         for size in shape
     )
     found = _field(_TYPE_TENSOR, _TENSOR_ELEMENT + _number(NUMBER[dtype]) + _field(_TENSOR_SHAPE, sizes))
-    for kind in reversed(kinds):
-        found = _field(kind, _field(_ELEMENT_TYPE, found))
+    for tag in reversed(kinds):
+        found = _field(tag, _field(_ELEMENT_TYPE, found))
     return _field(_INFO_TYPE, found)

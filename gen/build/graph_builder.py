@@ -493,10 +493,17 @@ def _depth_behind(ins: Sequence[Tensor | None]) -> int:
 
 def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
     """Whether each output's type holds all numbers of its interval."""
-    for (low, high), typed in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
-        if typed is not None and typed[0] in LARGEST and not (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]]):
-            return False
-    return True
+    if type(bounds) is tuple:
+        low, high = bounds
+        return not types or types[0] is None or _holds(types[0][0], low, high)
+    return all(
+        typed is None or _holds(typed[0], low, high) for (low, high), typed in zip(bounds, types, strict=False)
+    )
+
+
+def _holds(dtype: str, low: float, high: float) -> bool:
+    """Whether a dtype holds all numbers from one to another."""
+    return dtype not in LARGEST or (LEAST[dtype] <= low and high <= LARGEST[dtype])
 
 
 @functools.cache

@@ -12,7 +12,7 @@ it can hang on what was drawn before it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder, Sizes
@@ -20,16 +20,20 @@ from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
 
-@dataclass(frozen=True, slots=True)
 class Instance:
     """What a sampler gives: the inputs of a node (None where one is left out), its attributes, and how many outputs are wanted.
 
-    `outputs` None wants all of them.
+    `outputs` None wants all of them. One is made for every draw: a frozen dataclass would take three times as long.
     """
 
-    inputs: Sequence[Tensor | None]
-    attributes: Attributes = field(default_factory=dict)
-    outputs: int | None = None
+    __slots__ = ("attributes", "inputs", "outputs")
+
+    def __init__(
+        self, inputs: Sequence[Tensor | None], attributes: Attributes | None = None, outputs: int | None = None
+    ) -> None:
+        self.inputs = inputs
+        self.attributes: Attributes = {} if attributes is None else attributes
+        self.outputs = outputs
 
 
 class Draft:

@@ -48,9 +48,9 @@ class Constraints:
         """A new number from `low` to `high`; `own` values get bins of their own, and one that is not `spread` gets none."""
         term = z3.Int(f"n{self._count}", self._context)
         self._count += 1
-        self._solver.add(term >= low)
+        self._assert(term >= low)
         if high < _FAR:
-            self._solver.add(term <= high)
+            self._assert(term <= high)
         if spread:
             self._binned.append(BinnedNumber(term, low, high, own))
         self._model = None
@@ -73,13 +73,18 @@ class Constraints:
 
     def _added(self, terms: Sequence[Any]) -> bool:
         self._solver.push()
-        self._solver.add(*terms)
+        for term in terms:
+            self._assert(term)
         self.checks += 1
         if self._solver.check() == z3.sat:
             self._model = self._solver.model()
             return True
         self._solver.pop()
         return False
+
+    def _assert(self, term: Any) -> None:
+        """Assert a relation that is a term of z3: `add` looks at what it is given for longer than all else takes."""
+        z3.Z3_solver_assert(self._context.ref(), self._solver.solver, term.as_ast())
 
     def mark(self) -> int:
         """How many numbers there are, to `forget` the later ones."""
