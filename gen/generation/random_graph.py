@@ -136,6 +136,12 @@ def _style(
     return replace(style, **{**TOPOLOGIES[topology], **(_SIZES_LEFT if opened else {})})
 
 
+@functools.lru_cache(maxsize=4096)
+def _joining(style: Style) -> Style:
+    """A style for nodes that join pieces."""
+    return replace(style, pick=1.0, chain=1.0, frugal=0.0)
+
+
 @functools.cache
 def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple[int, ...]:
     """The opsets that have an operator as wished, of those that are drawn."""
@@ -198,7 +204,7 @@ def join(builder: GraphBuilder) -> None:
     if program.pieces.count < 2:
         return
     _measure_texts(builder)
-    builder.style = replace(style, pick=1.0, chain=1.0, frugal=0.0)
+    builder.style = _joining(style)
     for _ in range(_JOIN_TRIES * (program.pieces.count - 1)):
         apart = _apart(builder)
         if not apart or program.elements >= builder.budget.elements:

@@ -27,9 +27,9 @@ class Budget:
     work: int = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Style:
-    """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer.
+    """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer. Compared by identity, for caches.
 
     `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether intervals of values are
     respected (else a value search has to find inputs).
