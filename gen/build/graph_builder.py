@@ -493,12 +493,9 @@ def _depth_behind(ins: Sequence[Tensor | None]) -> int:
 
 def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
     """Whether each output's type holds all numbers of its interval."""
-    if type(bounds) is tuple:
-        low, high = bounds
-        return not types or types[0] is None or _holds(types[0][0], low, high)
-    return all(
-        typed is None or _holds(typed[0], low, high) for (low, high), typed in zip(bounds, types, strict=False)
-    )
+    if not isinstance(bounds, list):
+        return not types or types[0] is None or _holds(types[0][0], *bounds)
+    return all(typed is None or _holds(typed[0], low, high) for (low, high), typed in zip(bounds, types, strict=False))
 
 
 def _holds(dtype: str, low: float, high: float) -> bool:
