@@ -1,23 +1,17 @@
 """Cases of a store reduced on the workers of a Dask cluster: a case travels there, what is left of it comes back."""
 
-import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.files import read_file
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.case_child import ChildEnd, ChildTask, ended
 from opsieve.reducer.store_session import RESULT
 from opsieve.triage.cluster.cluster import Cluster
 from opsieve.triage.cluster.remote_lane import installed
-
-_MOST = 256 << 20  # bytes of the files of a case
-
-Files = Mapping[str, bytes]
+from opsieve.triage.cluster.sent_files import Files, files_of, write_files
 
 
 class ClusterReducer:
@@ -29,17 +23,13 @@ class ClusterReducer:
     def __call__(self, case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
         """Reduce the case in a folder on a worker, and write what comes back into another one."""
         try:
-            given = files_of(case), files_of(output) if output.is_dir() else {}
+            given = files_of(case, RESULT), files_of(output, RESULT) if output.is_dir() else {}
             end, left = self._cluster.done(given_up, reduce_there, *given, task)
+            write_files(left, output)
         except (BadInput, EOFError) as error:
             if given_up.is_set():
                 return ChildEnd(130, "", "", False)
             return ChildEnd(2, "", str(error), True)
-        for name, data in left.items():
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                return ChildEnd(2, "", "the worker sent a path that leaves the folder", True)
-            (output / name).parent.mkdir(parents=True, exist_ok=True)
-            write_file(output / name, data)
         assert isinstance(end, ChildEnd)
         return end
 
@@ -49,27 +39,9 @@ def reduce_there(case: Files, kept: Files, task: ChildTask) -> tuple[ChildEnd, d
     with tempfile.TemporaryDirectory() as folder:
         place, output = Path(folder) / "case", Path(folder) / "reduced"
         for where, files in ((place, case), (output, kept)):
-            for name, data in files.items():
-                (where / name).parent.mkdir(parents=True, exist_ok=True)
-                (where / name).write_bytes(data)
+            write_files(files, where)
         end = ended(place, output, task, threading.Event())
-        return end, files_of(output) if output.is_dir() else {}
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of a case by their path in it, without links and what was made of the case. BadInput where they are too large to be sent."""
-    found: dict[str, bytes] = {}
-    room = _MOST
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != RESULT]
-        for path in (Path(place) / name for name in names):
-            if path.is_symlink() or not path.is_file():
-                continue
-            data = found[path.relative_to(folder).as_posix()] = read_file(path, room)
-            room -= len(data)
-            if room <= 0:
-                raise BadInput(f"{shown(folder, 200)} is too large to be sent to a cluster")
-    return found
+        return end, files_of(output, RESULT) if output.is_dir() else {}
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def bisect_commits(
         found = source.search(
             chance=request.repro_rate,
             confidence=request.confidence,
-            jobs=request.jobs,
+            jobs=request.at_once,
             progressed=lambda progress: say(
                 f"{progress.candidates} commits left, about {progress.expected:.0f} probes to go"
             ),

@@ -1,6 +1,7 @@
 """What is asked of one call of `opsieve bisect`."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from opsieve.backends.compare import POLICY, Policy
@@ -18,7 +19,8 @@ class BisectRequest:
     `sweep` tests every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it, None when
     it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits; `then_commits` is a repository in which to
     go on between the tags of two releases. `history` is a clone in which the commits between two releases
-    are ranked; with `fixed` it is the repair that is asked for, not the origin. `limits` are those of a check; `fresh` reads no probe of an earlier call. `tolerance` is (relative, absolute) in place of the policy.
+    are ranked; with `fixed` it is the repair that is asked for, not the origin. `limits` are those of a check; `fresh` reads no probe of an earlier call.
+    `jobs` versions are tried at once: one, or with the `scheduler` of a Dask cluster as many as its workers, those with `resources`, have threads. `tolerance` is (relative, absolute) in place of the policy.
     """
 
     case: Path | None
@@ -42,7 +44,9 @@ class BisectRequest:
     fresh: bool = False
     repro_rate: Given = None
     confidence: float = 0.99
-    jobs: int = 1
+    jobs: int | None = None
+    scheduler: str | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
     inputs: Path | None = None
     expected: Path | None = None
     seed: int = 0
@@ -50,6 +54,11 @@ class BisectRequest:
     attribute: bool = True
     offline: bool = False
     dry_run: bool = False
+
+    @property
+    def at_once(self) -> int:
+        """How many versions are tried at once."""
+        return self.jobs or 1
 
     @property
     def policy(self) -> Policy:

@@ -1,7 +1,8 @@
 """One call of `opsieve bisect --releases`, `--builds` or `--source`: the search through the versions of a compiler."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from opsieve.bisect.sessions.sentences import version_answer
 from opsieve.bisect.sessions.version_rows import VersionRow, assemble, between, built
 from opsieve.bisect.sources.git_history import open_repository, tag_of
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest, default_root
+from opsieve.bisect.sources.outcome import Evaluate
 from opsieve.bisect.sources.release_source import Releases, backend_of, is_pure
 from opsieve.bisect.sources.transitions import Transition
 from opsieve.bisect.sources.version_row import VersionStore
@@ -50,8 +52,14 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     row = assemble(request, package, target, say)
     started = time.monotonic()
     versions = (*row.versions, *row.loose)
-    with Workers(offline=request.offline, say=say, store=VersionStore(versions)) as workers:
-        source = Releases(case, target, workers, default_root(), policy=request.policy, say=say, row=versions)
+    with (
+        Workers(offline=request.offline, say=say, store=VersionStore(versions)) as workers,
+        _elsewhere(request, say) as (jobs, elsewhere),
+    ):
+        request = replace(request, jobs=jobs)
+        source = Releases(
+            case, target, workers, default_root(), policy=request.policy, say=say, row=versions, elsewhere=elsewhere
+        )
         if request.dry_run:
             return _preview(source, row.names, (row.good, row.bad), request)
         timeline = _timeline(source, row.names, (row.good, row.bad), request, say)
@@ -73,6 +81,18 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     if request.case is not None:
         keep_culprit(request.case, "releases", answer.as_json())
     return answer
+
+
+@contextmanager
+def _elsewhere(request: BisectRequest, say: Say) -> Iterator[tuple[int, Evaluate | None]]:
+    """How many versions are tried at once, and what tries them on the cluster that was named."""
+    if request.scheduler is None or request.dry_run:
+        yield request.at_once, None
+        return
+    from opsieve.bisect.sources.cluster_probes import cluster_probes  # most searches need no cluster
+
+    with cluster_probes(request.scheduler, request.resources, request.offline, say) as (threads, elsewhere):
+        yield request.jobs or threads, elsewhere
 
 
 def _searched(named: ResolvedTarget | None, package: str) -> ResolvedTarget:
@@ -188,13 +208,13 @@ def _opened(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
 def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest, say: Say) -> Timeline:
     """A search, or a sweep when one was asked for or the two ends do not differ."""
     if request.sweep:
-        return source.sweep(versions, request.jobs)
+        return source.sweep(versions, request.at_once)
     found = source.search(
         versions,
         *ends,
         chance=request.repro_rate,
         confidence=request.confidence,
-        jobs=request.jobs,
+        jobs=request.at_once,
         progressed=lambda progress: say(
             f"{progress.candidates} versions left, about {progress.expected:.0f} probes to go"
         ),
@@ -202,7 +222,7 @@ def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request:
     assert found.outcome is not None
     if found.outcome.ends.trouble == "never":  # somewhere it does fail, or nobody would ask
         say("neither end fails: testing every version")
-        return source.sweep(versions, request.jobs)
+        return source.sweep(versions, request.at_once)
     return found
 
 

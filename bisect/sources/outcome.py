@@ -1,5 +1,6 @@
 """What one version shows of a case: good, bad with which fingerprint, or to be skipped. And what that means for a search."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,6 +44,9 @@ class VersionOutcome:
     text: str = ""
     flaky: bool = False
     message: str = ""
+
+
+Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
 
 
 def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:

@@ -17,7 +17,7 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest
-from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
+from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.bisect.sources.version_row import Version
 from opsieve.bisect.sources.version_sequence import Say, VersionSequence
 from opsieve.gen.case.case import Case
@@ -32,6 +32,7 @@ class Releases(VersionSequence):
     """Probes of one case in versions of a compiler; `target` gives the backend and its options, its release is ignored.
 
     `row` holds the versions that are not plain releases of the backend's package. One that cannot be installed or imported is skipped.
+    With `elsewhere` plain releases are tried by that, not by the workers here.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Releases(VersionSequence):
         policy: Policy = POLICY,
         say: Say = print,
         row: Iterable[Version] = (),
+        elsewhere: Evaluate | None = None,
     ):
         self._row = {version.name: version for version in row}
         self.target = target.with_release("")
@@ -54,11 +56,13 @@ class Releases(VersionSequence):
             "fingerprints": VERSION,
             "source": "releases",
         }
-        self._case, self._workers, self._policy = case, workers, policy
+        self._case, self._workers, self._policy, self._elsewhere = case, workers, policy, elsewhere
         super().__init__(self.try_release, ProbeJournal(root, question), self.target.name, say)
 
     def try_release(self, version: str) -> VersionOutcome:
         """What a release shows, tested now."""
+        if self._elsewhere is not None and version not in self._row:
+            return self._elsewhere(self._case, self.target_of(version), self._policy)
         return evaluate(self._case, self.target_of(version), ObservationCache(self._workers), self._policy)
 
     def target_of(self, version: str) -> ResolvedTarget:

@@ -8,15 +8,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import onnx.parser
 import pytest
 from commands import opsieve
 from test_campaign import FAKE, contents
 from thread_lanes import spawn as thread_spawn
 
+from opsieve.backends.compare import POLICY
 from opsieve.backends.registry import resolve
+from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits
-from opsieve.gen.case.case import load
+from opsieve.bisect.sources.cluster_probes import cluster_probes
+from opsieve.bisect.sources.journal import ProbeJournal
+from opsieve.bisect.sources.outcome import evaluate
+from opsieve.bisect.sources.version_sequence import VersionSequence
+from opsieve.gen.case.case import Case, Origin, load
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.cluster_reductions import cluster_reducer
 from opsieve.reducer.store_session import StoreReductionRequest, cases_to_reduce, reduce_cases
 from opsieve.triage.campaign.campaign import new_campaign, run
@@ -85,6 +95,25 @@ def test_a_campaign_there_stores_what_one_here_stores(cluster: "distributed.Loca
         fuzz(tmp_path / "there", start, 1, tests=12)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
     reduced_there(cluster, tmp_path / "there")
+
+
+def test_releases_are_tried_there(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:
+    """As many at once as there are threads, and they show what they show here."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    case = Case(OnnxProgram(model.SerializeToString()), {"x": np.array([-1, 2], np.float32)}, None, Origin())
+    versions = {str(number): resolve("fake:error@Relu" if number > 3 else "fake") for number in range(1, 7)}
+    with cluster_probes(cluster.scheduler_address, {}, True, print) as (threads, tried):
+        sequence = VersionSequence(
+            lambda name: tried(case, versions[name], POLICY), ProbeJournal(tmp_path, {}), "fake", lambda said: None
+        )
+        found = sequence.search(list(versions), None, None, jobs=threads)
+        assert (threads, found.outcome and found.outcome.first) == (2, (3,))
+        with Workers() as workers:
+            assert found.wanted == evaluate(case, versions["6"], ObservationCache(workers))
+        with pytest.raises(BadInput, match="the cluster gives no answer for fake==9"):
+            tried(case, resolve("fake").with_release("9"), POLICY)
 
 
 @pytest.mark.slow  # in make test: the campaign above, and lanes that are killed in test_lanes.py

@@ -91,8 +91,13 @@ if TYPE_CHECKING:
     help="Required confidence for flaky failures.",
 )
 @click.option(
-    "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Versions to test in parallel."
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 64),
+    help="Versions to test in parallel.  [default: 1; with --scheduler, as many as its workers have threads]",
 )
+@options.SCHEDULER
+@options.RESOURCES
 @options.INPUTS
 @options.EXPECTED
 @options.SEED
@@ -159,7 +164,7 @@ def _check_options(package: str | None, source: str | None, repository: Path | N
         )
     alone = {
         "--commits": ("build", "check", "paths", "sparse", "first_parent", "fresh", "hang_is_bad"),
-        "--releases": ("packages", "indexes", "pre", "then_commits"),
+        "--releases": ("packages", "indexes", "pre", "then_commits", "scheduler"),
         "--releases or --builds": ("history", "fixed", "builds", "sweep"),
     }
     here = {"--commits": repository or given["then_commits"], "--releases": package}
