@@ -195,6 +195,8 @@ def _tensor(
     if got.dtype.kind in "OUS":
         same = _same_text(got, want)
         return None if same.all() else _exact(name, got, want, ~same)
+    if got.dtype == want.dtype and got.tobytes() == want.tobytes():  # as most outputs of two levels of a compiler are
+        return None
     kind = _name(got.dtype)
     if not _is_float(kind):
         same = np.asarray(got == want)

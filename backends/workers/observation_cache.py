@@ -1,7 +1,7 @@
 """Where judging asks its questions: observations from workers, each asked once, and many at a time when they are known beforehand."""
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from opsieve.backends.observation import Observation
@@ -21,6 +21,7 @@ class ObservationCache:
         self.workers = workers
         self._known: dict[tuple[ResolvedTarget, Program, int], Observation] = {}
         self._kept: list[Test] = []  # keeps the inputs alive whose identity is a key
+        self._pool = ThreadPoolExecutor(2)  # whose threads start when they are needed, and end with this object
 
     def prefetch(self, wanted: Iterable[tuple[ResolvedTarget, Sequence[Test]]]) -> None:
         """Ask all these questions now, two targets at a time."""
@@ -34,8 +35,10 @@ class ObservationCache:
         if len(asked) == 1:  # no threads for that
             observe(asked[0])
             return
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(observe, asked))
+        under_way = [self._pool.submit(observe, item) for item in asked]
+        wait(under_way)
+        for done in under_way:
+            done.result()
 
     def observe(
         self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0

@@ -57,6 +57,20 @@ def test_an_undeclared_output_may_be_narrower_than_the_float64_reference() -> No
     assert not one(np.array([1], np.int32), np.array([1.0]), "").agrees
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int8", "bool"])
+def test_equal_bytes_agree_whatever_they_say_and_only_in_one_type(dtype: str) -> None:
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    value = (
+        np.array([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf]).astype(kind, casting="unsafe")
+        if kind.kind in "Vfc"
+        else np.ones(6, kind)
+    )
+    found = one(value, value[::-1].copy()[::-1], dtype, policy=Policy(signed_zero=True))
+    assert (found.agrees, found.rules) == (True, ())
+    other = value.view(np.uint8)
+    assert one(other, other.copy(), dtype).worst.what == "dtype"  # type: ignore[union-attr]
+
+
 def test_integers_booleans_and_strings_are_exact() -> None:
     assert one(np.array([1, 2]), np.array([1, 2]), "int64").agrees
     big = one(np.array([2**62 + 1]), np.array([2**62]), "int64").worst
