@@ -10,7 +10,7 @@ from opsieve.backends.judge.oracles import EXPECTED, NATIVE
 from opsieve.backends.judge.pieces import accepts_each_operator, refused_type
 from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
-from opsieve.backends.judge.refusals import same_reason
+from opsieve.backends.judge.refusals import names_rule, same_reason
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.reference.type_constraints import ILL_TYPED
@@ -109,7 +109,7 @@ def _forbidden(session: JudgingSession, first: Observation) -> Verdict | None:
         return None
     reference = session.ask(NATIVE)
     kind = same_reason(first, reference)
-    if not kind and not (reference.outcome == first.outcome == "rejected"):
+    if not kind and not names_rule(reference) and not (reference.outcome == first.outcome == "rejected"):
         return None
     facts = {"target": session.target, "breach": kind or "what the specification forbids", "ending": reference}
     return verdict("invalid", because(Cause.FORBIDDEN, **facts), "error", first)

@@ -1,7 +1,8 @@
 """Why a program is refused, as a kind that messages of different implementations share.
 
 Where a target and the reference refuse a program for the same kind of reason, the program breaks a rule of the specification with these
-inputs: who accepts it all the same contradicts nobody.
+inputs: who accepts it all the same contradicts nobody. So it does where the reference names the rule (`backends/reference/forbidden.py`), whatever
+the words of the target.
 """
 
 import re
@@ -29,6 +30,11 @@ def same_reason(one: Observation, other: Observation) -> str:
         return ""
     kind = _kind(one)
     return kind if kind and kind == _kind(other) else ""
+
+
+def names_rule(reference: Observation) -> bool:
+    """Whether the reference refuses a program for a rule of an operator's page."""
+    return reference.outcome == "rejected" and (reference.exception or "").endswith(".Forbidden")
 
 
 def _kind(observation: Observation) -> str:

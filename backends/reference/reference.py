@@ -102,9 +102,9 @@ class ReferenceBackend(NoReleases):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """Operators it lacks are `unsupported`, an index out of range is `rejected`; all else is its own error."""
+        """Operators it lacks are `unsupported`, what a page forbids of values is `rejected`; all else is its own error."""
         kind = exception.rpartition(".")[2]
-        if kind == "Undefined":  # a TIR function without a defined result
+        if kind in ("Undefined", "Forbidden"):  # a TIR function without a defined result; what a page forbids
             return "rejected"
         if kind in _UNSUPPORTED or (kind in ("ImportError", "ModuleNotFoundError") and stage != "import"):
             return "unsupported"
@@ -232,6 +232,7 @@ class _Watched:
 
     def run(self, *inputs: Any, **context: Any) -> tuple[Any, ...]:
         from opsieve.backends.reference.float64_model import narrow_value, promote_value, refuse_bits
+        from opsieve.backends.reference.forbidden import Forbidden, forbidden
         from opsieve.backends.reference.hazards import disturbed, leaves_open, open_results
 
         node, watch = self._node, self._watch
@@ -242,6 +243,9 @@ class _Watched:
                 fed = tuple(narrow_value(value) for value in inputs)
             if watch.wide and node.op_type == "BitCast":
                 refuse_bits(inputs[0])
+            broken = forbidden(node.op_type, node, inputs) if self._standard else ""
+            if broken:
+                raise Forbidden(broken)
             outputs = node.run(*fed, **context)
             if watch.wide:
                 # Several implementations, and the function bodies of operators, make float32 whatever they are given.

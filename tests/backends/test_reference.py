@@ -408,7 +408,7 @@ def test_what_an_exception_means() -> None:
     with pytest.raises(NotImplementedError) as lacking:
         run(
             model(
-                [helper.make_node("Scatter", ["x", "i", "x"], ["y"])],
+                [helper.make_node("RandomBlob", ["x"], ["y"])],
                 {"x": (F, [1]), "i": (I, [1])},
                 {"y": (F, [1])},
                 9,

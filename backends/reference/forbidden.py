@@ -1,0 +1,216 @@
+"""What the page of an operator forbids of the values that it is fed: a program that does it is invalid, whoever accepts it.
+
+onnx's evaluator raises what numpy raises for some of it, and computes something for the rest. https://onnx.ai/onnx/operators/
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Inputs = Sequence[Any]
+Rule = Callable[[Any, Inputs], str]
+
+
+class Forbidden(ValueError):
+    """The program breaks a rule of an operator's page with these values; the text is the rule."""
+
+
+def forbidden(operator: str, node: Any, inputs: Inputs) -> str:
+    """The rule of an operator of ONNX's own that its inputs break, "" where they break none that is known here.
+
+    `node` has the attributes by name, as the nodes of onnx's evaluator do.
+    """
+    rule = _RULES.get(operator)
+    return f"{operator}: {broken}" if rule and (broken := rule(node, inputs)) else ""
+
+
+def _numbers(node: Any, inputs: Inputs, place: int, name: str) -> list[int] | None:
+    """The integers of an input, or of the attribute that it was before; None where neither is given."""
+    value = inputs[place] if place < len(inputs) else None
+    value = getattr(node, name, None) if value is None else value
+    return None if value is None else [int(each) for each in np.ravel(value)]
+
+
+def _axes(axes: Sequence[int], rank: int) -> str:
+    far = next((axis for axis in axes if not -rank <= axis < rank), None)
+    if far is not None:
+        return f"axis {far} is out of range for {rank} dimensions"
+    return "an axis is named twice" if len({axis % rank for axis in axes}) < len(axes) else ""
+
+
+def _reduced(node: Any, inputs: Inputs) -> str:
+    return _axes(_numbers(node, inputs, 1, "axes") or [], np.ndim(inputs[0]))
+
+
+def _cumulated(node: Any, inputs: Inputs) -> str:
+    return _axes([int(np.ravel(inputs[1])[0])], np.ndim(inputs[0]))
+
+
+def _squeezed(node: Any, inputs: Inputs) -> str:
+    shape, axes = np.shape(inputs[0]), _numbers(node, inputs, 1, "axes") or []
+    broken = _axes(axes, len(shape))
+    wide = [] if broken else [axis for axis in axes if shape[axis] != 1]
+    return f"axis {wide[0]} has {shape[wide[0]]} elements, not one" if wide else broken
+
+
+def _unsqueezed(node: Any, inputs: Inputs) -> str:
+    axes = _numbers(node, inputs, 1, "axes") or []
+    return _axes(axes, np.ndim(inputs[0]) + len(axes))
+
+
+def _sliced(node: Any, inputs: Inputs) -> str:
+    if 0 in (_numbers(node, inputs, 4, "steps") or []):
+        return "a step is 0"
+    return _axes(_numbers(node, inputs, 3, "axes") or [], np.ndim(inputs[0]))
+
+
+def _split(node: Any, inputs: Inputs) -> str:
+    sizes = _numbers(node, inputs, 1, "split")
+    if sizes is None:
+        return ""
+    side = np.shape(inputs[0])[getattr(node, "axis", 0) or 0]
+    if min(sizes, default=0) < 0:
+        return "a part has a negative size"
+    return f"its parts have {sum(sizes)} of {side} elements" if sum(sizes) != side else ""
+
+
+def _top(node: Any, inputs: Inputs) -> str:
+    (many,) = _numbers(node, inputs, 1, "k") or [0]
+    axis = getattr(node, "axis", -1)
+    side = np.shape(inputs[0])[-1 if axis is None else axis]
+    return f"{many} of {side} elements are asked for" if not 0 <= many <= side else ""
+
+
+def _one_hot(node: Any, inputs: Inputs) -> str:
+    return "the depth is negative" if np.ravel(inputs[1])[0] < 0 else ""
+
+
+def _padded(node: Any, inputs: Inputs) -> str:
+    shape, pads = np.shape(inputs[0]), _numbers(node, inputs, 1, "pads") or []
+    axes = _numbers(node, inputs, 3, "axes") or list(range(len(shape)))
+    taken = [
+        shape[axis] + sum(pads[at :: len(axes)]) for at, axis in enumerate(axes) if -len(shape) <= axis < len(shape)
+    ]
+    return _axes(axes, len(shape)) or (
+        "more elements are taken away than there are" if min(taken, default=0) < 0 else ""
+    )
+
+
+def _resized(node: Any, inputs: Inputs) -> str:
+    scales = inputs[2] if len(inputs) > 2 else None
+    return "a scale is not greater than 0" if scales is not None and np.size(scales) and np.min(scales) <= 0 else ""
+
+
+def _nonnegative(place: int, what: str) -> Rule:
+    def rule(node: Any, inputs: Inputs) -> str:
+        return f"{what} is negative" if min(np.ravel(inputs[place]).tolist(), default=0) < 0 else ""
+
+    return rule
+
+
+def _ranged(node: Any, inputs: Inputs) -> str:
+    return "the delta is 0" if np.ravel(inputs[2])[0] == 0 else ""
+
+
+def _placed(place: int, more: int) -> Rule:
+    """A position in a sequence: before an element, or with `more` behind the last."""
+
+    def rule(node: Any, inputs: Inputs) -> str:
+        if place >= len(inputs) or inputs[place] is None:
+            return ""
+        at, many = int(np.ravel(inputs[place])[0]), len(inputs[0])
+        return f"position {at} is out of range for {many} elements" if not -many <= at < many + more else ""
+
+    return rule
+
+
+def _windowed(node: Any, inputs: Inputs) -> str:
+    """Of a Conv or a pooling operator: a window has to fit into the input and its padding."""
+    sides = np.shape(inputs[0])[2:]
+    kernel = getattr(node, "kernel_shape", None) or (np.shape(inputs[1])[2:] if len(inputs) > 1 else ())
+    if (getattr(node, "auto_pad", None) or "NOTSET") not in ("NOTSET", "VALID"):
+        return ""
+    pads, dilations = (getattr(node, name, None) or [] for name in ("pads", "dilations"))
+    for axis, (side, size) in enumerate(zip(sides, kernel, strict=False)):
+        room = side + sum(pads[axis :: len(sides)])
+        reach = (size - 1) * (dilations[axis] if dilations else 1) + 1
+        if reach > room:
+            return f"a window of {reach} does not fit into {room} elements and their padding"
+    return ""
+
+
+def _convolved(node: Any, inputs: Inputs) -> str:
+    bias = inputs[2] if len(inputs) > 2 else None
+    if bias is not None and np.shape(bias) != np.shape(inputs[1])[:1]:
+        return f"a bias of {np.size(bias)} elements for {np.shape(inputs[1])[0]} channels"
+    return _windowed(node, inputs)
+
+
+def _reversed(node: Any, inputs: Inputs) -> str:
+    axis = getattr(node, "time_axis", 0) or 0
+    side, longest = np.shape(inputs[0])[axis], int(np.max(inputs[1], initial=0))
+    return f"a sequence of {longest} of {side} elements" if longest > side else ""
+
+
+def _sloped(node: Any, inputs: Inputs) -> str:
+    """The slope goes into the shape of the first input; one of each channel did before opset 7."""
+    shape, slope = np.shape(inputs[0]), np.shape(inputs[1])
+    if len(shape) > 1 and slope == shape[1:2]:
+        return ""
+    pairs = zip(reversed(slope), reversed(shape), strict=False)
+    fits = len(slope) <= len(shape) and all(one in (1, other) for one, other in pairs)
+    return "" if fits else f"a slope of shape {slope} for an input of shape {shape}"
+
+
+def _cropped(node: Any, inputs: Inputs) -> str:
+    axes = getattr(node, "axes", None) or range(np.ndim(inputs[0]))
+    return f"{np.size(inputs[1])} sizes for {len(axes)} axes" if np.size(inputs[1]) != len(axes) else ""
+
+
+def _elements(node: Any, inputs: Inputs) -> str:
+    """Indices of GatherElements and ScatterElements lie inside the data; there are as many updates as indices."""
+    data, places = np.shape(inputs[0]), np.shape(inputs[1])
+    if len(inputs) > 2 and np.shape(inputs[2]) != places:
+        return f"updates of shape {np.shape(inputs[2])} for indices of shape {places}"
+    if len(data) != len(places):
+        return f"indices of {len(places)} dimensions for data of {len(data)}"
+    axis = (getattr(node, "axis", 0) or 0) % max(len(data), 1)
+    wide = any(side > had for at, (side, had) in enumerate(zip(places, data, strict=True)) if at != axis)
+    return f"indices of shape {places} are wider than the data of shape {data}" if wide else ""
+
+
+def _sequence_of_parts(node: Any, inputs: Inputs) -> str:
+    sizes = inputs[1] if len(inputs) > 1 else None
+    return _split(node, inputs) if sizes is not None and np.ndim(sizes) == 1 else ""
+
+
+_RULES: Mapping[str, Rule] = {
+    **{
+        f"Reduce{name}": _reduced
+        for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+    },
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _windowed),
+    "CenterCropPad": _cropped,
+    "ConstantOfShape": _nonnegative(0, "a size"),
+    "Conv": _convolved,
+    "CumSum": _cumulated,
+    "GatherElements": _elements,
+    "OneHot": _one_hot,
+    "PRelu": _sloped,
+    "Pad": _padded,
+    "Range": _ranged,
+    "Resize": _resized,
+    "ReverseSequence": _reversed,
+    "ScatterElements": _elements,
+    "SequenceAt": _placed(1, 0),
+    "SequenceErase": _placed(1, 0),
+    "SequenceInsert": _placed(2, 1),
+    "Slice": _sliced,
+    "Split": _split,
+    "SplitToSequence": _sequence_of_parts,
+    "Squeeze": _squeezed,
+    "Tile": _nonnegative(1, "a number of repeats"),
+    "TopK": _top,
+    "Unsqueeze": _unsqueezed,
+}
