@@ -5,6 +5,7 @@
 Types and intervals come from the operators' declarations, and what a declaration does not allow is not laid (`Misfit`).
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,18 @@ class PatternRates:
     shared: float = 0.3
 
 
+@functools.lru_cache(maxsize=4096)
+def _one_type(name: str, opset: int, dtypes: tuple[str | None, ...]) -> bool:
+    """Whether every type variable of an operator stands for one dtype, where its inputs have these."""
+    had, meant = form(name, opset), dict[str, str]()
+    if had is None:
+        return True
+    slots = (had.inputs[min(place, len(had.inputs) - 1)] for place in range(len(dtypes)))
+    return all(
+        dtype is None or meant.setdefault(slot.type, dtype) == dtype for slot, dtype in zip(slots, dtypes, strict=True)
+    )
+
+
 class PatternBuilder:
     """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for it.
 
@@ -95,7 +108,7 @@ class PatternBuilder:
             raise Misfit
         if not first_dtypes(operator, self.builder.opset) or not all(operator.requires(ins, given)):  # type: ignore[arg-type]
             raise Misfit
-        if not self._one_type(name, ins):
+        if not _one_type(name, self.builder.opset, tuple([tensor and tensor.dtype for tensor in ins])):
             raise Misfit
         if self.builder.style.ranged:
             for tensor, safe in zip(ins, operator.safe, strict=False):
@@ -105,17 +118,6 @@ class PatternBuilder:
         if made is None:
             raise Misfit
         return made
-
-    def _one_type(self, name: str, ins: Sequence[Tensor | None]) -> bool:
-        """Whether every type variable stands for one dtype."""
-        had, meant = form(name, self.builder.opset), dict[str, str]()
-        if had is None:
-            return True
-        for place, tensor in enumerate(ins):
-            slot = had.inputs[min(place, len(had.inputs) - 1)]
-            if tensor is not None and meant.setdefault(slot.type, tensor.dtype) != tensor.dtype:
-                return False
-        return True
 
     def op(self, name: str, *ins: Tensor | None, **attrs: Any) -> Tensor:
         """Lay an operator; its first output."""

@@ -11,6 +11,7 @@ import onnx
 
 from opsieve import __version__
 from opsieve.gen.build.adapters import steps_first
+from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import ProgramState, Supports
 from opsieve.gen.build.scope import is_numeric_result
@@ -230,14 +231,14 @@ def _apart(builder: GraphBuilder) -> list[Tensor]:
         return []
     home = pieces.root(recent[-1].name)
     made = [out for node in builder.nodes for out in node.outs if out.name and is_numeric_result(out)]
-    return [out for out in made if str not in map(type, out.shape) and pieces.root(out.name) != home]
+    return [out for out in made if is_closed(out.shape) and pieces.root(out.name) != home]
 
 
 def _measure_texts(builder: GraphBuilder) -> None:
     """Make numbers of the texts that nobody reads: only numbers join pieces."""
     only, opset = builder.program.only, builder.opset
     made = [out for node in builder.nodes for out in node.outs if out.dtype == "string" and not out.reads]
-    for text in [out for out in made if str not in map(type, out.shape)]:
+    for text in [out for out in made if is_closed(out.shape)]:
         names = [
             name
             for name in _MEASURES
@@ -280,7 +281,7 @@ def open_containers(builder: GraphBuilder) -> None:
                 continue
             kind, _, rest = tensor.dtype[:-1].partition("(")
             opener, asker = _OPENERS[kind]
-            whole = rest in NUMBER and str not in map(type, tensor.shape) and node.op != "SequenceEmpty"
+            whole = rest in NUMBER and is_closed(tensor.shape) and node.op != "SequenceEmpty"
             name = opener if whole else asker
             if builder.program.only is not None and name not in builder.program.only:
                 continue
