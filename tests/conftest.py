@@ -24,10 +24,16 @@ gc.set_threshold(20_000, 20, 50)
 # Variables that tests set and no compiler reads: with another value they ask for no other zygote.
 _NOT_FOR_COMPILERS = [
     "PYTEST_CURRENT_TEST",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
     "COLUMNS",
+    "GITHUB_ACTIONS",
     "GITHUB_STEP_SUMMARY",
+    "OPSIEVE_HASHES",
+    "OPSIEVE_JOBS",
     "OPSIEVE_PROBES",
+    "OPSIEVE_SECONDS",
     "OPSIEVE_STORE",
+    "OPSIEVE_TARGETS",
 ]
 _ROOM = 2 << 30  # bytes; the tests of a run leave less than a tenth of that
 
@@ -109,12 +115,14 @@ def kept_zygotes() -> Iterator[None]:
     ZYGOTES.keep(0)
 
 
-@pytest.fixture(autouse=True)
-def lane_here(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def lane_here() -> Iterator[None]:
     """The first lane of a `fuzz` that a test runs in its own process is a thread of it; what is started with `run` says so itself."""
     import thread_lanes
 
-    monkeypatch.setattr(lane_spawn, "spawn", thread_lanes.spawn)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lane_spawn, "spawn", thread_lanes.spawn)
+        yield
 
 
 @pytest.fixture(scope="session")

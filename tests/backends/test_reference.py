@@ -158,7 +158,6 @@ def max_pools(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
     return proto, {"x": values.astype(dtype)}
 
 
-@settings(max_examples=150)
 @given(max_pools())
 def test_max_pools_are_those_of_onnxruntime_unoptimised(
     workers: Workers, drawn: tuple[onnx.ModelProto, dict[str, Any]]
@@ -239,7 +238,6 @@ def recurrent(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
     return proto, feeds
 
 
-@settings(max_examples=100)
 @given(recurrent())
 def test_recurrent_layers_are_those_of_onnxruntime_unoptimised(
     workers: Workers, drawn: tuple[onnx.ModelProto, dict[str, Any]]

@@ -228,7 +228,7 @@ def test_ends_with_trouble(text: str, good: int | None, bad: int | None, trouble
     assert found.trouble == trouble
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(st.text("gb-", min_size=1, max_size=40), st.data())
 def test_whatever_the_timeline_a_change_that_is_named_is_there(text: str, data: st.DataObject) -> None:
     timeline = row(text)

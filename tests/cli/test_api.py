@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,13 @@ CRASH = "fake:crash@Relu>Clip"
 MODEL = onnx.load_model_from_string(chain("Exp", "Relu", "Clip", "Tanh").data)
 
 
-@pytest.fixture(autouse=True)
-def temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where results go that nobody gave a place."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+@pytest.fixture(scope="module", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where results go that nobody gave a place: one folder, for in another one other compilers are started."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
 
 
 def test_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,10 +124,14 @@ def test_a_model_that_the_checker_refuses_is_called_by_its_name() -> None:
 
 
 def test_results_are_where_they_are_wanted_and_nothing_else_is_left(tmp_path: Path, temporary_files: Path) -> None:
+    def left() -> set[Path]:
+        return {*temporary_files.glob("opsieve-reduced-*"), *temporary_files.glob("opsieve-question-*")}
+
+    before = left()
     given = opsieve.reduce(MODEL, X, [CRASH], output=tmp_path / "results")
     assert Path(given.facts["script"]) == tmp_path / "results" / "repro.py"
     assert opsieve.reduce(MODEL, X, ["fake"]).reduction is None
-    assert [*temporary_files.glob("opsieve-reduced-*"), *temporary_files.glob("opsieve-question-*")] == []
+    assert left() == before
     assert Path(opsieve.reduce(MODEL, X, [CRASH]).facts["output"]).parent.parent == temporary_files
 
 

@@ -19,7 +19,7 @@ NAMES = st.sampled_from(sorted(BASELINES))
 
 
 @given(NAMES, SEEDS, st.integers(1, 25))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 def test_graphs_are_valid_and_their_types_are_as_declared(name: str, seed: int, nodes: int) -> None:
     model = BASELINES[name](seed, nodes).program.proto
     onnx.checker.check_model(model, full_check=True)

@@ -74,7 +74,7 @@ def result(builder: GraphBuilder, dtype: str, shape: tuple[int, ...]) -> None:
     st.lists(st.sampled_from([1, 2, 3, 5, FREE]), max_size=4).map(tuple),
     st.sampled_from([ANY, Domain(0, 1), Domain(0.5, 4)]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_what_is_made_fit_fits_or_leaves_no_trace(
     seed: int, dtype: str, shape: tuple[int, ...], wanted: str, sides: tuple[int, ...], domain: Domain
 ) -> None:

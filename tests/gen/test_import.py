@@ -75,7 +75,7 @@ def test_a_pickle_of_objects_or_of_too_few_bytes_is_refused(tmp_path: Path) -> N
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 def test_a_broken_pickle_is_told_in_a_sentence(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     raw = bytearray(pickle.dumps({"input": X, "output": Y}))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -135,7 +135,6 @@ def test_an_old_scalar_of_numpy_is_an_array(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
 def test_a_broken_file_of_polygraphy_is_told_in_a_sentence(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

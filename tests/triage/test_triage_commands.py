@@ -5,6 +5,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from stores import done, filled, finding
 
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.reducer import store_session
-from opsieve.triage.store.candidates import candidates
+from opsieve.reducer.case_child import ChildEnd, ChildTask
+from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.finished_test import Campaign, NonBug
 from opsieve.triage.store.index.index_file import INDEX, SCHEMA, joined
 from opsieve.triage.store.index.index_reader import IndexReader
@@ -284,20 +286,41 @@ def test_what_is_told_by_its_graph_is_reduced_first(tmp_path: Path, capsys: pyte
     assert {one.cluster for one in first} == {"c1", "c2", "c3", "c4"}
 
 
-def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def two_failures(folder: Path) -> list[Candidate]:
+    """The cases to reduce of a store of two failures."""
     target = "fake:error@Tanh+error@Sigmoid"
     campaign = Campaign("beef", "small-1", 1, (target,))
     tests = [
         done(at, finding(last, target=target, operators=("Abs", last)), operators=("Abs", last))
         for at, last in enumerate(("Tanh", "Sigmoid"))
     ]
-    with Store(tmp_path / "s") as store:
+    with Store(folder) as store:
         store.begin(campaign)
         store.record(campaign, tests)
         wanted = candidates(store.index)
     assert len(wanted) == 2
+    return wanted
+
+
+def test_a_case_that_takes_long_gives_way_and_has_a_longer_turn(tmp_path: Path) -> None:
+    wanted, turns = two_failures(tmp_path / "s"), []
+
+    def reducer(case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
+        turns.append(task.seconds)
+        facts = {"nodes_after": 1, "inner_nodes_after": 0, "same": True}
+        return ChildEnd(0, json.dumps(facts), "", in_time=task.seconds > 150)
+
+    request = store_session.StoreReductionRequest(tmp_path / "s", 1000, offline=True)
+    answers = [(one.case, one.answer) for one in store_session.reduce_cases(request, wanted, reducer)]
+    assert answers == [(one.place, answer) for answer in ("unfinished", "reduced") for one in wanted]
+    assert turns == [100, 100, 200, 200]
+
+
+@pytest.mark.slow  # in make test: turns of a reducer that is not really one, above
+def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = two_failures(tmp_path / "s")
     monkeypatch.setattr(store_session, "_TURN", 0.1)
     monkeypatch.setattr(store_session, "_PART", 0.0)
     monkeypatch.setattr(store_session, "_MORE", 1000)
