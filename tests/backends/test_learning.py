@@ -201,9 +201,9 @@ def test_what_a_compiler_dies_of_is_left_alone() -> None:
 
     slots = (SchemaSlot("x0", "T", False, False), SchemaSlot("x1", "T", True, False))
     asked_of = replace(schema(1), inputs=slots)
-    found = learn(asked_of, "acme", lambda _, trials: [dies(trial) for trial in trials])
-    assert found.operator is not None
-    assert found.died < found.asked / 10
+    found = [learn(asked_of, "acme", lambda _, trials: [dies(trial) for trial in trials], seed) for seed in range(3)]
+    assert all(each.operator is not None for each in found)
+    assert sum(each.died for each in found) < 60  # 26; 173 where nothing is left alone
 
 
 def test_what_is_never_accepted_is_told_with_what_was_said() -> None:
