@@ -22,6 +22,7 @@ _ROUNDS, _BATCH = 120, 48
 _FURTHER = 8  # rounds in which more kinds are sought where one was found
 _PATIENCE = 32  # rounds without anything new, after which no more are begun
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
+_LISTED = re.compile(r"#(?:[,x] ?#)+")
 _DEADLY, _FAR, _REDRAWN = (
     5,
     4,
@@ -39,10 +40,10 @@ class SearchRates:
     fewer inputs and attributes.
     """
 
-    changed: float = 0.8
+    changed: float = 0.85
     deepest: float = 0.3
-    neglected: float = 0.35
-    rare: float = 0.2
+    neglected: float = 0.25
+    rare: float = 0.3
     swept: float = 0.25
     renewed: float = 0.2
     simpler: float = 0.5
@@ -206,8 +207,8 @@ def _parts(trial: Trial) -> int:
 
 
 def _said(reason: str) -> str:
-    """A message without its numbers."""
-    return _NUMBERS.sub("#", reason)[:400]
+    """A message without its numbers, and without how many there are in a list."""
+    return _LISTED.sub("#", _NUMBERS.sub("#", reason))[:400]
 
 
 def _kind(trial: Trial) -> object:

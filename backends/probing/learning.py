@@ -4,7 +4,8 @@
 2. Generalise an instance that was accepted to a form (gen/spec/learned.py): each size is changed alone, with all sizes that are equal to it, by its
    multiples, and with each other group of sizes. What may change is a letter, what may not a number.
 3. Fit the sizes of outputs to what further instances of the form gave.
-4. Counter-examples: fresh instances of the form. A form of which fewer than 95 % are accepted loses one letter after the other, and is dropped at last.
+4. Counter-examples: fresh instances of the form. A form of which fewer than 95 % are accepted loses one letter after the other, and is dropped at last. Each runs twice: a form whose results
+   differ is kept only where there is no other, and says so.
 
 Pure but for `ask`, which runs instances. Equal seeds and answers give equal forms.
 """
@@ -20,6 +21,7 @@ from opsieve.backends.probing.instance_search import InstanceSearch
 from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, drawn_dtypes, elements
 from opsieve.gen.spec.dtype_facts import is_float
 from opsieve.gen.spec.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
+from opsieve.gen.spec.learned_body import LearnedBody
 from opsieve.gen.spec.rng import Rng
 
 ENOUGH = 0.95  # of fresh instances of a form are accepted
@@ -28,6 +30,7 @@ _FRESH = 20
 _FITTED = 10  # instances by which sizes of outputs are fitted
 _LEAST_VARIED = 8
 _MOST_PINNED = 64  # elements that a form lists
+_FOLLOWED = (3, 2, 1)  # ranks of a body's first input whose sizes its outputs may have
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -56,18 +59,18 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
     if not accepted:
         why = f"no instance was accepted; the last said: {search.last}"
         return Learnt(schema.name, None, why, learner.asked, learner.died)
-    forms, good, tried = list[LearnedForm](), 0, 0
+    forms = dict[LearnedForm, int]()  # and how many of their instances were accepted
     for trial in accepted:
         form, passed = learner.formed(trial)
         if form is not None and form not in forms:
-            forms.append(form)
-            good, tried = good + passed, tried + _FRESH
+            forms[form] = passed
         if len(forms) == _MOST_FORMS:
             break
     if not forms:
         why = "no form of an accepted instance holds for others"
         return Learnt(schema.name, None, why, learner.asked, learner.died)
-    operator = LearnedOperator(schema.name, domain, tuple(forms), good, tried)
+    kept = [form for form in forms if not form.varies] or [*forms]
+    operator = LearnedOperator(schema.name, domain, tuple(kept), sum(forms[form] for form in kept), len(kept) * _FRESH)
     return Learnt(schema.name, operator, "", learner.asked, learner.died)
 
 
@@ -102,6 +105,7 @@ class _Learner:
 
     def formed(self, trial: Trial) -> tuple[LearnedForm | None, int]:
         """The widest form of an accepted instance that holds, and how many instances of it were accepted."""
+        trial = self._with_following_bodies(trial)
         pinned = _pinned(trial)
         for form_of, of in (
             (self.generalised, trial),
@@ -113,6 +117,15 @@ class _Learner:
             if form is not None:
                 break
         return form, passed
+
+    def _with_following_bodies(self, trial: Trial) -> Trial:
+        """The instance whose bodies give sizes of what they are called with, as far as that is accepted: with fixed sizes they are right for one call."""
+        for name, body in trial.attributes.items():
+            if isinstance(body, LearnedBody):
+                made = [body.following(rank) for rank in _FOLLOWED]
+                trials = [replace(trial, attributes={**trial.attributes, name: each}) for each in made]
+                trial = next((t for t, ok in zip(trials, self.accepts(trials), strict=True) if ok), trial)
+        return trial
 
     # 2
 
@@ -253,7 +266,9 @@ class _Learner:
             answers = self.answers([trial for _, trial in made])
             good = sum(_as_said(narrowed, sizes, answer) for (sizes, _), answer in zip(made, answers, strict=True))
             if good >= ENOUGH * _FRESH:
-                return narrowed, good
+                again = self.answers([trial for _, trial in made])
+                varies = any(a.digest != b.digest for a, b in zip(answers, again, strict=True))
+                return replace(narrowed, varies=varies), good
         return None, 0
 
 

@@ -52,11 +52,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialAnswer:
-    """The types of the outputs, None where the instance was refused; what was said then, and whether the compiler died of it."""
+    """The types of the outputs, None where the instance was refused; what was said then, whether the compiler died of it; else a digest of the outputs."""
 
     outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
     reason: str = ""
     died: bool = False
+    digest: str = ""
 
 
 def elements(trial: Trial, place: int) -> "np.ndarray[Any, Any]":

@@ -28,6 +28,7 @@ from opsieve.backends.workers.shared_zygotes import ZYGOTES, SharedZygotes
 from opsieve.backends.workers.work_clock import out_of_memory_kills
 from opsieve.backends.workers.zygote import Death, Interrupted, Limits, TemplateProcess, Unavailable, Worker, Zygote
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.spec.catalogue import VARIABLE as OPERATORS
 
 if (
     TYPE_CHECKING
@@ -344,6 +345,7 @@ class Workers:
         source = plugin(target.zygote[0])
         check_allowed(target)
         environment = {**without_secrets(os.environ), **KNOBS, **source.backend.environment}
+        environment.pop(OPERATORS, None)  # its files lie where workers do not see them
         facts, shim = (source.file, source.attribute), native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.backend.name)
         readable = [source.file.parent, *([shim] if shim else []), *own_files(target)]

@@ -45,6 +45,7 @@ _TYPE = re.compile(
 _LARGEST_FILE = 4 << 20
 _SIZES = (1, 2, 3, 4, 5, 6, 8)
 _MOST_RANK = 8
+_VARIES = "its results differ from run to run"
 _SPARSE = "an input is a sparse tensor, which no test case carries"
 
 Sizes = Mapping[str, int]
@@ -116,11 +117,15 @@ class LearnedTensor:
 
 @dataclass(frozen=True, slots=True)
 class LearnedForm:
-    """Instances of one kind: types of inputs (None where one is left out) and outputs, the values that each attribute may have."""
+    """Instances of one kind: types of inputs (None where one is left out) and outputs, the values that each attribute may have. `varies`: results differ from run to run."""
 
     inputs: tuple[LearnedTensor | None, ...]
     outputs: tuple[LearnedTensor, ...]
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    varies: bool = False
+
+    def __hash__(self) -> int:
+        return hash((self.inputs, self.outputs))
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -194,7 +199,7 @@ class LearnedOperator:
             infer=self._infer,
             requires=self._requires,
             bounds=self._bounds,
-            excluded=_SPARSE if sparse else "",
+            excluded=_SPARSE if sparse else _VARIES if all(form.varies for form in self.forms) else "",
         )
 
     def _sample(self, builder: Builder, x: Tensor) -> Instance | None:
@@ -282,6 +287,8 @@ def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
                 pairs = [f"{name} = [{', '.join(map(_value, values))}]" for name, values in form.attributes.items()]
                 lines.append(f"attributes = {{ {', '.join(pairs)} }}")
             lines.append(f"outputs = [{', '.join(_text(str(out)) for out in form.outputs)}]")
+            if form.varies:
+                lines.append("varies = true")
     return "\n".join(lines) + "\n"
 
 
@@ -336,6 +343,7 @@ def _form_of(entry: Any, name: str) -> LearnedForm:
         tuple(None if not text else _tensor(text, name) for text in ins),
         tuple(_tensor(text, name) for text in outs),
         {key: tuple(_attribute(value, name) for value in values) for key, values in attributes.items()},
+        entry.get("varies") is True,
     )
 
 

@@ -8,7 +8,7 @@ A word is a size that only a run tells: an output has it from an input that has 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,17 @@ class LearnedBody:
         found = {word: (each.name, axis) for each in self.inputs for axis, word in enumerate(each.sizes)}
         nodes = [node for out in self.outputs for node in _made(out, found)]
         return helper.make_graph(nodes, name, _infos(self.inputs), _infos(self.outputs))
+
+    def following(self, rank: int) -> "LearnedBody":
+        """The body whose outputs have the sizes of its first input, of this rank, before their last ones."""
+        if not self.inputs:
+            return self
+        words = tuple(f"n{axis}" for axis in range(rank))
+        outs = []
+        for out in self.outputs:
+            count = min(rank, max(len(out.sizes) - 1, 0))
+            outs.append(replace(out, sizes=(*words[:count], *out.sizes[count:])))
+        return LearnedBody((replace(self.inputs[0], sizes=words), *self.inputs[1:]), tuple(outs))
 
     def written(self) -> str:
         """Its table in a file of declarations."""

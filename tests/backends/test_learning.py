@@ -4,17 +4,28 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 from commands import opsieve as run
+from onnx import parser
 
+from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.probing.documented_shapes import definitions_in, shapes_in
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, schemas_of
 from opsieve.backends.probing.learning import learn
 from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import Trial, TrialAnswer
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.spec.catalogue import known
 from opsieve.gen.spec.learned import read_learned
 
+_MODEL = """
+<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+g (float[2, 2] x) => (float[2, 2] y) { z = com.microsoft.Inverse(x) y = Mul(z, z) }
+"""
 Rule = Callable[[Trial], tuple[tuple[str, tuple[int, ...]], ...] | None]
 T = ("float16", "float32")
 
@@ -187,6 +198,26 @@ def test_of_a_compiler_that_dies_nothing_is_learnt_but_how_often() -> None:
     assert found.asked < 600
 
 
+def test_forms_whose_results_differ_from_run_to_run_are_kept_only_where_there_are_no_others() -> None:
+    """Results of matrices are numbers drawn, those of vectors always the same."""
+    drawn = Random(5)
+
+    def answers(always: bool) -> Callable[[DomainSchema, Sequence[Trial]], list[TrialAnswer]]:
+        def answer(trial: Trial) -> TrialAnswer:
+            x = trial.inputs[0]
+            assert x is not None
+            varies = always or len(x.shape) > 1
+            return TrialAnswer(((T[0], x.shape),), digest=str(drawn.random()) if varies else "")
+
+        return lambda _, trials: list(map(answer, trials))
+
+    some, none = (learn(schema(1), "acme", answers(always)).operator for always in (False, True))
+    assert some is not None
+    assert none is not None
+    assert not any(form.varies for form in some.forms)
+    assert all(form.varies for form in none.forms)
+
+
 def test_what_a_compiler_dies_of_is_left_alone() -> None:
     """It dies where the second input is left out, which the schema allows, once the first one is a vector."""
 
@@ -218,6 +249,21 @@ def test_schemas_of_onnx_and_of_onnxruntime() -> None:
     assert own["BiasGelu"].kernel
     assert own["BiasGelu"].types["T"]
     assert own["QLinearAdd"].inputs[2].optional
+
+
+def test_the_reference_computes_programs_where_the_environment_names_a_file_of_declarations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of references know declarations too, and see no files of the user."""
+    file = tmp_path / "acme.toml"
+    file.write_text('domain = "acme"\n')
+    monkeypatch.setenv("OPSIEVE_OPERATORS", str(file))
+    known()  # here it is read, and there it cannot be
+    file.unlink()
+    program = OnnxProgram(parser.parse_model(_MODEL).SerializeToString(), "inverse")
+    with Workers() as workers:
+        seen = workers.observe(FLOAT64, program, {"x": np.eye(2, dtype=np.float32)})
+    assert seen.outcome == "ok", seen.message
 
 
 def test_an_operator_of_onnxruntime_is_learnt_and_kept(

@@ -80,6 +80,21 @@ def test_an_operator_on_a_sparse_tensor_is_known_and_no_program_is_made_of_it() 
     assert not parsed(TEXT)[0].operator().excluded
 
 
+def test_an_operator_whose_results_differ_from_run_to_run_is_in_no_program() -> None:
+    (varying,) = operators = parsed(TEXT + "varies = true\n")
+    assert parsed(written(operators)) == operators
+    assert varying.forms[0].varies
+    assert "differ" in varying.operator().excluded
+
+
+def test_a_body_gives_the_sizes_of_what_it_is_called_with() -> None:
+    body = parsed(BODY)[0].forms[0].attributes["decoder"][0]
+    for rank, sizes in ((1, ("n0", "length", 8)), (2, ("n0", "n1", 8)), (4, ("n0", "n1", 8))):
+        made = body.following(rank)
+        assert [len(value.sizes) for value in made.inputs] == [rank]
+        assert [value.sizes for value in made.outputs] == [sizes, (2,)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
