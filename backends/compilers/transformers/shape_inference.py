@@ -47,7 +47,10 @@ def infer_symbolic(model: Any, options: Mapping[str, str]) -> Any:
     """What onnxruntime's tool infers, with sizes as expressions."""
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
-    return _shown(SymbolicShapeInference.infer_shapes(model, auto_merge=options["merge"] == "on"))
+    made = SymbolicShapeInference.infer_shapes(model, auto_merge=options["merge"] == "on")
+    if made is None:  # it warns "Only support models of onnx opset 7 and above."
+        raise NotImplementedError("the tool takes models of opset 7 and above of ONNX's own operators")
+    return _shown(made)
 
 
 def examine(result: Any, values: Mapping[str, Any]) -> None:

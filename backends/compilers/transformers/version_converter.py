@@ -19,7 +19,7 @@ MEANINGS: tuple[tuple[str, str], ...] = (
     ("unsupported", r"Target opset: \d+ less than"),
     ("environment", r"invalid version \(must be between"),
     ("unsupported", r"No Adapter (?:From|To|For)|No Previous Version of|No schema for"),
-    ("unsupported", r"isUnallowed: Assertion|is unrestricted for Opset Version"),
+    ("unsupported", r"isUnallowed: Assertion|is unrestricted for Opset Version|cannot be downgraded to opset"),
     ("unsupported", r"(?:is|are) (?:not support(?:ed)?|unallowed)\b|is unsupported|does not support"),
     ("unsupported", r"No initializer or constant input|must be a constant or initializer|must be -1 \(disabled\)"),
     ("unsupported", r"only supports converting|Unsupported conversion"),
