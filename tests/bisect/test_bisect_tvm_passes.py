@@ -87,6 +87,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     registry.plugin.cache_clear()
 
 
+@pytest.mark.slow  # in make test: attribution in test_bisect_passes.py, passes of TVM left out in test_tvm_backend.py
 def test_a_pass_among_those_that_tvm_cannot_do_without(planted: Callable[[list[str]], Blamed]) -> None:
     blamed = planted(["PlantedA"])
     found = blamed.attribution

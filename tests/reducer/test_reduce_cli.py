@@ -230,6 +230,7 @@ def test_an_interrupted_result_says_that_it_is_one(case: Path, tmp_path: Path) -
     assert story["nodes_after"] == len(load(out).program.operators()) < 40
 
 
+@pytest.mark.slow  # in make test: a second bug of another kind, below
 def test_a_second_bug_is_said(tmp_path: Path) -> None:
     save(host(5, 40, [["Tanh", "Exp"], ["Tanh", "Exp"]]), tmp_path / "two")
     facts = json.loads(reduce(tmp_path / "two", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out", "--json")[1])

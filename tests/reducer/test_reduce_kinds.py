@@ -43,6 +43,7 @@ def operators(result: Reduction) -> list[str]:
     return [node.op_type for node in result.best.model.graph.node]
 
 
+@pytest.mark.slow  # in make test: a wrong fusion in test_reduce_hints.py, scales in test_reduce_sameness.py
 def test_a_wrong_result_of_a_quantised_model(workers: Workers) -> None:
     text = """g (float[3, 5, 7] x) => (float[3, 5, 7] y, float[5, 7, 3] z) <float scale = {0.1}, uint8 zero = {128}>
         { a = Softmax <axis: int = -1> (x)  b = Transpose <perm: ints = [1, 2, 0]> (a)

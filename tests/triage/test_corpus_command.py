@@ -1,6 +1,7 @@
 """`opsieve corpus`: cases added, replayed on compilers that misbehave on purpose, two replays compared."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,18 +17,26 @@ Capture = pytest.CaptureFixture[str]
 CRASHES, ERRS = "fake:crash@Relu>Clip", "fake:error@Exp"
 
 
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the corpus lies that the first test has made: `found` and `corpus`."""
+    return tmp_path_factory.mktemp("added")
+
+
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Path:
+def corpus(added: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Path:
     """Two cases, one that fails on the target that it names."""
     for name in ("OPSIEVE_STORE", "OPSIEVE_PROBES"):
         monkeypatch.setenv(name, str(tmp_path / "cache" / name))
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    save(Case(chain("Relu", "Clip"), X, parameters={"target": CRASHES}), tmp_path / "found" / "clip" / "reduced")
-    save(Case(chain("Exp"), X, parameters={"target": "fake"}), tmp_path / "found" / "exp")
-    folder, found = tmp_path / "corpus", tmp_path / "found"
-    code, out, _ = opsieve("corpus", "add", folder, found / "clip" / "reduced", found / "exp", capsys=capsys)
-    assert (code, "fail (crash at compile)" in out) == (0, True)
-    return folder
+    folder, found = added / "corpus", added / "found"
+    if not folder.exists():
+        save(Case(chain("Relu", "Clip"), X, parameters={"target": CRASHES}), found / "clip" / "reduced")
+        save(Case(chain("Exp"), X, parameters={"target": "fake"}), found / "exp")
+        code, out, _ = opsieve("corpus", "add", folder, found / "clip" / "reduced", found / "exp", capsys=capsys)
+        assert (code, "fail (crash at compile)" in out) == (0, True)
+    shutil.copytree(added, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "corpus"
 
 
 def ran(folder: Path, *arguments: str | Path, capsys: Capture) -> tuple[int, dict[str, str], Any]:

@@ -18,6 +18,7 @@ def run(*arguments: str, seconds: int) -> None:
     assert "| 0 |\n" in done.stdout
 
 
+@pytest.mark.slow  # in make test: test_hostile_stores.py, test_index_rows.py, test_readers.py
 def test_a_few_of_the_drill_end_in_sentences() -> None:
     run("index schemas", "--every", "48", seconds=300)
 

@@ -113,6 +113,7 @@ def test_the_other_kinds_go_to_a_path_of_ones_own(store: Path, tmp_path: Path, m
     drive(app_of(store), journey)
 
 
+@pytest.mark.slow  # in make test: what `export` says of it, in test_export_command.py
 def test_what_does_not_fail_any_more_is_said_and_nothing_is_written(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
