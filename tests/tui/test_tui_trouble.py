@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from stores import CAMPAIGN, done
+from textual.app import ComposeResult
 from textual.pilot import Pilot
 from tui_driving import (
     app_of,
@@ -31,10 +32,12 @@ from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jobs_screen import JobsScreen
+from opsieve.tui.app.screens.jump_mode import JumpMode
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.steady_screen import SteadyDialog
 
 
 def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
@@ -237,5 +240,38 @@ def test_a_screen_that_is_still_being_made_has_nothing_to_act_on(store: Path) ->
         assert ClusterScreen(row).subject.member == ""
         assert CampaignScreen().subject is None
         assert ClustersScreen().subject is None
+
+    drive(app_of(store), journey)
+
+
+def test_a_dialog_that_is_ended_twice_takes_no_screen_with_it(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        screen = await opened(pilot)
+        heard: list[object] = []
+        for dialog in (ConfirmDialog("sure?"), LineDialog("what?"), JumpMode(screen)):
+            pilot.app.push_screen(dialog, heard.append)  # type: ignore[arg-type]
+            await until(pilot, lambda dialog=dialog: pilot.app.screen is dialog and dialog.is_mounted)  # type: ignore[misc]
+            dialog.dismiss(None)
+            dialog.dismiss(None)
+            await until(pilot, lambda: pilot.app.screen is screen)
+        assert heard == [None, None, None]
+
+    drive(app_of(store), journey)
+
+
+def test_a_fault_while_a_screen_is_being_made_ends_nothing(store: Path) -> None:
+    class Stumbles(SteadyDialog[None]):
+        def compose(self) -> ComposeResult:
+            yield from ()
+            self.app._handle_exception(ValueError("while it is being made"))
+
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, OpsieveApp)
+        await opened(pilot)
+        await app.push_screen(Stumbles())
+        await shows(pilot, "while it is being made")
+        assert (app.is_running, app.fatal, len(app.faults)) == (True, None, 1)
+        app.faults.clear()
 
     drive(app_of(store), journey)

@@ -191,7 +191,8 @@ class OpsieveApp(App[None]):
         if self._closing or not self.screen_stack:
             return
         self.faults.append(f"{type(error).__name__}: {one_line(str(error), 300)}")
-        if len(self.faults) > _MOST_FAULTS or not self.screen.is_mounted:
+        # The first of the stack is Textual's own, which shows nothing.
+        if len(self.faults) > _MOST_FAULTS or not any(screen.is_mounted for screen in self.screen_stack[1:]):
             self.fatal = self.fatal or error
             super()._handle_exception(error)
         else:

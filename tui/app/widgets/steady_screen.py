@@ -1,5 +1,6 @@
 """Screens that a fault in one of their handlers does not end, and that answer nothing while their widgets are being taken away."""
 
+from textual.await_complete import AwaitComplete
 from textual.css.query import NoMatches
 from textual.message import Message
 from textual.message_pump import MessagePump
@@ -26,4 +27,8 @@ class SteadyScreen(_SteadyPump, Screen[ScreenResultType]):
 
 
 class SteadyDialog(_SteadyPump, ModalScreen[ScreenResultType]):
-    """One over another screen."""
+    """One over another screen, which ends once: Textual would take away the screen beneath at a second key that ends it."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """End, with a result; nothing when it has ended."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete.nothing()
