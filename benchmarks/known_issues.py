@@ -1,6 +1,11 @@
 """Precision and recall of "probably owner/repo#N": failures whose public issue is known, and failures that no issue of the index is about.
 
     python benchmarks/known_issues.py ISSUES.json THREADS.json [--logs RECORDS.jsonl.gz]
+    python benchmarks/known_issues.py --facts [--logs RECORDS.jsonl.gz]
+
+`--facts` needs no network and no export: `triaging/known_threads.jsonl` tells of public threads, in our words, title, telling lines and the failure as a log of another occurrence would
+have it (other names, sizes and places in files; nothing that the thread does not say). They are the index, and each failure is asked for. Failures that none of them is about are those of
+the samples (`samples/observed.jsonl`) and of RECORDS.
 
 ISSUES is an export (`opsieve known import`). THREADS is a list of `{issue, target, text or model, guilty, inputs}`: a program as text of onnx.parser, after the
 reproducer of the issue, with the guilty pass where `attribute` names one. Each is run; what no longer fails is left out. RECORDS are failures of
@@ -25,16 +30,23 @@ from opsieve.triage.fingerprint.graph_signature import signature_of
 from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.fingerprint.title import title_of
 from opsieve.triage.known.issue_match import ClusterSignature
-from opsieve.triage.known.issues import read_export
+from opsieve.triage.known.issues import KnownIssue, read_export
 from opsieve.triage.known.matching import IssueIndex, probable_issues
+
+ROOT = Path(__file__).resolve().parent.parent
+FACTS = Path(__file__).parent / "triaging" / "known_threads.jsonl"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("issues", type=Path)
-    parser.add_argument("threads", type=Path)
+    parser.add_argument("issues", type=Path, nargs="?")
+    parser.add_argument("threads", type=Path, nargs="?")
+    parser.add_argument("--facts", action="store_true")
     parser.add_argument("--logs", type=Path)
     asked = parser.parse_args()
+    if asked.facts:
+        from_facts(asked.logs)
+        return
     index = IssueIndex(read_export(asked.issues).issues)
     print(f"{len(index.issues)} issues")
     from_threads(json.loads(asked.threads.read_text()), index)
@@ -85,6 +97,58 @@ def from_threads(threads: list[dict[str, Any]], index: IssueIndex) -> None:
     )
 
 
+def from_facts(logs: Path | None) -> None:
+    """The threads of the file as index, and each of their failures; then failures that no thread is about."""
+    facts = [json.loads(line) for line in FACTS.read_text().splitlines()]
+    index = IssueIndex([_issue(fact) for fact in facts])
+    halves = {"even lines": [0, 0, 0], "odd lines": [0, 0, 0]}
+    for at, fact in enumerate(facts):
+        said = named(_found(fact), frozenset(fact.get("operators", ())), fact.get("guilty", ""), index, fact["kind"])
+        right = bool(said) and said[0] in (fact["issue"], *fact.get("same", ()))
+        halves["odd lines" if at % 2 else "even lines"][0 if right else 1 if said else 2] += 1
+        print(f"  {fact['issue']:36} {fact['kind']:9} {'right' if right else ' '.join(said) or '-'}")
+    halves["all"] = [sum(one) for one in zip(*halves.values(), strict=True)]
+    for half, (right, wrong, none) in halves.items():
+        total = right + wrong + none
+        print(
+            f"{half}: {total} threads: {right} right, {wrong} wrong, {none} without; precision {right / max(1, right + wrong):.2f}, recall {right / max(1, total):.2f}"
+        )
+    from_samples(index)
+    if logs:
+        from_logs(logs, index)
+
+
+def _issue(fact: dict[str, Any]) -> KnownIssue:
+    repository, _, number = fact["issue"].partition("#")
+    url = f"https://github.com/{repository}/issues/{number}"
+    return KnownIssue(repository, int(number), fact["title"], url, "", f"{fact['title']} {fact['says']}")
+
+
+def _found(fact: dict[str, Any]) -> Fingerprint:
+    """The fingerprint of a failure as another tool's log has it."""
+    lines = [f'  File "{path}", line 1, in {function}' for path, function in fact.get("frames", ())]
+    ending = f"{fact.get('exception') or 'RuntimeError'}: {fact.get('message', '')}"
+    trace = "\n".join(["Traceback (most recent call last):", *lines, ending]) if lines else ""
+    operators = tuple(fact.get("operators", ()))
+    record = Record(fact["backend"], "compile", fact.get("exception", ""), fact.get("message", ""), trace, "", 11 if fact["kind"] == "crash" else 0, fact["kind"] == "hang", operators)  # fmt: skip
+    return fingerprint_of(record)
+
+
+def from_samples(index: IssueIndex) -> None:
+    """Print what is named for the failures of the samples, most of which no thread of the index is about."""
+    total = 0
+    for line in (ROOT / "samples" / "observed.jsonl").read_text().splitlines():
+        seen = json.loads(line)
+        first, verdict = seen["observations"][0], seen["verdict"]
+        program = opsieve.open_case(ROOT / "samples" / seen["sample"]).program
+        operators = frozenset(program.operators()) - {"Constant"}
+        record = Record(seen["target"].partition("=")[0].partition(":")[0], first["stage"], first.get("exception", ""), first.get("message", ""), first.get("traceback", ""), first.get("log", ""), first.get("signal", 0), False, tuple(sorted(operators)))  # fmt: skip
+        total += 1
+        if said := named(fingerprint_of(record), operators, "", index, verdict["kind"]):
+            print(f"  {seen['sample']}: {' '.join(said)}")
+    print(f"{total} failures of samples")
+
+
 def from_logs(path: Path, index: IssueIndex) -> None:
     """Print what is named for the distinct failures of other tools' records."""
     seen: dict[str, tuple[Fingerprint, frozenset[str]]] = {}
@@ -102,9 +166,9 @@ def from_logs(path: Path, index: IssueIndex) -> None:
     print(f"{bugs} distinct failures of {path.name}")
 
 
-def named(found: Fingerprint, operators: frozenset[str], guilty: str, index: IssueIndex) -> list[str]:
+def named(found: Fingerprint, operators: frozenset[str], guilty: str, index: IssueIndex, kind: str = "") -> list[str]:
     """The issues that a failure probably is, by name, with the reason of the first."""
-    backend, kind = found.value(ComponentName.BACKEND), found.value(ComponentName.KIND)
+    backend, kind = found.value(ComponentName.BACKEND), kind or found.value(ComponentName.KIND)
     cluster = ClusterSignature(1, backend, kind, title_of(found), (found.components,), operators, guilty)
     probable = probable_issues(cluster, index)
     return [*(one.name for one in probable), *(f"({probable[0].reasons[0]})" for _ in probable[:1])]

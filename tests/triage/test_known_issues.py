@@ -214,3 +214,24 @@ def test_a_store_names_the_issue_of_a_cluster(
     assert "\x1b[31m" not in shown
     facts = json.loads(opsieve("show", "c1", "--store", store, "--json", capsys=capsys)[1])
     assert facts["probably"][0]["name"] == "o/r#70"
+
+
+def test_other_words_for_a_failed_condition_a_pass_as_people_write_it_and_one_function_of_its_own_name() -> None:
+    asserted = issue(70, "T", "ir.h:1372: eraseOutput: Assertion `outputs_[i]->uses().empty()` failed.")
+    frames = part(ComponentName.FRAMES, "eraseOutput")
+    assert names(probable_issues(cluster("crash", frames), index(asserted))) == ["70"]
+    assert not probable_issues(
+        cluster("crash", part(ComponentName.FRAMES, "normalize")), index(issue(71, "T", "normalize: crash"))
+    )
+    checked = part(ComponentName.MESSAGE, "Check failed: src_shape.size() == src_axis.size() (<n> vs. <n>) :")
+    same = issue(72, "T", "Check failed: src_shape.size() == src_axis.size() (0 vs. 4)")
+    assert names(probable_issues(cluster("error", checked), index(same, asserted))) == ["72"]
+    two = part(ComponentName.MESSAGE, "Check failed: (slot->value_computed) is false: ")
+    assert names(
+        probable_issues(cluster("error", two), index(issue(73, "Check failed: (slot->value_computed) is false", "x")))
+    ) == ["73"]
+    spoken = issue(74, "Inconsistent output (Pad Fusion Issue)", "the results differ")
+    assert names(
+        probable_issues(cluster("mismatch", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken))
+    ) == ["74"]
+    assert not probable_issues(cluster("hang", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken))

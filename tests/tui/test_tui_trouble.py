@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.notice import Notice
 from opsieve.tui.app.widgets.steady_screen import SteadyDialog
 
 
@@ -273,5 +275,20 @@ def test_a_fault_while_a_screen_is_being_made_ends_nothing(store: Path) -> None:
         await shows(pilot, "while it is being made")
         assert (app.is_running, app.fatal, len(app.faults)) == (True, None, 1)
         app.faults.clear()
+
+    drive(app_of(store), journey)
+
+
+def test_a_notice_that_comes_too_late_does_not_stop_the_app(store: Path) -> None:
+    late = Notice("late", raised_at=time.time() - 100)
+    assert late.has_expired
+    assert late.time_left > 0  # Textual's timer of less than nothing loops for ever
+
+    async def journey(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        pilot.app.notify("in time")
+        await until(pilot, lambda: len(pilot.app._notifications))
+        assert all(isinstance(each, Notice) for each in pilot.app._notifications)
+        assert not Notice("new").has_expired
 
     drive(app_of(store), journey)

@@ -30,9 +30,18 @@ _LONGEST = 80  # characters of what a reason quotes
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")
 # Words that a compiler puts before every message of a kind; what failed stands behind the last of them.
-_WRAPPER = re.compile(r"Status Message:|Exception during initialization:|Caused by:|InternalError:|Check failed:")
+_WRAPPER = re.compile(
+    r"Status Message:|Exception during initialization:|This is an invalid model\. Error:|Caused by:|InternalError:|Check failed:"
+)
 # The condition of a check: signs would cut it into words that mean nothing by themselves.
-_CONDITION = re.compile(r"Check failed: \(([^\n]{1,400})\) is false")
+_CONDITION = re.compile(
+    r"Check failed: \(([^\n]{1,400})\) is false"
+    r"|Assertion [`'\"]([^\n`'\"]{1,400})[`'\"] failed"
+    r"|Check '([^\n']{1,400})' failed"
+    r"|Check failed: ([^\n(]{1,200}(?:\([^\n()]{0,80}\)[^\n(]{0,200}){1,4}) \("
+)
+_COMPOUND = re.compile(r"\w{2,}_\w{2,}|[a-z]{2,}[A-Z]\w+")
+_HUMPS = re.compile(r"_|(?<=[a-z0-9])(?=[A-Z])")
 _VERSION = re.compile(r"(?<![\w.])\d{1,3}\.\d{1,4}(?:\.\d{1,4})?(?![\w.])")
 _GENERIC = frozenset(
     [
@@ -53,7 +62,7 @@ _GENERIC = frozenset(
 )
 # How people name kinds of failures in issues.
 _KIND_WORDS = {
-    "crash": r"segfault|segmentation|sigsegv|core dumped|crash|abort|sigfpe|floating[ -]point exception|access violation",
+    "crash": r"segfault|segmentation|sigsegv|core dumped|crash|abort|assert|sigfpe|floating[ -]point exception|access violation",
     "mismatch": r"wrong|incorrect|mismatch|differ|inconsisten|discrepan|inaccura|unexpected|not (?:equal|match|correct)|\bnan\b|invalid (?:result|output)",
     "hang": r"\bhang|time[sd]? ?out|infinite loop|deadlock|stuck|freez|never (?:ends|returns|finishes)",
     "memory": r"out of memory|\boom\b|memory leak|bad_alloc|memory",
@@ -156,8 +165,11 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
 def _condition(message: str) -> str:
     """The names in the condition of a failed check, in order, where they are enough to be known by; else ""."""
     found = _CONDITION.search(message)
-    words = _WORD.findall(re.sub(r"<\w+>", " ", found[1])) if found else []
-    return " ".join(words).lower() if len(words) >= _CLAUSE else ""
+    condition = next(filter(None, found.groups()), "") if found else ""
+    words = _WORD.findall(re.sub(r"<\w+>", " ", condition))
+    # Two names will do where one of them is the author's own: `slot->value_computed`, not `n.defined()`.
+    known = len(words) >= _CLAUSE or (len(words) > 1 and any(map(_COMPOUND.fullmatch, words)))
+    return " ".join(words).lower() if known else ""
 
 
 def _clauses(message: str) -> list[str]:
@@ -173,9 +185,12 @@ def _same_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]
     for components in cluster.components:
         frames = next((part.items for part in components if part.name is ComponentName.FRAMES and part.kept), ())
         names = [name for frame in frames[:4] for name in _functions(frame)]
-        if len(names) < _FEWEST_FRAMES:
+        # One function alone must be the author's own word: `eraseOutput`, not `normalize`.
+        if len(names) < _FEWEST_FRAMES and not any(_COMPOUND.search(frame.rpartition(" ")[2]) for frame in frames[:1]):
             continue
         holders = index.holding(names)
+        if len(names) < _FEWEST_FRAMES:
+            holders = {number for number in holders if _of_kind(cluster.kind, index.issues[number])}
         if 0 < len(holders) <= _MOST_SHARING:
             for number in holders:
                 found.setdefault(number, f"its stack has {' in '.join(names)[:_LONGEST]}")
@@ -189,15 +204,29 @@ def _functions(frame: str) -> list[str]:
 
 
 def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues that name the guilty pass and every operator of the program."""
+    """Issues that name the guilty pass and every operator of the program, or the pass in the title."""
     if not cluster.guilty_pass or not cluster.operators:
         return {}
-    words = [name.lower().replace("_", "") for name in cluster.guilty_pass.split()]
-    found = index.holding(words) & index.naming(cluster.operators, in_title=False)
-    if len(found) > _MOST_SHARING:
-        return {}
+    naming = set.intersection(*(_naming_pass(name, index) for name in cluster.guilty_pass.split()))
+    naming = {number for number in naming if _of_kind(cluster.kind, index.issues[number])}
+    found = naming & index.naming(cluster.operators, in_title=False)
+    titled = {number for number in naming if _spelt(cluster.guilty_pass) in _spelt(index.issues[number].title)}
     reason = f"it names {cluster.guilty_pass} and {' '.join(sorted(cluster.operators))}"[: 2 * _LONGEST]
-    return dict.fromkeys((number for number in found if _of_kind(cluster.kind, index.issues[number])), reason)
+    title = f"its title names {cluster.guilty_pass}, and it tells of the same kind of failure"[: 2 * _LONGEST]
+    return {
+        **(dict.fromkeys(titled, title) if len(titled) <= _MOST_IN_TITLE else {}),
+        **(dict.fromkeys(found, reason) if len(found) <= _MOST_SHARING else {}),
+    }
+
+
+def _naming_pass(name: str, index: IssueIndex) -> set[int]:
+    """The issues that name a pass: in one word (`PadFusion`, `pad_fusion`), or as people write it (`Pad Fusion`)."""
+    words = " ".join(filter(None, _HUMPS.split(name))).lower()
+    return index.holding([name.lower().replace("_", "")]) | index.quoting(words)
+
+
+def _spelt(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).lower()
 
 
 def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:

@@ -14,6 +14,7 @@ from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -36,6 +37,7 @@ from opsieve.tui.app.services.store_watcher import Watch
 from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog
+from opsieve.tui.app.widgets.notice import Notice
 from opsieve.tui.app.widgets.visible import one_line
 
 # Faults that are only shown: a screen that fails at each drawing must not go on for ever.
@@ -226,6 +228,19 @@ class OpsieveApp(App[None]):
         return (self.focused or self.screen) if self.screen.is_mounted else None
 
     # -- what screens share
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """As Textual does it, with a `Notice`."""
+        seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+        self.post_message(Notify(Notice(message, title, severity, seconds, markup=markup)))
 
     def show_notice(self, sentence: str, severity: str = "information") -> None:
         """A notice."""
