@@ -122,6 +122,7 @@ LONG_FILES = {
     "reducer/relax/passes.py": "passes of a few lines each, in the order in which they are tried",
     "triage/store/store.py": "the store's one writer: what it records belongs to one transaction",
     "tui/api.py": "the Python API: its page follows the order of this file",
+    "tui/app/app.py": "the app: the keys, faults and jobs that all screens share",
 }
 
 

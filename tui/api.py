@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opsieve.gen.model.bad_input import BadInput as BadInput  # part of this interface
 from opsieve.gen.model.bad_input import meant
+from opsieve.gen.model.printable import counted
 
 if TYPE_CHECKING:
     import onnx
@@ -269,7 +270,9 @@ def assert_agrees(
         wrong = [result for result in results if result.judged.verdict.verdict != "pass"]
         if not wrong:
             return
-        lines = [f"{files.name} does not agree with what it means on {len(wrong)} of {len(results)} targets:"]
+        lines = [
+            f"{files.name} does not agree with what it means on {len(wrong)} of {counted(len(results), 'target')}:"
+        ]
         for result in wrong:
             verdict = result.judged.verdict
             what = f"{verdict.verdict} ({verdict.kind} at {verdict.stage})" if verdict.kind else verdict.verdict
@@ -286,7 +289,7 @@ def _reduction_lines(found: "Reduced") -> list[str]:
     facts = found.facts
     if found.reduction is None:
         return [f"  not reduced: {facts['message']}"]
-    size = f"{facts['nodes_before']} to {facts['nodes_after']} nodes"
+    size = f"{facts['nodes_before']} to {counted(facts['nodes_after'], 'node')}"
     lines = [f"  reduced from {size}: {facts['output']}"]
     return [*lines, f"  script: {facts['script']}"] if facts["script"] else lines
 

@@ -12,6 +12,7 @@ from typing import Any
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.html_text import facts_table, rows_table
+from opsieve.gen.model.printable import counted
 from opsieve.triage.campaign.campaign import run
 from opsieve.triage.campaign.coverage_session import CoverageSession
 from opsieve.triage.campaign.session import FuzzRequest, campaign_facts, checked_store, open_campaign
@@ -51,7 +52,7 @@ class FuzzOutcome:
                 "tests",
                 f"{facts['tests']:,}, {facts['tests_now']:,} in this run at {facts['tests_per_second']} per second",
             ),
-            ("failures", f"{found}; {facts['clusters']} clusters"),
+            ("failures", f"{found}; {counted(facts['clusters'], 'cluster')}"),
             ("store", str(self.folder)),
         ]
         rows = [(one["cluster"], one["members"], one["title"]) for one in facts["new_clusters"]]

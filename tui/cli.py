@@ -114,6 +114,18 @@ def opsieve() -> None:
     """Find, judge, reduce, triage and bisect the bugs of deep-learning compilers."""
 
 
+def _of_targets(option: str) -> str:
+    """How a target has what was given as an option of a command (`--ort-custom-ops`), "" where no compiler has it."""
+    from opsieve.backends.registry import names, plugin
+
+    wanted = option.lstrip("-").replace("-", "_")
+    for name in sorted(names(), key=lambda name: (name != "onnxruntime", name)):
+        for known in plugin(name).backend.options:
+            if wanted == known or wanted.endswith(f"_{known}"):
+                return f": it is an option of targets, such as -t {name}:{known}=VALUE"
+    return ""
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run `opsieve` and exit: 0 fine, 1 failures found, 2 bad usage or input, 70 a fault of opsieve, 130 interrupted."""
     run(opsieve, "opsieve", arguments)
@@ -133,8 +145,9 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
         click.echo(error.format_message())
         code = 2
     except click.UsageError as error:
+        hint = _of_targets(error.option_name) if isinstance(error, click.NoSuchOption) else ""
         where = error.ctx.command_path if error.ctx else name
-        code = complain(f"{error.format_message().rstrip('.')} (see {where} --help).", name)
+        code = complain(f"{error.format_message().rstrip('.')}{hint} (see {where} --help).", name)
     except click.ClickException as error:
         code = complain(error.format_message(), name)
     except BadInput as error:

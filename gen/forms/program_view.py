@@ -8,6 +8,7 @@ from onnx import helper
 
 from opsieve.gen.forms.registry import MODULE
 from opsieve.gen.model.graph_text import Box, drawn
+from opsieve.gen.model.printable import counted
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import TensorType, read_type
@@ -74,7 +75,7 @@ def _attribute(attribute: Any) -> str:
     if attribute.HasField("t"):
         return f"tensor{list(attribute.t.dims)}"
     if attribute.HasField("g"):
-        return f"body of {len(attribute.g.node)} nodes"
+        return f"body of {counted(len(attribute.g.node), 'node')}"
     if attribute.tensors or attribute.graphs or attribute.sparse_tensors or attribute.HasField("sparse_tensor"):
         return "…"
     value = helper.get_attribute_value(attribute)

@@ -137,7 +137,7 @@ def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
             return read(program.proto, seeded_inputs(program.proto, seed))
         except (UnreadableModel, BadInput) as error:
             reason = str(error)
-    raise BadInput(f"none of the {len(request.corpus)} models of the corpus can be mutated; one has {reason}")
+    raise BadInput(f"no model of the corpus ({len(request.corpus):,}) can be mutated; one has {reason}")
 
 
 def _tensors(source: Source) -> list[Tensor]:

@@ -107,7 +107,7 @@ def _from_corpus(request: GenRequest, rng: random.Random) -> Module:
             return from_json(program.module.decode("utf-8"))
         except (MalformedGraph, UnicodeDecodeError):  # it holds what the trees of gen/relax cannot
             continue
-    raise BadInput(f"none of the {len(request.corpus)} programs of the corpus is a Relax module that can be mutated")
+    raise BadInput(f"no program of the corpus ({len(request.corpus):,}) is a Relax module that can be mutated")
 
 
 def _case(

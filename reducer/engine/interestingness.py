@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
+from opsieve.gen.model.printable import counted
+
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 
@@ -98,7 +100,7 @@ class RepeatedTest(Generic[S]):
                 return result
             if seen + self.runs - run - 1 < self.sightings:  # it cannot be seen often enough any more
                 break
-        return CheckResult("gone", f"seen {seen} times in {self.runs} runs")
+        return CheckResult("gone", f"seen {seen} times in {counted(self.runs, 'run')}")
 
 
 def runs_for(rate: float, sightings: int = 2, miss: float = 0.01) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import onnx
 
+from opsieve.gen.model.printable import counted
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
@@ -61,7 +62,7 @@ class NodePhase:
         found = self._rewritten() or self._hinted() or self._traced() or self._searched()
         if len(found) > ENOUGH:
             found = self.search.minimal(found)
-        return self.engine.improve(self._kept(found), f"keep {len(found)} of {total} nodes")
+        return self.engine.improve(self._kept(found), f"keep {len(found)} of {counted(total, 'node')}")
 
     def _kept(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
         return cut(self.graph, places, closure=True, tap=tap)
@@ -97,7 +98,7 @@ class NodePhase:
             shown = groups[::-1][::stride][::-1]
             taps = [name for group in shown for name in self.graph.results[group[-1]][:1]]
             result = self.engine.evaluate(
-                self._kept(region, taps), f"keep {len(region)} nodes and show what was rewritten"
+                self._kept(region, taps), f"keep {counted(len(region), 'node')} and show what was rewritten"
             )
             if result.kind != "same":
                 return None
@@ -143,7 +144,7 @@ class NodePhase:
             taps = [
                 name for place in region[stride - 1 :: stride] for name in self.graph.nodes[place].output[:1] if name
             ]
-            label = f"keep {len(region)} nodes and show values between them"
+            label = f"keep {counted(len(region), 'node')} and show values between them"
             result = self.engine.evaluate(self._kept(region, taps), label)
             if result.kind != "same" or not result.wrong:
                 break  # a value that is shown can keep the failure away
@@ -185,7 +186,9 @@ class NodePhase:
         """Replace the engine's best by a run of its nodes, with its values recorded anew: what comes next costs what that is large."""
         total = len(self.graph.nodes)
         found = smaller_window(range(total), self.search.test, self.search.prefetch)
-        if found is None or not self.engine.improve(self._kept(found), f"keep {len(found)} of {total} nodes"):
+        if found is None or not self.engine.improve(
+            self._kept(found), f"keep {len(found)} of {counted(total, 'node')}"
+        ):
             return False
         self.engine.refresh()
         return True

@@ -123,6 +123,7 @@ def test_a_failure_is_saved_as_a_case_that_replays(
         (["run", "MODEL", "--atol", "-1"], "--atol"),
         (["run", "MODEL", "--inputs", "nowhere.npz"], "nowhere.npz"),
         (["run", "MODEL", "--fast"], "No such option"),
+        (["run", "MODEL", "--ort-custom-ops", "lib.so"], "-t onnxruntime:custom_ops=VALUE"),
         (["run"], "Missing argument"),
         (["walk"], "No such command"),
     ],

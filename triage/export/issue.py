@@ -19,6 +19,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import runs_command
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.printable import counted
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import SOURCES, ExportedFailure
 from opsieve.triage.export.literals import literal
@@ -82,7 +83,7 @@ def title(exported: ExportedFailure) -> str:
         dict.fromkeys(re.sub(r"[^\w.]", "?", name, flags=re.ASCII)[:40] for name in nodes if name != "Constant")
     )
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
-    where = f" with {text}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
+    where = f" with {text}" if 0 < len(operators) <= 4 else f" with {counted(len(nodes), 'node')}"
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
     guilty = f"{_word(exported.passes[0], 60)}: " if len(exported.passes) == 1 else ""
     words = _what(exported)

@@ -19,6 +19,7 @@ import msgspec
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import append
 from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.printable import counted
 from opsieve.triage.store.index.index import ClusterField, Index
 from opsieve.triage.store.index.row_types import decoded
 
@@ -146,7 +147,7 @@ def write_rekey(
 ) -> None:
     """Log that fingerprints became others (`keys`: old to new ones), and where the new ones stand. It cannot be undone; what was
     decided before still can, for earlier decisions speak of the new keys from now on."""
-    text = f"{len(keys)} fingerprints became others"
+    text = f"{counted(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
     line = {
         "id": index.next_decision(),
         "at": round(clock(), 3),

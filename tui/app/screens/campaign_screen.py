@@ -100,7 +100,7 @@ class CampaignScreen(SteadyScreen[None]):
         speed = rate(tuple(self.tests))
         going = f"{speed:.1f} tests/s" if speed else "no tests are being done now; f starts a campaign"
         line.update(
-            f"campaign: {found.counts.tests:,} tests · {going} · {len(found.newest):,} of {found.counts.clusters:,} clusters, newest first"
+            f"campaign: {counted(found.counts.tests, 'test')} · {going} · {len(found.newest):,} of {counted(found.counts.clusters, 'cluster')}, newest first"
         )
         self.query_one("#counts", LinesView).show(campaign_lines(found), keep=True)
 
@@ -168,7 +168,7 @@ def campaign_lines(found: Snapshot) -> list[Line]:
     for each in found.campaigns:
         lines.append(
             (
-                (f"  seed {each.seed}  {each.done:,} tests  ", ""),
+                (f"  seed {each.seed}  {counted(each.done, 'test')}  ", ""),
                 (one_line(f"{each.generator} on {', '.join(each.targets)}", 300), "dim"),
             )
         )

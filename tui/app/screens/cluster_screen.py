@@ -142,7 +142,7 @@ class ClusterScreen(SteadyScreen[None]):
         row = self.row
         pinned = " *" if row.pinned else ""
         line.update(
-            f"{row.id}{pinned}  {row.status}  {len(self.members):,} of {row.members:,} members  {one_line(row.title, 300)}"
+            f"{row.id}{pinned}  {row.status}  {len(self.members):,} of {counted(row.members, 'member')}  {one_line(row.title, 300)}"
         )
 
     # -- pages

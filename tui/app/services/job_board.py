@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from opsieve.gen.model.printable import counted
+
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Kind = Literal["reduce", "attribute", "bisect", "fuzz", "export", "replay"]
 # What a person waits for: such a job does not queue behind long ones.
@@ -89,7 +91,10 @@ class Job:
             return ""
         report = self.report()
         if "nodes_after" in report:
-            left = f"{report['nodes_after']} of {report.get('nodes_before')} nodes left"
+            before = report.get("nodes_before")
+            left = (
+                f"{report['nodes_after']} of {counted(before, 'node') if isinstance(before, int) else 'the nodes'} left"
+            )
             return left if report.get("same", True) else f"{left}, but the failure changed"
         if "transitions" in report:
             bad = report.get("culprit_commit") or report.get("first_bad")
@@ -240,7 +245,7 @@ class JobBoard:
                     report = json.loads(line)
                     if report.get("answer") == "same" and isinstance(report.get("nodes"), int):
                         smallest = report["nodes"]
-            text = f"{attempts:,} attempts" + (f", {smallest} nodes" if smallest else "")
+            text = f"{counted(attempts, 'attempt')}" + (f", {counted(smallest, 'node')}" if smallest else "")
             if text != job.progress and attempts:
                 job.progress = text
                 self._changed(job)

@@ -23,7 +23,7 @@ def overview(case: CaseDetails) -> list[Line]:
     size = (
         counted(member.nodes, "node")
         if member.reduced is None
-        else f"{member.reduced} of {member.nodes} nodes left by reduce"
+        else f"{member.reduced} of {counted(member.nodes, 'node')} left by reduce"
     )
     known = {part.name: part.value for part in case.components}
     wrong = ", ".join(f"{name} {known[name]}" for name in _WRONG if known.get(name))

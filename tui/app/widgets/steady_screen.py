@@ -31,4 +31,4 @@ class SteadyDialog(_SteadyPump, ModalScreen[ScreenResultType]):
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """End, with a result; nothing when it has ended."""
-        return super().dismiss(result) if self.app.screen is self else AwaitComplete.nothing()
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()

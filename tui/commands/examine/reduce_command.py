@@ -142,7 +142,7 @@ class _Live(_Log):
     def progress(self, at: "Progress") -> None:
         inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
         self._status.update(
-            f"{at.dimension}: {at.nodes} nodes{inner}, {at.size} bytes, {at.checks} checks, {at.seconds:.1f} s"
+            f"{at.dimension}: {counted(at.nodes, 'node')}{inner}, {counted(at.size, 'byte')}, {counted(at.checks, 'check')}, {at.seconds:.1f} s"
         )
 
 
@@ -188,7 +188,7 @@ def _summary(reduced: "Reduced") -> str:
     still = "verified: the reduced model still shows the same failure"
     gone = "but the reduced model no longer shows the same failure"
     lines.append(
-        f"{facts['checks']} checks ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
+        f"{counted(facts['checks'], 'check')} ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
         + (still if result.same else gone)
     )
     if result.replays is not None and result.replays[0] < result.replays[1]:

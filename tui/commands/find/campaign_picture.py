@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from opsieve.gen.model.printable import counted
+
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 56, 28, 40
 # Blue and orange, which those who see no red can tell apart; one line is dashed.
@@ -31,7 +33,7 @@ def picture(growth: Sequence[Point]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img"'
             ' font-family="sans-serif" font-size="12">',
-            f"<title>{tests} tests and {clusters if growth else 0} clusters over {_time(seconds)}</title>",
+            f"<title>{counted(tests, 'test')} and {counted(clusters if growth else 0, 'cluster')} over {_time(seconds)}</title>",
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
             f'<path d="M{_LEFT} {_TOP}V{floor}H{right}V{_TOP}" fill="none" stroke="#888888"/>',
             f'<polyline points="{line(1, tests)}" fill="none" stroke="{_TESTS}" stroke-width="2"/>',

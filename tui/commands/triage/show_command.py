@@ -136,7 +136,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
     )  # fmt: skip
     if summary["members"] > len(summary["cases"]):
         more = f"; more with --after '{summary['next']}'" if summary["next"] else ""
-        click.echo(f"{len(summary['cases'])} of {summary['members']:,} members{more}")
+        click.echo(f"{len(summary['cases'])} of {counted(summary['members'], 'member')}{more}")
     for each in summary["related"]:
         click.echo(single_line(f"similar to {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
     for decision in summary["history"]:

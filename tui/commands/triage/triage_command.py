@@ -218,9 +218,10 @@ def _reduce(
 
 def _became(one: "ReducedCase") -> str:
     """What became of a case."""
-    after = "" if one.nodes_after is None else f" to {one.nodes_after}"
+    whole = counted(one.nodes_before, "node")
+    nodes = whole if one.nodes_after is None else f"{one.nodes_before} to {counted(one.nodes_after, 'node')}"
     why = f": {one.message}" if one.message else ""
-    return f"{one.case} {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s{why}"
+    return f"{one.case} {one.answer}, {nodes} in {one.seconds:.1f} s{why}"
 
 
 def _text(summary: dict[str, Any]) -> str:
