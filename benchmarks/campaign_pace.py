@@ -1,19 +1,23 @@
-"""Whether a slow target leaves a quick one its share of the time: onnxruntime alone, and with TVM in the campaign.
+"""Whether other targets leave a quick one its share of the time: onnxruntime alone, and with TVM, or more, in the campaign.
 
-    python benchmarks/campaign_pace.py [--seconds S] [--jobs J] [--slow TARGET]
+    python benchmarks/campaign_pace.py [--seconds S] [--jobs J] [--beside TARGET]...
 
-Both campaigns run for S seconds of CPU of everything that they start, counted from the 64th test on (imports are left out). Of two targets
-each has half of the time, so onnxruntime's tests in a second of CPU, with the slow target beside it, are to be compared with half of those without.
+Both campaigns run for S seconds of CPU of everything that they start (half of that alone), counted from the 64th test on (imports are left
+out). Of N targets each has an Nth of the time, so onnxruntime's tests in a second of CPU, with the others beside it, are to be compared with an
+Nth of those without. `of_compilers` is the share of that CPU which the compilers' processes took, their unoptimised builds and the reference included.
 """
 
 import argparse
 import json
+import os
 import tempfile
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 from campaign_rate import children_cpu
+from process_tree import samples
 
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
@@ -25,6 +29,7 @@ from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.store.store import Store
 
+ROLES = ("main", "lane", "worker")
 WARM = 64  # tests before the measurement
 
 
@@ -38,19 +43,29 @@ def measured(names: list[str], seconds: float, jobs: int) -> dict[str, float]:
         campaign = new_campaign(1, targets, plan)
         store.begin(campaign)
         begun: tuple[float, dict[str, int]] | None = None
-        cpu = 0.0
+        cpu, roles = 0.0, Counter[str]()
         for done in run(store, campaign, plan, Limits(seconds=30), lanes=jobs):
             if done < WARM:
                 continue
             spent = time.process_time() + children_cpu(-1)
             tests = {name: sum(counts.values()) for name, counts in store.totals(campaign).items()}
-            begun = begun or (spent, tests)
+            now = Counter({role: sum(one.cpu for one in samples(os.getpid()) if one.role == role) for role in ROLES})
+            if begun is None:
+                begun, roles = (spent, tests), now
             cpu = spent - begun[0]
             if cpu >= seconds:
                 break
         assert begun is not None
         found = {name: (tests[name] - begun[1][name]) / cpu for name in tests}
-        return {**found, "cpu": cpu, "fingerprints": store.different(campaign), "clusters": store.clusters(campaign)}
+        of_roles = {role: now[role] - roles[role] for role in ROLES}
+        share = of_roles["worker"] / (sum(of_roles.values()) or 1.0)
+        return {
+            **found,
+            "cpu": cpu,
+            "of_compilers": share,
+            "fingerprints": store.different(campaign),
+            "clusters": store.clusters(campaign),
+        }
 
 
 def main() -> None:
@@ -58,12 +73,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--slow", default="tvm")
+    parser.add_argument("--beside", action="append")
     given = parser.parse_args()
     alone = measured(["onnxruntime"], given.seconds / 2, given.jobs)
-    beside = measured(["onnxruntime", given.slow], given.seconds, given.jobs)
-    share = beside["onnxruntime"] / (alone["onnxruntime"] / 2)
-    print(json.dumps({"alone": alone, "beside": beside, "of_its_share": round(share, 3)}))
+    names = ["onnxruntime", *(given.beside or ["tvm"])]
+    beside = measured(names, given.seconds, given.jobs)
+    share = beside["onnxruntime"] / (alone["onnxruntime"] / len(names))
+    load = round(os.getloadavg()[0], 1)
+    print(json.dumps({"alone": alone, "beside": beside, "of_its_share": round(share, 3), "load": load}))
 
 
 if __name__ == "__main__":
