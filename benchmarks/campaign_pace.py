@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from campaign_rate import children_cpu
-from process_tree import samples
+from process_tree import Role, cpu_by_role
 
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
@@ -29,7 +29,6 @@ from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.store.store import Store
 
-ROLES = ("main", "lane", "worker")
 WARM = 64  # tests before the measurement
 
 
@@ -43,21 +42,21 @@ def measured(names: list[str], seconds: float, jobs: int) -> dict[str, float]:
         campaign = new_campaign(1, targets, plan)
         store.begin(campaign)
         begun: tuple[float, dict[str, int]] | None = None
-        cpu, roles = 0.0, Counter[str]()
+        cpu, roles, of_roles = 0.0, Counter[Role](), Counter[Role]()
         for done in run(store, campaign, plan, Limits(seconds=30), lanes=jobs):
             if done < WARM:
                 continue
             spent = time.process_time() + children_cpu(-1)
             tests = {name: sum(counts.values()) for name, counts in store.totals(campaign).items()}
-            now = Counter({role: sum(one.cpu for one in samples(os.getpid()) if one.role == role) for role in ROLES})
             if begun is None:
-                begun, roles = (spent, tests), now
+                begun, roles = (spent, tests), cpu_by_role(os.getpid())
             cpu = spent - begun[0]
             if cpu >= seconds:
+                of_roles = cpu_by_role(os.getpid())
+                of_roles.subtract(roles)
                 break
         assert begun is not None
         found = {name: (tests[name] - begun[1][name]) / cpu for name in tests}
-        of_roles = {role: now[role] - roles[role] for role in ROLES}
         share = of_roles["worker"] / (sum(of_roles.values()) or 1.0)
         return {
             **found,
