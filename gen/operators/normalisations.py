@@ -219,6 +219,7 @@ OPERATORS = (
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])),
         ranks=(3, 5),
         symbolic=_open_group_norm,
+        varied=True,
     ),
     norm(
         "RMSNormalization",

@@ -104,7 +104,7 @@ class Operator:
     order), which a search of values leaves alone. `converts`: it only turns values into another type. `sizes_unsaid`: relations do not say
     all about the sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs.
     `merges`: its further inputs are data as the first is. `random`: two runs may give different numbers. `commutes`: its first two inputs can change places, and the result is the same bit for bit.
-    `varied`: it divides by how much elements differ, with nothing added below the root: leaves that are one number each make NaN of it.
+    `varied`: it takes the mean of squares less the square of the mean, so that leaves that are one number each can make NaN of it.
     """
 
     name: str
