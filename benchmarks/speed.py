@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3] [--image FILE.svg]     # all figures of docs/benchmarks/generator.md: two to three minutes
     python benchmarks/speed.py NAME --nodes 100 --profile
+    python benchmarks/speed.py NAME ... --nodes 10,100 --before CHECKOUT     # beside an earlier opsieve: two processes that take turns program by program
 
 A round makes programs of seeds that no other round has, from the seed to serialised bytes with values for the inputs; of `mix` always
 whole batches of 256 seeds, so that every strategy has exactly its share of them at every size (the one program of `nnsmith` in it
@@ -15,11 +16,15 @@ import cProfile
 import gc
 import os
 import pstats
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.plots import line_plot
@@ -28,6 +33,7 @@ from opsieve.gen.spec.builder import Budget
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS
 
+ROOT = Path(__file__).resolve().parent.parent
 SIZES = "10,30,100,300,1000"
 ROOMY = Budget(elements=1 << 22, work=1 << 26)
 WARM = 1 << 40  # seeds from here on warm caches up
@@ -98,6 +104,45 @@ def profiled(name: str, nodes: int) -> None:
     pstats.Stats(meter).sort_stats("tottime").print_stats(24)
 
 
+def answer(name: str, nodes: int) -> None:
+    """Print the CPU seconds of each program whose seed is a line of the standard input, once warm."""
+    for seed in range(BATCH):
+        strategies.generate(name, WARM + seed, GenRequest(nodes=8))
+    for line in sys.stdin:
+        began = time.process_time()
+        made = strategies.generate(name, int(line), GenRequest(nodes=nodes, budget=ROOMY))
+        print(time.process_time() - began, made.origin.generator, flush=True)
+
+
+def beside(name: str, nodes: int, rounds: int, before: Path) -> None:
+    """A line for what two checkouts take for programs of equal seeds, the least of all rounds each; one for each generator of a mix."""
+    command = [sys.executable, __file__, name, "--nodes", str(nodes), "--answer"]
+    trees = [{**os.environ, "PYTHONPATH": str(tree / "src")} for tree in (before.resolve(), ROOT)]
+    least: list[dict[int, float]] = [{}, {}]
+    generators: dict[int, str] = {}
+    with ExitStack() as stack:
+        sides = [
+            stack.enter_context(subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True, bufsize=1))
+            for env in trees
+        ]
+        for _ in range(rounds):
+            for seed in range(models_at(name, nodes)):
+                for side, found in zip(sides, least, strict=True):
+                    assert side.stdin is not None
+                    assert side.stdout is not None
+                    side.stdin.write(f"{seed}\n")
+                    seconds, generators[seed] = side.stdout.readline().split()
+                    found[seed] = min(found.get(seed, float(seconds)), float(seconds))
+        for side in sides:
+            side.communicate()
+    for generator in (None, *sorted(set(generators.values()))) if name == "mix" else (None,):
+        seeds = [seed for seed in generators if generator in (None, generators[seed])]
+        old, new = (1e6 * sum(found[seed] for seed in seeds) / len(seeds) for found in least)
+        print(
+            f"{generator or name:<18}{nodes:>6}{old:>10.0f}{new:>10.0f} us a program, {old / new:.2f} times", flush=True
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="strategies; those of the mix, and the mix, unless given")
@@ -105,12 +150,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--image", type=Path, help="a plot of microseconds a node by nodes, a line for each strategy")
     parser.add_argument("--profile", action="store_true", help="of the first strategy at the first size")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an earlier opsieve to measure beside this one")
+    parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     names, sizes = given.names or ["mix", *WEIGHTS], [int(size) for size in given.nodes.split(",")]
     if given.profile:
         profiled(names[0], sizes[0])
         return
+    if given.answer:
+        answer(names[0], sizes[0])
+        return
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    if given.before:
+        for name in names:
+            for nodes in sizes:
+                beside(name, nodes, given.rounds, given.before)
+        return
     print(f"{'':<24}{'models/s':>10}{'slowest':>10}{'us/node':>9}{'slowest':>9}{'onnx':>9}  shares of the time")
     lines: dict[str, list[tuple[float, float]]] = {}
     for name in names:
