@@ -74,6 +74,7 @@ MESSAGES = [
     ("unsupported", "RuntimeError", "BaseConverter.h:99: adapter_lookup: Assertion `false` failed: No Adapter To Version $13 for Pad"),
     ("unsupported", "RuntimeError", "type_restriction.h:38: isUnallowed: Assertion `std::find(...)` failed"),
     ("unsupported", "RuntimeError", "No initializer or constant input to node found"),
+    ("unsupported", "RuntimeError", "convert.h:1054: operator(): Assertion `std::find(...)` failed: Mod with floating-point inputs and fmod=0 cannot be downgraded to opset 27."),
     ("environment", "RuntimeError", "assertInVersionRange: Assertion failed: Warning: invalid version (must be between 1 and 24)"),
     ("error", "RuntimeError", "ir_pb_converter.cc: Assertion `it != end` failed"),
     ("error", "IndexError", "Invalid size"),

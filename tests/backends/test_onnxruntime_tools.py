@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from loaded_alone import loaded_alone
 from models import X, chain, program
+from onnx import parser
 
 from opsieve.backends.compilers.transformers import ort_saved
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.model.program import OnnxProgram
 
 FOUR = {"x": np.array([-1, 0, 1, 2], np.float32)}
 # x * sigmoid(a * x) becomes QuickGelu, and the sigmoid, which is an output too, is taken out.
@@ -36,6 +38,15 @@ def test_every_configuration_computes(workers: Workers, target: str) -> None:
     seen = workers.observe(resolve(target), chain("Relu", "Identity", "Tanh"), X)
     assert seen.outputs is not None, seen.message
     np.testing.assert_allclose(seen.outputs["y"], np.tanh(np.maximum(X["x"], 0)), rtol=1e-6)
+
+
+def test_a_model_without_operators_of_onnx_s_own_is_not_theirs(workers: Workers) -> None:
+    text = """<ir_version: 8, opset_import: ["ai.onnx.ml" : 3]> g (float[1,2] x) => (float[1,2] y) {
+        y = ai.onnx.ml.Scaler<offset=[0.5,1.0], scale=[2.0,3.0]>(x) }"""
+    model = OnnxProgram(parser.parse_model(text).SerializeToString())
+    for target in ("onnxruntime-transformers", "onnxruntime-symbolic-shapes"):
+        seen = workers.observe(resolve(target), model, {"x": np.float32([[-1, 2]])})
+        assert seen.outcome == "unsupported", seen.message
 
 
 def test_what_is_lost_is_an_error(workers: Workers) -> None:

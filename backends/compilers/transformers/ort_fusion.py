@@ -52,4 +52,5 @@ BACKEND = TARGETS.Transformed(
     package="onnxruntime",
     may_lack=True,
     checked=False,
+    patterns=(("unsupported", r"ONNX model has no opset for default domain"),),
 )
