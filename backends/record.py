@@ -27,4 +27,4 @@ def write_observations(folder: Path, observations: Sequence[Observation]) -> Non
             if observation.log:
                 (place / f"{stem}.log").write_text(observation.log)
     except OSError as error:
-        raise BadInput(f"cannot write observations into {shown(place, 200)}: {error.strerror or error}.") from None
+        raise BadInput(f"cannot write observations into {shown(place, 200)}: {error.strerror or error}.") from error

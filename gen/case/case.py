@@ -120,7 +120,7 @@ def save(case: Case, folder: Path) -> None:
                 write_folder(fresh / DATA, case.expected, outputs, "output")
             _put(fresh, folder)
     except OSError as error:
-        raise BadInput(f"cannot write the case {shown(folder, 200)}: {reason(error)}") from None
+        raise BadInput(f"cannot write the case {shown(folder, 200)}: {reason(error)}") from error
 
 
 def load(folder: Path) -> Case:

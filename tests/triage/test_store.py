@@ -1,5 +1,6 @@
 """The store of a campaign: what it keeps, and what happens when its writer dies, its disk is full or its index is not what it was."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -17,7 +18,7 @@ from opsieve.gen.case.case import Case, load
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
-from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA
+from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA, DiskFull
 from opsieve.triage.store.store import KEPT, Store
 
 CAMPAIGN = Campaign("c0ffee", "small-1", 7, ("fake", "onnxruntime"))
@@ -148,6 +149,26 @@ def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
         assert store.done(CAMPAIGN) == 1
         assert store.failures() == []
         assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "writer", ["gen.case.case.write_folder", "triage.store.store.sync_tree", "triage.store.failure_record.write_file"]
+)
+def test_a_disk_that_is_full_when_a_case_is_written_is_waited_for(
+    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        with monkeypatch.context() as patched:
+            patched.setattr(f"opsieve.{writer}", failing)
+            with pytest.raises(DiskFull, match="free some space"):
+                store.record(CAMPAIGN, [done(0, "no kernel")])
+        assert store.done(CAMPAIGN) == 0
+        store.record(CAMPAIGN, [done(0, "no kernel")])
+        assert len(store.failures()) == 1
 
 
 def test_a_damaged_index_is_told(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def write_failure(folder: Path, record: FailureRecord) -> None:
     try:
         write_file(folder / NAME, text)
     except OSError as error:
-        raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from None
+        raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from error
 
 
 def components_of(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:

@@ -44,7 +44,7 @@ from opsieve.triage.store.failure_record import (
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, case_of
 from opsieve.triage.store.index.campaign_index import CampaignIndex
 from opsieve.triage.store.index.index import Index
-from opsieve.triage.store.index.index_file import INDEX, locked, opened, trouble
+from opsieve.triage.store.index.index_file import INDEX, DiskFull, locked, opened, trouble
 from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder, unmade
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
@@ -341,6 +341,12 @@ class Store:
             yield
         except (sqlite3.Error, OSError) as error:
             raise trouble(self.folder, error) from None
+        except BadInput as error:  # from who writes a case: a disk that is full is waited for
+            if isinstance(error.__cause__, OSError) and isinstance(
+                full := trouble(self.folder, error.__cause__), DiskFull
+            ):
+                raise full from None
+            raise
 
 
 def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailure) -> FailureRecord:
