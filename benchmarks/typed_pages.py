@@ -27,13 +27,13 @@ PAGES = ROOT / "docs" / "how-to"
 EXTRAS = "tvm,transformers,cluster"
 PROGRAMS = r"opsieve|reduce|pip|pytest|python|mkdir|cp|sed|g\+\+|git|dask"
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|(?P<plain>(?:^    [^\n]*\n)+)", re.M | re.S)
-_NAMED = re.compile(r"`([\w./-]+\.(?:py|toml|cpp|sh))`[^`\n]*:\s*\Z")
+_NAMED = re.compile(r"`([\w./-]+\.(?:py|toml|cpp|sh|json))`[^`\n]*:\s*\Z")
 _COMMAND = re.compile(rf"(?:\$ )?(?P<words>(?:[A-Z_]+=\S+ )*(?:{PROGRAMS}) .*)")
 _LONGEST = 900.0  # seconds of any command
 _ABSENT = {
     "dask_jobqueue|dask worker|dask scheduler|--scheduler|dask ssh|dask-jobqueue": "needs a cluster: tests/triage/test_cluster*.py",
     r"example\.org|onnxruntime-qnn": "an index that is an example",
-    "gh issue": "needs the network",
+    "gh issue|ort\\.json": "needs the network",
     "^git clone": "--repository gives it",
     "YOUR_COMPILER": "needs a compiler that has the operator",
     r"~/venvs|~/onnxruntime/build|tvm@~|--builds|onnxoptimizer@dist|onnxoptimizer@mybuild|~/src/(?:compiler|tvm|onnxruntime)|cmake": "needs a build of the reader's own",

@@ -98,7 +98,7 @@ def test_from_the_list_of_bugs_to_a_script_that_shows_one(terminal: Terminal, tm
     terminal.shows("1 of 1 cluster", "wrong values of MaxPool Pad")
     terminal.press("Enter")
     terminal.press("Enter")
-    terminal.shows("c1  new  1 of 1 members")
+    terminal.shows("c1  new  1 of 1 member")
     terminal.press("m")
     terminal.shows("Mark c1 as")
     terminal.press("c")
