@@ -39,6 +39,7 @@ def storm(folder: Path, seed: int, keys: int, size: tuple[int, int]) -> int:
         if of_textual_alone(error):
             of_textual.append(error)
         else:
+            traceback.print_exception(error)
             handle(error)
 
     app._handle_exception = sorted_out  # type: ignore[method-assign]
