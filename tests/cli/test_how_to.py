@@ -9,7 +9,7 @@ import click
 import pytest
 from repository import ROOT
 
-from opsieve.tui.cli import opsieve
+from opsieve.tui.cli import SETTINGS, opsieve
 
 PAGES = [*sorted((ROOT / "docs" / "how-to").glob("*.md")), *sorted((ROOT / "docs" / "reference").glob("*.md"))]
 _SHOWN = re.compile(r"^(?:    )?(?:\$ )?opsieve (?P<words>[a-z].*)$", re.MULTILINE)
@@ -27,7 +27,7 @@ def shown(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_of_pages_have_the_options_that_they_are_given(page: Path) -> None:
-    wrong, context = [], click.Context(opsieve)
+    wrong, context = [], click.Context(opsieve, **SETTINGS)
     for command in shown(page):
         name, *words = shlex.split(command)
         found = opsieve.get_command(context, name)

@@ -11,7 +11,7 @@ from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.tui.cli import COMMANDS, Commands
+from opsieve.tui.cli import COMMANDS, SETTINGS, Commands
 from opsieve.tui.commands.examine.corpus_command import command as corpus
 from opsieve.tui.commands.find.fuzz_command import command as fuzz
 from opsieve.tui.settings import VARIABLES, defaults, settings
@@ -43,7 +43,7 @@ def test_an_option_comes_before_the_environment_before_a_section_before_the_top(
     monkeypatch.setenv("OPSIEVE_SECONDS", "9")
     monkeypatch.setenv("OPSIEVE_TARGETS", "reference fake")
     assert of_fuzz(text) == expected | {"targets": ["reference", "fake"], "seconds": "9"}
-    given = fuzz.make_context("fuzz", ["--seconds", "11"], default_map=of_fuzz(text))
+    given = fuzz.make_context("fuzz", ["--seconds", "11"], default_map=of_fuzz(text), **SETTINGS)
     assert (given.params["seconds"], given.params["lanes"], given.params["adapt"]) == (11.0, 2, False)
 
 
