@@ -14,6 +14,7 @@ other tools: whatever is named for them is shown, to be judged by a person.
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,11 @@ def from_facts(logs: Path | None) -> None:
     facts = [json.loads(line) for line in FACTS.read_text().splitlines()]
     index = IssueIndex([_issue(fact) for fact in facts])
     halves = {"even lines": [0, 0, 0], "odd lines": [0, 0, 0]}
+    misses: Counter[str] = Counter()
     for at, fact in enumerate(facts):
         said = named(_found(fact), frozenset(fact.get("operators", ())), fact.get("guilty", ""), index, fact["kind"])
         right = bool(said) and said[0] in (fact["issue"], *fact.get("same", ()))
+        misses[missed_kind(fact)] += not said
         halves["odd lines" if at % 2 else "even lines"][0 if right else 1 if said else 2] += 1
         print(f"  {fact['issue']:36} {fact['kind']:9} {'right' if right else ' '.join(said) or '-'}")
     halves["all"] = [sum(one) for one in zip(*halves.values(), strict=True)]
@@ -113,9 +116,21 @@ def from_facts(logs: Path | None) -> None:
         print(
             f"{half}: {total} threads: {right} right, {wrong} wrong, {none} without; precision {right / max(1, right + wrong):.2f}, recall {right / max(1, total):.2f}"
         )
+    print(f"without: {', '.join(f'{count} {kind}' for kind, count in misses.most_common() if count)}")
     from_samples(index)
     if logs:
         from_logs(logs, index)
+
+
+def missed_kind(fact: dict[str, Any]) -> str:
+    """What a thread that is not named has to be known by: a message, or the pass and the operators of a failure without one."""
+    text = f"{fact['title']} {fact['says']}"
+    if fact.get("message"):
+        return "with a message"
+    told = [*fact.get("operators", ()), *filter(None, [fact.get("guilty")])]
+    return f"{fact['kind']} without a message, " + (
+        "operators or pass told" if any(name in text for name in told) else "neither operators nor pass told"
+    )
 
 
 def _issue(fact: dict[str, Any]) -> KnownIssue:

@@ -53,7 +53,7 @@ PLACEHOLDERS: Mapping[str, Mapping[str, str]] = {
     "export": {"c17": "c1"},
     "bisect": {"CASE": "pad-maxpool-wrong-value"},
     "generate": {"MODEL": "pad-maxpool-wrong-value/model.onnx"},
-    "triage": {"STORE": "found", "c17": "c1", "https://...": "https://example.org/1"},
+    "triage": {"STORE": "found", "c17": "c1", "https://...": "https://example.com/1"},
 }
 
 

@@ -72,6 +72,19 @@ def test_half_a_message_proves_nothing() -> None:
     assert not probable_issues(cluster("error", part(ComponentName.MESSAGE, said)), index(begun))
 
 
+def test_the_most_of_a_long_sentence_is_enough_where_its_ends_are_left_out() -> None:
+    quoting = issue(70, 'A fusion breaks the graph: "sum of input arg count is not equal to size of input defs"', "")
+    sentence = (
+        "This is an invalid model. The sum of input arg count is not equal to size of input defs in node (<name>)"
+    )
+    said = part(ComponentName.MESSAGE, f"[ONNXRuntimeError] : 1 : FAIL : {sentence}")
+    assert names(probable_issues(cluster("error", said), index(quoting))) == ["70"]
+    less = issue(71, "Two counts", "This is an invalid model. The count is not equal to size of input defs in node x")
+    assert not probable_issues(cluster("error", said), index(less))
+    short = part(ComponentName.MESSAGE, "the count of axes is not equal to the rank")  # nine words are quoted whole
+    assert not probable_issues(cluster("error", short), index(issue(72, "axes is not equal to the rank", "")))
+
+
 def test_functions_of_the_stack_prove_an_issue() -> None:
     stack = issue(70, "Dies", "#0 onnxruntime::Unsqueeze::PrepareCompute() #1 onnxruntime::ReplaceShape(...)")
     frames = part(ComponentName.FRAMES, "onnxruntime::Unsqueeze::PrepareCompute", "onnxruntime::ReplaceShape")

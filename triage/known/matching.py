@@ -6,6 +6,7 @@ program, or operators in the title beside the kind of failure. A signature that 
 rapidfuzz tells which is the most alike. Pure.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,8 @@ _MOST_SHARING = 5  # issues that have one signature: more, and it tells nothing
 _MOST_IN_TITLE = 2  # the same of operators in titles, which say less
 _QUOTED = 0.7  # of the words of a message
 _CLAUSE = 4  # words of a message that are one after the other
+_LONG_CLAUSE = 10  # words: of as many, people leave out some at either end
+_LONG_QUOTED = 0.8  # of the words of a long clause, one after the other
 _FEWEST_FRAMES = 2
 _MOST_OPERATORS = 4  # of a program that is small enough to be known by them
 _LONGEST = 80  # characters of what a reason quotes
@@ -31,7 +34,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")
 # Words that a compiler puts before every message of a kind; what failed stands behind the last of them.
 _WRAPPER = re.compile(
-    r"Status Message:|Exception during initialization:|This is an invalid model\. Error:|Caused by:|InternalError:|Check failed:"
+    r"Status Message:|Exception during initialization:|This is an invalid model\.(?: Error:)?|Caused by:|InternalError:|Check failed:"
 )
 # The condition of a check: signs would cut it into words that mean nothing by themselves.
 _CONDITION = re.compile(
@@ -95,6 +98,13 @@ class IssueIndex:
         wanted = f" {clause} "
         return {number for number in self.holding(clause.split()) if wanted in self._texts[number]}
 
+    def quoting_most(self, clause: str) -> set[int]:
+        """The issues that quote a clause, or the most of a long one without its ends."""
+        words = clause.split()
+        kept = math.ceil(_LONG_QUOTED * len(words)) if len(words) >= _LONG_CLAUSE else len(words)
+        runs = (" ".join(words[at : at + kept]) for at in range(len(words) - kept + 1))
+        return set().union(*map(self.quoting, runs))
+
     def holding(self, words: Iterable[str]) -> set[int]:
         """The issues that hold all of some words, in lower case."""
         holders = sorted((self._holders.get(word, set()) for word in words), key=len)
@@ -151,7 +161,7 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
                 reason = f"it quotes the check: {condition[:_LONGEST]}"
                 found |= dict.fromkeys(same, reason) if len(same) <= _MOST_SHARING else {}
             clauses = _clauses(message)
-            holders = [index.quoting(clause) for clause in clauses]
+            holders = [index.quoting_most(clause) for clause in clauses]
             lengths = [len(clause.split()) for clause in clauses]
             for number in set().union(*holders):
                 quoted = [at for at, holding in enumerate(holders) if number in holding]
