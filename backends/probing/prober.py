@@ -1,8 +1,8 @@
 """Asks compilers what they have: one-operator programs, each run once per version.
 
 Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one or two of each signature
-are run. Answers are kept in a file for each compiler and version, line by line, so that a probe that was interrupted goes on; levels of
-optimisation share one. Answers of current releases come with the package (backends/probing/support_tables.py); a version that nobody has
+are run, optimised and, where that went well, not: a compiler may have no kernel for what it folds away. Answers are kept in a file for
+each compiler and version, line by line, so that a probe that was interrupted goes on; levels of optimisation share one. Answers of current releases come with the package (backends/probing/support_tables.py); a version that nobody has
 probed begins with those of the nearest one, which count until it is asked itself.
 """
 
@@ -40,7 +40,7 @@ from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.dtype_facts import PLAIN
 from opsieve.gen.spec.schema import OLDEST, form
 
-_RULES = 2  # how answers are asked for and kept; files of other rules are not read
+_RULES = 3  # how answers are asked for and kept; files of other rules are not read
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
 _PATIENCE = 60  # draws in a row without a new signature, after which no more are made
 _RUNS = 2  # instances of a signature that are run, of different ranks where there are
@@ -202,16 +202,26 @@ class Prober:
         for start in range(0, len(left), _CHUNK):
             chunk = left[start : start + _CHUNK]
             made = [(probe, *instance) for probe in chunk for instance in instances(probe, 1 if self.slow else _RUNS)]
-            answers = self._workers.observe_many(self.target, [test for *_, test in made])
+            endings = self._endings([test for *_, test in made])
             given = [
-                ProbeAnswer(probe.name, key, rank, *ending(test, answer))
-                for (probe, key, rank, test), answer in zip(made, answers, strict=True)
+                ProbeAnswer(probe.name, key, rank, *end) for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
             given += [ProbeAnswer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
             _append(self._path, given)
             self._answers = [*self._answers, *given]
             done += len(chunk)
             yield done
+
+    def _endings(self, tests: Sequence[Test]) -> list[tuple[str, str]]:
+        """How each ended: as the unoptimised build says where the optimised one has nothing against it."""
+        ends = [ending(*pair) for pair in zip(tests, self._workers.observe_many(self.target, tests), strict=True)]
+        plain = None if self.slow else self.target.baseline
+        if plain is not None:
+            well = [place for place, end in enumerate(ends) if end[0] == "ok"]
+            asked = [tests[place] for place in well]
+            for place, *pair in zip(well, asked, self._workers.observe_many(plain, asked), strict=True):
+                ends[place] = ending(*pair)
+        return ends
 
     def support(self, wanted: Sequence[Probe] | None = None) -> Support:
         """What the answers so far say, of some probes or of all."""

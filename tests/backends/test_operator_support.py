@@ -210,3 +210,12 @@ def test_equal_tables_make_equal_requests_and_a_batch_is_grown_once() -> None:
     assert support("Erf 13 float16") != support("Erf 13 float32")
     assert support() != support().soundly()
     assert both((support(), support("Erf 13 float16"))) != both((support(), support("Erf 13 float32")))
+
+
+def test_what_only_the_optimiser_takes_away_is_no_support(workers: Workers, tmp_path: Path) -> None:
+    """onnxruntime has no kernel for Shape of int4, and folds it where it optimises."""
+    prober = Prober(workers, resolve("onnxruntime"), tmp_path, shipped=False)
+    wanted = prober.wanted(("Shape",), ("int4", "float32"))
+    list(prober.run(wanted))
+    outcomes = {answer.probe.rpartition(" ")[2]: answer.outcome for answer in prober.table().answers if answer.signature}
+    assert outcomes == {"float32": "ok", "int4": "unsupported"}
