@@ -17,7 +17,7 @@ from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import Trial, TrialAnswer
 from opsieve.gen.spec.rng import Rng
 
-_BEGINNINGS = 3  # searches from scratch, until one finds something
+_BEGINNINGS = 8  # searches from scratch, until one finds something
 _ROUNDS, _BATCH = 120, 48
 _FURTHER = 8  # rounds in which more kinds are sought where one was found
 _PATIENCE = 32  # rounds without anything new, after which no more are begun

@@ -204,7 +204,8 @@ class Prober:
             made = [(probe, *instance) for probe in chunk for instance in instances(probe, 1 if self.slow else _RUNS)]
             endings = self._endings([test for *_, test in made])
             given = [
-                ProbeAnswer(probe.name, key, rank, *end) for (probe, key, rank, _), end in zip(made, endings, strict=True)
+                ProbeAnswer(probe.name, key, rank, *end)
+                for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
             given += [ProbeAnswer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
             _append(self._path, given)

@@ -51,7 +51,7 @@ def _squeezed(node: Any, inputs: Inputs) -> str:
     shape, axes = np.shape(inputs[0]), _numbers(node, inputs, 1, "axes") or []
     broken = _axes(axes, len(shape))
     wide = [] if broken else [axis for axis in axes if shape[axis] != 1]
-    return f"axis {wide[0]} has {shape[wide[0]]} elements, not one" if wide else broken
+    return f"axis {wide[0]} is {shape[wide[0]]} wide, not 1" if wide else broken
 
 
 def _unsqueezed(node: Any, inputs: Inputs) -> str:
@@ -72,14 +72,14 @@ def _split(node: Any, inputs: Inputs) -> str:
     side = np.shape(inputs[0])[getattr(node, "axis", 0) or 0]
     if min(sizes, default=0) < 0:
         return "a part has a negative size"
-    return f"its parts have {sum(sizes)} of {side} elements" if sum(sizes) != side else ""
+    return f"its parts add up to {sum(sizes)} where the axis has {side}" if sum(sizes) != side else ""
 
 
 def _top(node: Any, inputs: Inputs) -> str:
     (many,) = _numbers(node, inputs, 1, "k") or [0]
     axis = getattr(node, "axis", -1)
     side = np.shape(inputs[0])[-1 if axis is None else axis]
-    return f"{many} of {side} elements are asked for" if not 0 <= many <= side else ""
+    return f"{many} of {side} are asked for" if not 0 <= many <= side else ""
 
 
 def _one_hot(node: Any, inputs: Inputs) -> str:
@@ -120,7 +120,7 @@ def _placed(place: int, more: int) -> Rule:
         if place >= len(inputs) or inputs[place] is None:
             return ""
         at, many = int(np.ravel(inputs[place])[0]), len(inputs[0])
-        return f"position {at} is out of range for {many} elements" if not -many <= at < many + more else ""
+        return f"position {at} is out of range for a size of {many}" if not -many <= at < many + more else ""
 
     return rule
 
@@ -136,21 +136,21 @@ def _windowed(node: Any, inputs: Inputs) -> str:
         room = side + sum(pads[axis :: len(sides)])
         reach = (size - 1) * (dilations[axis] if dilations else 1) + 1
         if reach > room:
-            return f"a window of {reach} does not fit into {room} elements and their padding"
+            return f"a window of {reach} does not fit into a side of {room}, padding included"
     return ""
 
 
 def _convolved(node: Any, inputs: Inputs) -> str:
     bias = inputs[2] if len(inputs) > 2 else None
     if bias is not None and np.shape(bias) != np.shape(inputs[1])[:1]:
-        return f"a bias of {np.size(bias)} elements for {np.shape(inputs[1])[0]} channels"
+        return f"a bias of size {np.size(bias)} where the kernel has {np.shape(inputs[1])[0]}"
     return _windowed(node, inputs)
 
 
 def _reversed(node: Any, inputs: Inputs) -> str:
     axis = getattr(node, "time_axis", 0) or 0
     side, longest = np.shape(inputs[0])[axis], int(np.max(inputs[1], initial=0))
-    return f"a sequence of {longest} of {side} elements" if longest > side else ""
+    return f"a sequence of length {longest} on an axis of {side}" if longest > side else ""
 
 
 def _sloped(node: Any, inputs: Inputs) -> str:

@@ -28,6 +28,7 @@ import importlib.util
 import json
 import mmap
 import os
+import re
 import resource
 import select
 import shutil
@@ -40,6 +41,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+OWNER = ".opsieve-owner"  # of a scratch folder (gen/model/scratch.py)
 TEXT_LIMIT = 64 << 10
 STATE_SIZE = 32
 ORPHAN_SECONDS = 1.0  # between two looks for them
@@ -443,7 +445,7 @@ class ForkServer:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         bound = mapped + limits["memory"]
         # A device's driver reserves far more addresses than it ever fills: where devices are let in, what can be written to is bounded.
-        with_device = "/dev/" in os.environ.get("OPSIEVE_SANDBOX_ALLOW", "")
+        with_device = re.search(r"/dev/(?!shm\b)", os.environ.get("OPSIEVE_SANDBOX_ALLOW", "")) is not None
         resource.setrlimit(resource.RLIMIT_DATA if with_device else resource.RLIMIT_AS, (bound, bound))
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["printed"], limits["printed"]))
         faulthandler.enable(log)
@@ -503,6 +505,10 @@ class ForkServer:
                 break
         for scratch in [self.config["scratch"]] + [place for _, place in self.workers.values()]:
             shutil.rmtree(scratch, ignore_errors=True)
+        if not os.path.isdir(self.config["scratch"]):
+            return
+        with contextlib.suppress(OSError):  # it may not remove the folder itself: marked, it goes with the next sweep
+            os.close(os.open(os.path.join(self.config["scratch"], OWNER), os.O_CREAT | os.O_WRONLY, 0o600))
 
 
 def uncompiled_folders() -> List[str]:

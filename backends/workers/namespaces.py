@@ -112,11 +112,11 @@ def build_tree(base: str, readable: List[str], kept: List[str], devices: List[st
         for place in ("/tmp", HOME):
             os.makedirs(base + place)
             mount("tmpfs", base + place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=%d" % FILE_BYTES)
+        make_devices(base, devices)  # first, for what is readable may lie in /dev/shm
         for path in outermost(list(SYSTEM) + ["/etc/" + name for name in SETTINGS] + readable):
             show(base, path, True)
         for path in kept:
             show(base, path, False)
-        make_devices(base, devices)
         make_processes(base, own_processes)
         write_users(base)
         os.chdir(base)

@@ -71,7 +71,7 @@ def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
         if item != NETWORK and not item.startswith("/"):
             raise BadInput(f"{ALLOWED} lists absolute paths and `network`, not {shown(item)}")
     paths = [path for item in allowed if item != NETWORK for path in sorted(glob.glob(item))]
-    devices = [path for path in paths if path.startswith("/dev/")]
+    devices = [path for path in paths if path.startswith("/dev/") and not f"{path}/".startswith("/dev/shm/")]
     files = {str(path) for path in readable} | _own_files() | _libraries() | (set(paths) - set(devices))
     return {
         **{name: str(_HERE / f"{name}.py") for name in _FILES},

@@ -217,5 +217,7 @@ def test_what_only_the_optimiser_takes_away_is_no_support(workers: Workers, tmp_
     prober = Prober(workers, resolve("onnxruntime"), tmp_path, shipped=False)
     wanted = prober.wanted(("Shape",), ("int4", "float32"))
     list(prober.run(wanted))
-    outcomes = {answer.probe.rpartition(" ")[2]: answer.outcome for answer in prober.table().answers if answer.signature}
+    outcomes = {
+        answer.probe.rpartition(" ")[2]: answer.outcome for answer in prober.table().answers if answer.signature
+    }
     assert outcomes == {"float32": "ok", "int4": "unsupported"}

@@ -76,6 +76,14 @@ def test_what_the_user_allows_is_reached(fresh: Workers, tmp_path: Path, monkeyp
         assert fresh.observe(resolve(f"hostile:{act}"), chain("Relu"), X).outputs == {"y": np.array(True)}, act
 
 
+def test_what_is_allowed_in_shared_memory_costs_no_wall(
+    whole: None, fresh: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sandbox.ALLOWED, "/dev/shm")
+    assert fresh.observe(resolve("hostile:read_the_list_of_users"), chain("Relu"), X).outputs != {"y": np.array(True)}
+    assert fresh.walls()[1] == {}
+
+
 def test_a_kernel_that_gives_less_costs_a_start_and_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

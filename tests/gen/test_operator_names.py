@@ -37,6 +37,7 @@ _EXCEPTIONS = {
     "gen/generation/random_graph.py": "nodes that open a sequence at the end",
     "gen/metamorphic": "the nodes that rewrites put in: Identity, Split, Concat",
     "gen/metrics": "Isra's corpus of operators, and what exporters add, as the papers count them",
+    "gen/spec/learned_body.py": "nodes of a body that gives what a learnt operator asks of it",
     "gen/strategies": "programs of their own: patterns that compilers rewrite, and the baselines as published",
     "reducer/onnx_edit/splice.py": "nodes that take the place of a body",
     "reducer/passes/attributes.py": "the value that a constant is filled with has no default in a schema",

@@ -102,7 +102,7 @@ def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path)
             store.begin(campaign)
             for _ in run(store, campaign, growing, Limits(seconds=20), lanes=lanes, tests=32):
                 pass
-            assert set(store.totals(campaign)[FAKE]) > {"pass", "fail"}
+            assert set(store.totals(campaign)[FAKE]) >= {"pass", "fail"}
             assert "unsupported" not in store.totals(campaign)[FAKE]
         seen.append(contents(tmp_path / name))
     assert seen[0] == seen[1]
