@@ -220,8 +220,8 @@ class Prober:
         if plain is not None:
             well = [place for place, end in enumerate(ends) if end[0] == "ok"]
             asked = [tests[place] for place in well]
-            for place, *pair in zip(well, asked, self._workers.observe_many(plain, asked), strict=True):
-                ends[place] = ending(*pair)
+            for place, test, answer in zip(well, asked, self._workers.observe_many(plain, asked), strict=True):
+                ends[place] = ending(test, answer)
         return ends
 
     def support(self, wanted: Sequence[Probe] | None = None) -> Support:
