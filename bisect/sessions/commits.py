@@ -22,6 +22,7 @@ from opsieve.bisect.sources.pool import ending_on_sigterm
 from opsieve.bisect.sources.version_row import end_at
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.printable import counted
 
 
 def bisect_commits(
@@ -58,7 +59,7 @@ def bisect_commits(
             confidence=request.confidence,
             jobs=request.at_once,
             progressed=lambda progress: say(
-                f"{progress.candidates} commits left, about {progress.expected:.0f} probes to go"
+                f"{counted(progress.candidates, 'commit')} left, about {counted(round(progress.expected), 'probe')} to go"
             ),
         )
         answer = replace(commit_answer(found), seconds=round(time.monotonic() - started, 2))

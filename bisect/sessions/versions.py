@@ -34,6 +34,7 @@ from opsieve.bisect.sources.version_source import opener
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.printable import counted
 from opsieve.triage.fingerprint.fingerprint import VERSION
 
 Say = Callable[[str], None]
@@ -216,7 +217,7 @@ def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request:
         confidence=request.confidence,
         jobs=request.at_once,
         progressed=lambda progress: say(
-            f"{progress.candidates} versions left, about {progress.expected:.0f} probes to go"
+            f"{counted(progress.candidates, 'version')} left, about {counted(round(progress.expected), 'probe')} to go"
         ),
     )
     assert found.outcome is not None

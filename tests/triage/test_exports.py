@@ -26,6 +26,8 @@ from opsieve.backends.observation import Frame
 from opsieve.backends.workers.program_text import model_text
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.text import ModelText, printed
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
@@ -36,6 +38,7 @@ from opsieve.triage.export.short_script import short_script
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.artifacts import case_artifacts
 from opsieve.triage.store.rows import BlamedCommit
+from opsieve.tui.samples import SAMPLES
 
 NOTHING = ModelText("", False)
 CODE = "open('CANARY', 'w').write('x')"
@@ -403,6 +406,26 @@ def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, l
     assert has in source
     assert len(source.splitlines()) <= lines, source
     assert ("assert_allclose" in source) == (failed == "run")
+
+
+def test_an_issue_of_a_module_is_about_a_module_not_about_a_model_of_onnx() -> None:
+    case, made = open_case(SAMPLES / "tvm-cse-block-error", None, None, 0), exported("tvm", "error")
+    raised = replace(made.observation, stage="compile", exception="builtins.TypeError", message="why")
+    verdict = replace(made.verdict, stage="compile")
+    made = replace(made, case=case, observation=raised, verdict=verdict)
+    assert isinstance(case.program, TvmProgram)
+    text = ModelText("@I.ir_module\nclass Module: ...", True)
+    source = short_script(made, text)
+    ast.parse(source)
+    assert "CommonSubexprElim()(module)" in source
+    assert len(source.splitlines()) <= 50, source
+    assert "onnx" not in source
+    whole = issue(made, text)
+    assert whole.startswith("# [Bug] tirx.CommonSubexprElim: TypeError on a valid module with 19 nodes")
+    assert source.strip() in whole
+    assert "model" not in outside_fences(whole)
+    assert "onnx" not in outside_fences(whole)
+    assert "reference evaluator" not in script(replace(made, source="reference:float64"), text)
 
 
 def test_an_issue_speaks_to_people_without_opsieve() -> None:

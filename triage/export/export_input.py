@@ -26,6 +26,8 @@ SOURCES = {
     "reference": "ONNX's reference evaluator",
     "expected outputs": "the expected outputs",
 }
+# The same of a module: ONNX has no say in it.
+SOURCES_OF_MODULES = {"reference:float64": "its meaning, evaluated in float64", "reference": "its meaning, evaluated"}
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
 
@@ -65,6 +67,17 @@ class ExportedFailure:
     first_bad: str = ""
     commits: tuple[BlamedCommit, ...] = ()
     probably: tuple[ProbableIssue, ...] = ()  # public issues that it may be
+
+    @property
+    def noun(self) -> str:
+        """What the compiler's users call the program: a model of ONNX, or a module of the compiler's own."""
+        return "model" if isinstance(self.case.program, OnnxProgram) else "module"
+
+    @property
+    def author(self) -> str:
+        """Whose the expected values are, in words for people without opsieve; `source` where there are none."""
+        known = SOURCES if isinstance(self.case.program, OnnxProgram) else SOURCES | SOURCES_OF_MODULES
+        return known.get(self.source, self.source)
 
     @property
     def model(self) -> bytes:

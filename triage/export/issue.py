@@ -17,7 +17,6 @@ from typing import Any
 from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import runs_command
-from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.printable import counted
 from opsieve.gen.model.text import ModelText
@@ -43,7 +42,7 @@ _TAIL = 150
 _MOST_FRAMES = 20
 _WORDS = {
     "crash": "The process dies",
-    "error": "An exception on a valid model",
+    "error": "An exception on a valid {noun}",
     "mismatch": "Wrong values",
     "metamorphic": "Other values for a program that means the same",
     "hang": "No end",
@@ -53,11 +52,22 @@ _WORDS = {
     "round-trip": "A round trip changes the model",
     "nondeterminism": "Different results of equal runs",
 }
+_OWN_WORDS = {
+    "The",
+    "An",
+    "A",
+    "Wrong",
+    "Other",
+    "No",
+    "Too",
+    "Optimised",
+    "Different",
+}  # begin a failure in our words, not the name of an exception
 _WRONG = {"shape": "Wrong shape", "dtype": "Wrong element type"}
 _STAGES = {
-    "import": ", while the model is read",
-    "compile": ", while the model is compiled",
-    "run": ", while the model runs",
+    "import": ", while the {noun} is read",
+    "compile": ", while the {noun} is compiled",
+    "run": ", while the {noun} runs",
 }
 _SHOWN_BELOW = ("mismatch", "error", "crash", "accepts-invalid")
 
@@ -85,9 +95,11 @@ def title(exported: ExportedFailure) -> str:
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
     where = f" with {text}" if 0 < len(operators) <= 4 else f" with {counted(len(nodes), 'node')}"
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
-    guilty = f"{_word(exported.passes[0], 60)}: " if len(exported.passes) == 1 else ""
+    applied = [item.partition(":")[0] for item in exported.case.program.passes if not item.startswith("=")]
+    names = exported.passes or applied  # of a module those that it was given
+    guilty = f"{_word(names[0], 60)}: " if len(names) == 1 else ""
     words = _what(exported)
-    words = words[:1].lower() + words[1:] if guilty else words
+    words = words[:1].lower() + words[1:] if guilty and words.split()[0] in _OWN_WORDS else words
     since = f" since {_word(exported.first_bad, 40)}" if exported.first_bad else ""
     return f"{guilty}{words}{where}{blame}{since} ({_name(exported)})"
 
@@ -99,16 +111,17 @@ def _what(exported: ExportedFailure) -> str:
         return "A broken model"
     name = _word(seen.exception.rpartition(".")[2], 40)
     if verdict.kind == "error" and re.fullmatch(r"[A-Za-z]\w+", name):
-        return f"{name} on a valid model"
+        return f"{name} on a valid {exported.noun}"
     if verdict.kind == "crash" and seen.signal in set(signal.Signals):
         return f"{signal.Signals(seen.signal).name}{_dying(seen)}"
-    return _failing(verdict)
+    return _failing(exported)
 
 
-def _failing(verdict: Verdict) -> str:
+def _failing(exported: ExportedFailure) -> str:
     """The kind of failure in our words: of a wrong result what is wrong with it."""
+    verdict = exported.verdict
     wrong = verdict.mismatch.what if verdict.kind == "mismatch" and verdict.mismatch is not None else ""
-    return _WRONG.get(wrong) or _WORDS.get(verdict.kind or "", "A failure")
+    return _WRONG.get(wrong) or _WORDS.get(verdict.kind or "", "A failure").format(noun=exported.noun)
 
 
 def _dying(seen: Observation) -> str:
@@ -170,8 +183,8 @@ def _regression(exported: ExportedFailure) -> str:
 
 def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     verdict = exported.verdict
-    seen = f"{_name(exported)}: {_failing(verdict).lower()}"
-    stage = _STAGES.get(verdict.stage or "", "")
+    seen = f"{_name(exported)}: {_failing(exported).lower()}"
+    stage = _STAGES.get(verdict.stage or "", "").format(noun=exported.noun)
     blame = "Without optimisation the same compiler gives the right answer." if verdict.blame == "optimiser" else ""
     # What is expected and what is there stand below; of other failures the sentence has the figures.
     reason = "" if verdict.kind in _SHOWN_BELOW else f"\n\n{fenced(visible(verdict.reason))}"
@@ -193,6 +206,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
             platform.machine(), _word(platform.machine(), 40)
         ),
         "platform": {"Darwin": "Mac"}.get(platform.system(), platform.system()),
+        **({} if exported.noun == "model" else {"triage": _templates()["answers"]["triage-of-modules"]}),
         "note": "\n\n".join([*map(_possibly, exported.probably[:1]), f"Found with opsieve {__version__}."]),
     }
 
@@ -200,7 +214,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
 def _graph(exported: ExportedFailure, text: ModelText) -> str:
     """The model, where it can be printed and a short script does not show it anyway."""
     if not text.text:
-        return "onnx cannot print the model; it is in the script."
+        return f"The {exported.noun} cannot be printed; it is in the script."
     if short_script(exported, text):
         return ""
     return fenced(visible(text.text, _MOST_GRAPH))
@@ -234,14 +248,22 @@ def _expected(exported: ExportedFailure) -> str:
         text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
         if name and len(source := literal(exported.expected[name].value)) <= 600:
             text.append(source)
-        who = f", by {SOURCES.get(exported.source) or _word(exported.source, 60)}" if exported.source else ""
+        who = f", by {_author(exported)}" if exported.source else ""
         who += _witness(exported)
         return f"Expected{who}:\n\n{fenced(visible(chr(10).join(text)))}"
     if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
     if exported.case.program.fault is not None:
         return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
-    return "Expected: the model is valid, so it compiles, runs and gives its outputs."
+    return f"Expected: the {exported.noun} is valid, so it compiles, runs and gives its outputs."
+
+
+def _author(exported: ExportedFailure) -> str:
+    return (
+        exported.author
+        if exported.author != exported.source or exported.source in SOURCES
+        else _word(exported.source, 60)
+    )
 
 
 def _witness(exported: ExportedFailure) -> str:

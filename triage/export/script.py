@@ -21,7 +21,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
-from opsieve.triage.export.export_input import SOURCES, ExportedFailure, leaves
+from opsieve.triage.export.export_input import ExportedFailure, leaves
 from opsieve.triage.export.literals import DECODE, WIDTH, literal, quoted
 from opsieve.triage.export.program_source import (
     libraries,
@@ -222,7 +222,7 @@ def _data(exported: ExportedFailure, text: ModelText) -> str:
     if exported.expected and exported.verdict.kind != "nondeterminism":
         lines += [
             "",
-            f"# By {plain(SOURCES.get(exported.source, exported.source))}: the value, its type, and how far off it may be.",
+            f"# By {plain(exported.author)}: the value, its type, and how far off it may be.",
         ]
         right = {
             name: f"({literal(item.value)}, {item.dtype!r}, {item.within!r})"

@@ -22,8 +22,8 @@ _TINY = 1e-30
 
 def short_script(exported: ExportedFailure, text: ModelText) -> str:
     """The source, "" where only `script` shows the failure: a large model, a flaky failure, values that are no arrays of numbers."""
-    verdict = exported.verdict
-    if not (isinstance(exported.case.program, OnnxProgram) and text.exact) or len(text.text) > _MOST_TEXT:
+    verdict, is_onnx, shown = exported.verdict, isinstance(exported.case.program, OnnxProgram), f"r'''{text.text}'''"
+    if not text.exact or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1:
         return ""
@@ -43,11 +43,11 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
         *([f"# {build_note(exported)}"] if exported.target.build else []),
         *(["import os", ""] if environment else []),
         *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, whole]) else []),
-        "import onnx.parser",
+        *(["import onnx.parser"] if is_onnx else []),
         *imports,
         "",
         *([f"os.environ.update({environment!a})"] if environment else []),
-        f"model = onnx.parser.parse_model(r'''{text.text}''').SerializeToString()",
+        f"model = onnx.parser.parse_model({shown}).SerializeToString()" if is_onnx else f"model = {shown}",
         *fed,
         *(["", "", whole.strip("\n"), "", "", "outputs = run(model, inputs)"] if whole else ["", *lines]),
         *checks,
