@@ -428,6 +428,17 @@ def test_an_issue_of_a_module_is_about_a_module_not_about_a_model_of_onnx() -> N
     assert "reference evaluator" not in script(replace(made, source="reference:float64"), text)
 
 
+def test_an_environment_of_a_release_has_the_versions_that_its_script_installs() -> None:
+    made = exported("onnxruntime==1.20.1")
+    shown = issue(made, NOTHING).split("# pip install ")[0]
+    assert "1.20.1" in shown
+    made = exported("onnxoptimizer==0.3.13")
+    text = issue(made, printed(made.model))
+    pinned = next(item for item in requirements(made) if item.startswith("numpy=="))
+    assert pinned.replace("==", " ") in text.partition("### Environment")[2]
+    assert f"numpy {np.__version__}\n" not in text
+
+
 def test_an_issue_speaks_to_people_without_opsieve() -> None:
     made = replace(
         exported(), passes=("Pad_Fusion",), first_bad="1.20.0", regression="Fails since 1.20.0 (last good: 1.19.2)."
@@ -454,6 +465,8 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     broken = "opsieve.backends.compilers.worker_common.BrokenModel"
     text = issue(replace(made, observation=replace(made.observation, exception=broken)), printed(made.model))
     assert text.startswith("# A broken model with Relu")
+    assert "exception" not in outside_fences(text)
+    assert "Expected: a model as valid as the original" in text
     assert "BrokenModel" not in text
     seen = replace(made.observation, outcome="crash", signal=11)
     died = replace(made, verdict=replace(made.verdict, kind="crash"), observation=seen)

@@ -22,7 +22,7 @@ from opsieve.gen.model.printable import counted
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import SOURCES, ExportedFailure
 from opsieve.triage.export.literals import literal
-from opsieve.triage.export.script import build_note, command_name, packages, script
+from opsieve.triage.export.script import build_note, command_name, packages, requirements, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 from opsieve.triage.known.issue_match import ProbableIssue
@@ -108,7 +108,7 @@ def _what(exported: ExportedFailure) -> str:
     """What fails, in our words, with the class of the exception or the signal."""
     verdict, seen = exported.verdict, exported.observation
     if _is_broken_model(seen):
-        return "A broken model"
+        return _failing(exported)
     name = _word(seen.exception.rpartition(".")[2], 40)
     if verdict.kind == "error" and re.fullmatch(r"[A-Za-z]\w+", name):
         return f"{name} on a valid {exported.noun}"
@@ -120,6 +120,8 @@ def _what(exported: ExportedFailure) -> str:
 def _failing(exported: ExportedFailure) -> str:
     """The kind of failure in our words: of a wrong result what is wrong with it."""
     verdict = exported.verdict
+    if _is_broken_model(exported.observation):
+        return "A broken model"
     wrong = verdict.mismatch.what if verdict.kind == "mismatch" and verdict.mismatch is not None else ""
     return _WRONG.get(wrong) or _WORDS.get(verdict.kind or "", "A failure").format(noun=exported.noun)
 
@@ -255,6 +257,8 @@ def _expected(exported: ExportedFailure) -> str:
         return "Expected: the same outputs for the same inputs."
     if exported.case.program.fault is not None:
         return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
+    if _is_broken_model(exported.observation):
+        return "Expected: a model as valid as the original, with the same outputs."
     return f"Expected: the {exported.noun} is valid, so it compiles, runs and gives its outputs."
 
 
@@ -306,8 +310,13 @@ def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
 
 def _environment(exported: ExportedFailure) -> list[str]:
     lines = [_name(exported)]
+    pins = dict(item.split("==", 1) for item in requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item))
     for name in packages(exported):
-        if name != exported.target.backend.package:
+        if name == exported.target.backend.package:
+            continue
+        if exported.target.release:  # an environment of its own: what is here says nothing of it
+            lines += [f"{name} {pins[name]}"] if name in pins else []
+        else:
             try:
                 lines.append(f"{name} {metadata.version(name)}")
             except metadata.PackageNotFoundError:
