@@ -279,6 +279,28 @@ def test_a_fault_while_a_screen_is_being_made_ends_nothing(store: Path) -> None:
     drive(app_of(store), journey)
 
 
+def test_what_was_chosen_in_the_palette_is_left_undone_where_its_screen_has_gone(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, OpsieveApp)
+        await opened(pilot)
+        first = app.screen
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ClusterScreen) and app.screen.is_mounted)
+        gone = app.screen
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is first and gone not in app.screen_stack and not gone.is_attached)
+        for bindings in gone._bindings.key_to_bindings.values():
+            for binding in bindings:
+                await app._run_chosen(binding.action, gone)
+        await pilot.pause()
+        assert (app.screen, app.faults) == (first, [])
+        await app._run_chosen("help", app)
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+
+    drive(app_of(store), journey)
+
+
 def test_a_notice_that_comes_too_late_does_not_stop_the_app(store: Path) -> None:
     late = Notice("late", raised_at=time.time() - 100)
     assert late.has_expired

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, cast
 from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.message import Message
 from textual.notifications import Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
@@ -411,5 +412,10 @@ class OpsieveApp(App[None]):
         for active in screen.active_bindings.values():
             binding = active.binding
             if binding.description and active.node in (screen, self) and binding.action not in TEXTUALS_OWN:
-                run = partial(self.run_action, binding.action, active.node)
+                run = partial(self._run_chosen, binding.action, active.node)
                 yield SystemCommand(binding.description, f"key {binding.key}", run)
+
+    async def _run_chosen(self, action: str, node: DOMNode) -> None:
+        """Run an action of the palette, unless its screen went away since, or has not its widgets yet."""
+        if node is self or (node in self.screen_stack and cast(Widget, node).is_mounted):
+            await self.run_action(action, node)
