@@ -19,7 +19,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.strip import Strip
-from textual.widgets import Footer
+from textual.widgets import Footer, Static
 from tui_driving import app_of, made_tests, on_screen, store_at, text_of, until, wrong_store
 
 from opsieve.triage.store.decisions import Ledger
@@ -223,6 +223,7 @@ async def dialogs(pilot: Pilot[None], wrong: list[str], tmp_path: Path) -> None:
     await pilot.press("escape")
     job = app.run_job("reduce", "c1", ("sleep", "60"))
     app.clear_notifications()
+    await until(pilot, lambda: "1 job" in str(screen.query_one("#figures", Static).render()))
     await asked("ask-quit", ConfirmDialog, "q")
     app.board.cancel(job)
 
