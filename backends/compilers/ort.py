@@ -126,7 +126,10 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     # Of the Python binding: texts cannot be fed beside types that numpy lacks.
     ("unsupported", r"Creation of OrtValues is currently only supported from non-string"),
     # What a kernel says of itself once it runs.
-    ("unsupported", r"does not support \w{1,20} yet|Dilation not supported for AutoPadType"),
+    (
+        "unsupported",
+        r"does not support \w{1,20} yet|implementation does not support|Dilation not supported for AutoPadType",
+    ),
     # ONNX allows up to the dilation, too; onnxruntime says that it does not.
     ("unsupported", r"output_padding \(\d{1,9}\) may be too large for stride"),
     ("unsupported", r"is not a registered function/op|No Op registered for|No schema registered for"),

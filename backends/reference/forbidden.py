@@ -180,6 +180,11 @@ def _elements(node: Any, inputs: Inputs) -> str:
     return f"indices of shape {places} are wider than the data of shape {data}" if wide else ""
 
 
+def _dropped(node: Any, inputs: Inputs) -> str:
+    ratio = float(np.ravel(inputs[1])[0]) if len(inputs) > 1 and np.size(inputs[1]) else 0.0
+    return "" if 0 <= ratio < 1 else f"a ratio of {ratio:g} is not from 0 to below 1"
+
+
 def _sequence_of_parts(node: Any, inputs: Inputs) -> str:
     sizes = inputs[1] if len(inputs) > 1 else None
     return _split(node, inputs) if sizes is not None and np.ndim(sizes) == 1 else ""
@@ -195,6 +200,7 @@ _RULES: Mapping[str, Rule] = {
     "ConstantOfShape": _nonnegative(0, "a size"),
     "Conv": _convolved,
     "CumSum": _cumulated,
+    "Dropout": _dropped,
     "GatherElements": _elements,
     "OneHot": _one_hot,
     "PRelu": _sloped,

@@ -206,7 +206,7 @@ class _Watch:
         ]
 
     def hazards(self, depending: Sequence[str]) -> list[dict[str, Any]]:
-        """What was met, as JSON objects; an open result reaches only what depends on its value."""
+        """What was met, as JSON objects; an open result reaches only what depends on its value, which may be no output: a compiler may raise all the same."""
         from opsieve.backends.reference.hazards import leaves_open, nodes_reaching
 
         if not self.found:
@@ -214,8 +214,9 @@ class _Watch:
         reach = nodes_reaching(self.graph)
         met: list[dict[str, Any]] = []
         for (rule, place), (label, operator) in self.found.items():
-            outputs = reach[place] & set(depending) if leaves_open(rule) else reach[place]
-            if outputs:
+            open_ = leaves_open(rule)
+            outputs = reach[place] & set(depending) if open_ else reach[place]
+            if outputs or open_:
                 met.append({"rule": rule, "node": label, "operator": operator, "outputs": sorted(outputs)})
         return met
 

@@ -23,6 +23,7 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
     ("(float[3,4] x, int64[1] p) => (float[a,b] y) <int64[1] s = {0}, int64[1] e = {3}> { y = Slice(x, s, e, p) }", {"x": X, "p": np.array([2])}, "axis 2"),
     ("(float[3,4] x, int64[1] p) => (float[a,b] y) <int64[1] s = {0}, int64[1] e = {3}> { y = Slice(x, s, e, s, p) }", {"x": X, "p": np.array([0])}, "step is 0"),
     ("(float[3,4] x, int64[1] k) => (float[3,a] y, int64[3,b] z) { y, z = TopK(x, k) }", {"x": X, "k": np.array([-1])}, "-1 of 4"),
+    ("(float[3,4] x, float r) => (float[3,4] y) { y = Dropout(x, r) }", {"x": X, "r": np.array(-1.2, F)}, "a ratio of -1.2"),
     ("(float[3,4] x, int64[1] a) => (float[b] y) { y = Squeeze(x, a) }", {"x": X, "a": np.array([0])}, "not 1"),
     ("(float[3,4] x, int64[2] a) => (float[b,c,d,e] y) { y = Unsqueeze(x, a) }", {"x": X, "a": np.array([1, 1])}, "twice"),
     ("(float[3,4] x, int64[1] a) => (float[b,c] y) { y = ReduceSum(x, a) }", {"x": X, "a": np.array([2])}, "axis 2"),

@@ -370,6 +370,18 @@ def test_hazards_are_told_with_the_outputs_that_depend_on_them() -> None:
     assert run(proto, {"a": np.array([4, 4]), "b": np.array([2, 1])})[1].hazards == []
 
 
+def test_what_is_open_is_told_though_no_output_depends_on_it() -> None:
+    """A compiler may raise an error all the same."""
+    nodes = [
+        helper.make_node("Div", ["a", "b"], ["q"], name="divide"),
+        helper.make_node("Where", ["c", "q", "a"], ["y"]),
+    ]
+    types = {"a": (I, [2]), "b": (I, [2]), "c": (onnx.TensorProto.BOOL, [2])}
+    given = {"a": np.array([4, 4]), "b": np.array([2, 0]), "c": np.array([True, False])}
+    _, request = run(model(nodes, types, {"y": (I, [2])}), given)
+    assert request.hazards == [{"rule": "integer-division-by-zero", "node": "divide", "operator": "Div", "outputs": []}]
+
+
 def test_a_guarded_division_is_no_hazard() -> None:
     zero = helper.make_node("Constant", [], ["zero"], value_int=0)
     nodes = [
