@@ -42,7 +42,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 OWNER = ".opsieve-owner"  # of a scratch folder (gen/model/scratch.py)
-TEXT_LIMIT = 64 << 10
 STATE_SIZE = 32
 ORPHAN_SECONDS = 1.0  # between two looks for them
 COMMON = "opsieve.backends.compilers.worker_common"  # the name by which backend files import what they share
@@ -216,10 +215,10 @@ class TestServer:
         size = os.fstat(self.log).st_size
         if not size:
             return ""
-        half = TEXT_LIMIT // 2
+        half = EXCEPTIONS.TEXT_LIMIT // 2
         data = os.pread(self.log, half, 0)
         if size > half:
-            data += b"\n[...]\n" * (size > TEXT_LIMIT) + os.pread(self.log, half, max(half, size - half))
+            data += b"\n[...]\n" * (size > EXCEPTIONS.TEXT_LIMIT) + os.pread(self.log, half, max(half, size - half))
         os.ftruncate(self.log, 0)
         return data.decode("utf-8", "replace")
 
