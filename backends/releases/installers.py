@@ -165,7 +165,9 @@ def understand(output: str, package: str) -> InstallFailed:
     text = " ".join(output.split())
     line = _last_line(output)
     if _NO_NETWORK.search(text):
-        return InstallFailed("other", "nothing may be downloaded (offline), and uv's cache does not have all that it needs")
+        return InstallFailed(
+            "other", "nothing may be downloaded (offline), and uv's cache does not have all that it needs"
+        )
     missing = _NO_RELEASE.search(text)
     if missing and _same(missing[1] or missing[2], package):
         return InstallFailed("no-release", line)
