@@ -47,7 +47,7 @@ class Hazard:
 class Observation:
     """The outcome of a program on a target, with what is needed to judge and to explain it.
 
-    `outputs` maps output names to values (see `opsieve.backends.workers.wire`); None unless the outcome is `ok`. `exception` is the
+    `outputs` maps output names to values (see `opsieve.backends.workers.inside.wire`); None unless the outcome is `ok`. `exception` is the
     qualified name of the exception's class. `signal` is the number of the signal that killed the process, 0 otherwise.
     `seconds` is wall time by stage, `cpu_seconds` the CPU time of all threads in one run (the median of several), None where it was not
     asked for; `peak_memory` the worker's resident peak in bytes. `log` is what was printed, bounded.

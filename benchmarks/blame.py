@@ -22,7 +22,7 @@ from calibration_plot import calibration_svg
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.blame.release_commit import ReleaseEnd
 from opsieve.bisect.blame.wording import Clues

@@ -22,7 +22,7 @@ from process_tree import Role, cpu_by_role
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import CampaignPlan

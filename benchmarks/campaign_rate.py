@@ -26,10 +26,10 @@ from process_tree import samples
 from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers import wire
-from opsieve.backends.workers.work_clock import load_of
+from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.work_clock import load_of
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.request import nodes
 from opsieve.triage.campaign.campaign import new_campaign, run

@@ -18,9 +18,9 @@ from onnx.backend.test.loader import load_node_model_tests
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs, read_tensor
 from opsieve.triage.fingerprint.normalise import normalise

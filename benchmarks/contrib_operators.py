@@ -18,7 +18,7 @@ from opsieve.backends.compare import error
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram
 

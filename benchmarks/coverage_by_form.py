@@ -24,7 +24,7 @@ from opsieve.backends.coverage.sources import Names
 from opsieve.backends.probing.generation import supported
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.tir.seeds import basic

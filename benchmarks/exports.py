@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
 from opsieve.reducer.reproduce import reproduced
 from opsieve.triage.export.exports import export

@@ -22,7 +22,7 @@ from typing import Any
 import onnx
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.inference import typed
+from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs

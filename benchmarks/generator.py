@@ -22,7 +22,7 @@ import onnx
 from opsieve.backends.probing.operator_support import both
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.inference import typed
+from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation import request as gen_request

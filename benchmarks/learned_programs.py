@@ -12,7 +12,7 @@ from pathlib import Path
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import save
 from opsieve.gen.generation.random_graph import GenRequest

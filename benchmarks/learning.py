@@ -16,7 +16,7 @@ from opsieve.backends.probing.learning import Learnt
 from opsieve.backends.probing.learning_session import SECONDS, LearnRequest, exported, learnt
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from onnx.defs import OpSchema
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.bad_input import BadInput

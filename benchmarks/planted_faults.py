@@ -24,7 +24,7 @@ from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan

@@ -24,7 +24,7 @@ import planted_tvm
 
 from opsieve.backends import registry
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.program_checker import validator_of
+from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import RelaxProgram

@@ -21,7 +21,7 @@ import onnx
 
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest

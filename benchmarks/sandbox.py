@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "suppo
 from models import X, chain
 
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.sandbox import switched_off
-from opsieve.backends.workers.shared_zygotes import SharedZygotes
-from opsieve.backends.workers.work_clock import load_of
+from opsieve.backends.workers.sandbox.policy import switched_off
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.zygotes.work_clock import load_of
 
 PROGRAMS = [chain(*names) for names in (("Relu",), ("Tanh", "Exp"), ("Neg", "Sigmoid", "Relu"), ("Softplus", "Abs"))]
 

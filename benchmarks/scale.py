@@ -31,7 +31,7 @@ import numpy as np
 from campaign_rate import LEVELS, tables
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, SentTest, receive, send
 from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from process_tree import samples
 
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign import run
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan

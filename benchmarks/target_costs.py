@@ -14,7 +14,7 @@ from campaign_rate import children_cpu
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import CampaignPlan
 

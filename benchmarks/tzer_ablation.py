@@ -25,7 +25,7 @@ from opsieve.backends.coverage.elf import Library
 from opsieve.backends.coverage.points import own_functions
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.tir.form import arguments, program
 from opsieve.gen.tir.fuzzing import SeedPool, Settings

@@ -16,9 +16,9 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.work_clock import load_of
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygotes.work_clock import load_of
 from opsieve.gen.case.case import save
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 

@@ -10,8 +10,8 @@ from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.program_text import with_script
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from opsieve.backends.judge.reasons import describe
 from opsieve.backends.verdict import WRONG_OUTPUTS
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.program_text import model_text
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.program_text import model_text
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram

@@ -16,7 +16,7 @@ import msgspec
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Unavailable
+from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.forms.program_view import program_lines

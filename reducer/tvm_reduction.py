@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.workers.program_text import with_script
+from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import TvmProgram

@@ -8,7 +8,7 @@ from types import TracebackType
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits, Unavailable
+from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.model.bad_input import BadInput
 
 _USUAL = "onnxruntime"  # run first when no target is named

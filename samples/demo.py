@@ -25,10 +25,10 @@ from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.installers import HASHES
 from opsieve.backends.verdict import Verdict
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.probe_backend import examined
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.probe_backend import examined
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Unavailable
+from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.variables import variable_set
 from opsieve.gen.strategies.registry import generate

@@ -60,9 +60,9 @@ if "TMPDIR" not in os.environ and (memory := _memory_for_files()):
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from opsieve.backends.workers.shared_zygotes import ZYGOTES  # noqa: E402
 from opsieve.backends.workers.workers import Workers  # noqa: E402
-from opsieve.backends.workers.zygote import Limits  # noqa: E402
+from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES  # noqa: E402
+from opsieve.backends.workers.zygotes.zygote import Limits  # noqa: E402
 from opsieve.triage.campaign import lane_spawn  # noqa: E402
 
 # `make test` draws the same few examples everywhere; `make test-all` draws many new ones (--hypothesis-profile=thorough).

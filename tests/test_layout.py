@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from opsieve.backends.workers.child import COMMON
+from opsieve.backends.workers.inside.child import COMMON
 from opsieve.tui.samples import SAMPLES
 
 PACKAGES = ["gen", "backends", "triage", "reducer", "bisect", "tui"]
@@ -64,14 +64,14 @@ def test_a_wheel_holds_every_file(tmp_path: Path) -> None:
 
 
 IN_OLD_WORKERS = [
-    "workers/child",
-    "workers/wire",
-    "workers/processes",
-    "workers/exception_facts",
-    "workers/shut_in",
-    "workers/namespaces",
-    "workers/landlock",
-    "workers/system_calls",
+    "workers/inside/child",
+    "workers/inside/wire",
+    "workers/inside/processes",
+    "workers/inside/exception_facts",
+    "workers/sandbox/shut_in",
+    "workers/sandbox/namespaces",
+    "workers/sandbox/landlock",
+    "workers/sandbox/system_calls",
     "coverage/callbacks",
     "coverage/tracer",
     "compilers/worker_common",
@@ -113,9 +113,9 @@ LONG_FILES = {
     "backends/compilers/ort.py": "a backend is one file that both sides load",
     "backends/reference/relax/operators.py": "an evaluator, a few lines an operator",
     "backends/reference/tir.py": "an interpreter, a method a kind of node",
-    "backends/workers/child.py": "a program: `python -I child.py`, which imports nothing of opsieve",
+    "backends/workers/inside/child.py": "a program: `python -I child.py`, which imports nothing of opsieve",
     "backends/workers/workers.py": "the main process's side of all workers: their life, batches and answers",
-    "backends/workers/zygote.py": "the main process's side of child.py",
+    "backends/workers/zygotes/zygote.py": "the main process's side of child.py",
     "gen/build/graph_builder.py": "one class: each method answers from the same program under construction",
     "gen/relax/generator.py": "one class: each method draws a construct of the same body",
     "reducer/reduction.py": "what a reduction asks of an ONNX program, question by question",

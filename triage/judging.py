@@ -15,11 +15,11 @@ from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.probing.chosen_values import chosen
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.program_checker import checker_of
-from opsieve.backends.workers.program_text import with_script
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.program_checker import checker_of
+from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.metamorphic.relation import names_for, rewritten

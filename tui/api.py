@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx
 
     from opsieve.backends.compare import Comparison
-    from opsieve.backends.workers.zygote import Limits
+    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.case import Case
     from opsieve.reducer.engine.form import Progress
     from opsieve.reducer.session import Reduced
@@ -401,7 +401,7 @@ def _bisected(model: Model, inputs: Values, options: Mapping[str, Any]) -> Itera
 
 
 def _limits(seconds: float, memory: int) -> "Limits":
-    from opsieve.backends.workers.zygote import Limits
+    from opsieve.backends.workers.zygotes.zygote import Limits
 
     if not seconds > 0 or memory < 0:
         raise BadInput("seconds is a number above 0, memory a number of bytes")

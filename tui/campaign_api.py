@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.html_text import facts_table, rows_table
 from opsieve.gen.model.printable import counted

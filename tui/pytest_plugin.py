@@ -82,7 +82,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def opsieve_compilers() -> Iterator[None]:
     """Compilers that a test has started serve the tests after it, too."""
-    from opsieve.backends.workers.shared_zygotes import ZYGOTES
+    from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
 
     ZYGOTES.keep(8, ignored=["PYTEST_CURRENT_TEST"])
     yield

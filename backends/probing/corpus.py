@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opsieve.backends.workers.inference import typed
+from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.reading import UnreadableModel, read
 from opsieve.gen.data.inputs import seeded_inputs

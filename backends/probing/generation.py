@@ -15,9 +15,9 @@ from opsieve.backends.probing.operator_support import Support, both, tables
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.probing.value_search import Effort
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.program_checker import checker_of, validator_of
+from opsieve.backends.workers.questions.program_checker import checker_of, validator_of
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.backends.workers.zygote import Unavailable
+from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.forms.registry import form_of
 from opsieve.gen.generation import request as gen_request

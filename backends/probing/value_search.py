@@ -16,7 +16,7 @@ import onnx
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.inference import INFERRING, with_inferred_types
+from opsieve.backends.workers.questions.inference import INFERRING, with_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph

@@ -13,7 +13,7 @@ from opsieve.backends.stacks.demangle import demangle
 
 BuildId = Callable[
     [str], str
-]  # a module's path to its build-id, "" when unknown (`opsieve.backends.workers.native.build_id`)
+]  # a module's path to its build-id, "" when unknown (`opsieve.backends.stacks.native.build_id`)
 
 MAX_LINE = 2000
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.stacks import native
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frame_lines import frame_of
 from opsieve.backends.stacks.frames import parse_log
-from opsieve.backends.workers import native
-from opsieve.backends.workers.work_clock import out_of_memory_kills
-from opsieve.backends.workers.zygote import Death, Limits
+from opsieve.backends.workers.zygotes.work_clock import out_of_memory_kills
+from opsieve.backends.workers.zygotes.zygote import Death, Limits
 
 NO_MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|LLVM ERROR: out of memory")
 # Set in every worker: the same hash order, and one thread whatever library computes. Backends add their own.
@@ -36,7 +36,7 @@ def from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body
 
 
 def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
-    from opsieve.backends.workers import wire
+    from opsieve.backends.workers.inside import wire
 
     seconds = dict(reply["seconds"])
     if reply.get("repeats"):

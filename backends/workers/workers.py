@@ -21,18 +21,25 @@ from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
 from opsieve.backends.releases.builds import build_environment, check_allowed, own_files, stated_version
 from opsieve.backends.releases.releases import Environment, ReleaseStore
-from opsieve.backends.workers import native
+from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
-from opsieve.backends.workers.sandbox import shut_in, starts_processes, without_secrets
-from opsieve.backends.workers.shared_zygotes import ZYGOTES, SharedZygotes
-from opsieve.backends.workers.work_clock import out_of_memory_kills
-from opsieve.backends.workers.zygote import Death, Interrupted, Limits, TemplateProcess, Unavailable, Worker, Zygote
+from opsieve.backends.workers.sandbox.policy import shut_in, starts_processes, without_secrets
+from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES, SharedZygotes
+from opsieve.backends.workers.zygotes.work_clock import out_of_memory_kills
+from opsieve.backends.workers.zygotes.zygote import (
+    Death,
+    Interrupted,
+    Limits,
+    TemplateProcess,
+    Unavailable,
+    Worker,
+    Zygote,
+)
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.spec.catalogue import VARIABLE as OPERATORS
 
-if (
-    TYPE_CHECKING
-):  # numpy and onnx come in when a question is asked: compilers start while the main process imports them
+# numpy and onnx come in when a question is asked: compilers start while the main process imports them.
+if TYPE_CHECKING:
     from opsieve.backends.coverage.coverage import Coverage
     from opsieve.gen.model.program import Program
 
@@ -42,9 +49,8 @@ PIPELINED_BYTES = 96 << 10  # header and all, this fits in half of Linux's defau
 COMPILERS = 24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
 COMPILED = -1  # a `repeat`: not even once
 TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
-GROWTH = (
-    256 << 20
-)  # bytes that its peak may be above that of its first test when it is kept: what a lane's workers take is bounded
+# Bytes that a worker's peak may be above that of its first test when it is kept: what a lane's workers take is bounded.
+GROWTH = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -189,13 +195,21 @@ class Workers:
     def _rewritten(
         self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
     ) -> Iterator[Observation]:
-        """What the compiler makes of the tests once they are rewritten."""
-        from opsieve.backends.workers.rewritten_tests import as_asked, rewritten_test
+        """What the compiler makes of the tests once they are rewritten (gen/metamorphic): under the name that was asked, with the outputs as they were."""
+        from opsieve.gen.metamorphic.relation import rewritten
 
-        given = [rewritten_test(test, target.rewrite) for test in tests]
+        made = [rewritten(test.program, test.inputs, target.rewrite) for test in tests]
+        given = [
+            replace(test, program=found.program, inputs=found.inputs) if found is not None else test  # it fits nowhere
+            for test, found in zip(tests, made, strict=True)
+        ]
         answers = self.observe_many(target.unrewritten, given, fresh=fresh, repeat=repeat)
         for test, observation in zip(tests, answers, strict=True):
-            yield as_asked(observation, target, test)
+            outputs = observation.outputs
+            if outputs is not None:
+                wanted = test.program.outputs()
+                outputs = {name: value for name, value in outputs.items() if name in wanted}
+            yield replace(observation, target=target.display, outputs=outputs)
 
     def _again_lowered(
         self, target: ResolvedTarget, zygote: Zygote, test: Test, observation: Observation, fresh: bool
@@ -431,7 +445,7 @@ class _Batch:
     def frame(self) -> list[Any]:
         """The frame that holds the tests not yet answered: in one piece, or in several of which the large ones are no copies."""
         chunks = [chunk for chunks in self.chunks[self.done :] for chunk in chunks]
-        from opsieve.backends.workers import wire
+        from opsieve.backends.workers.inside import wire
 
         parts = wire.encode_parts({"tests": self.headers[self.done :]}, chunks)
         return [b"".join(parts)] if self.size < BATCH_BYTES else parts
@@ -440,7 +454,7 @@ class _Batch:
 def _batches(
     tests: Sequence[Test], options: dict[str, str], most: int, repeat: int, effects: bool = False
 ) -> Iterator[_Batch]:
-    from opsieve.backends.workers import wire
+    from opsieve.backends.workers.inside import wire
     from opsieve.backends.workers.program_forms import payload
 
     batch = _Batch([], [], [])

@@ -17,7 +17,7 @@ from opsieve.backends.judge.judging_session import declared_dtypes
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case

@@ -13,7 +13,7 @@ from opsieve.backends.compilers.torch.knobs import PARTS
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, attribute
 from opsieve.bisect.passes.pass_trace import PassTrace, read_trace

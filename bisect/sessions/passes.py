@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import named_by_file
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import blame_passes

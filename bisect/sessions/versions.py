@@ -12,7 +12,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.builds import trusted
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.culprit import keep_culprit

@@ -8,7 +8,7 @@ from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.releases import Environment
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.build_sandbox import Built
 from opsieve.bisect.sources.journal import case_digest

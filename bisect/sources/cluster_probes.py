@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opsieve.backends.compare import Policy
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.gen.case.case import Case, load, save

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from opsieve import __version__
-from opsieve.backends.workers import wire
+from opsieve.backends.workers.inside import wire
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown

@@ -14,7 +14,7 @@ from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.registry import ResolvedTarget, names, plugin
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, release_key
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest
 from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate

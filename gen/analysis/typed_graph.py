@@ -80,7 +80,7 @@ class TypedGraph:
 def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> TypedGraph:
     """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual ones elsewhere unknown.
 
-    Types are those that the model tells (`value_info`; backends/workers/inference.py finds the missing ones in a worker).
+    Types are those that the model tells (`value_info`; backends/workers/questions/inference.py finds the missing ones in a worker).
     """
     opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
     own = {(item.domain, item.name) for item in model.functions}

@@ -1,4 +1,4 @@
-"""A model as text, and whether the text says all of it. Printer and parser are C++: a worker is asked (backends/workers/program_text.py)."""
+"""A model as text, and whether the text says all of it. Printer and parser are C++: a worker is asked (backends/workers/questions/program_text.py)."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
-from opsieve.backends.workers.helper_walls import give_up
+from opsieve.backends.workers.sandbox.helper_walls import give_up
 
 _SECONDS = 60  # of one answer
 _MEMORY = 8 << 30  # bytes of address space: inference can be made to propagate any size

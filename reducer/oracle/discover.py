@@ -8,7 +8,7 @@ from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.judge.reasons import describe
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import shown

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.backends.workers.program_checker import validator_of
+from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput, shown

@@ -1,6 +1,6 @@
 """What a worker tells of an exception that was made from another one."""
 
-from opsieve.backends.workers.exception_facts import describe
+from opsieve.backends.workers.inside.exception_facts import describe
 
 
 def breaks() -> None:

@@ -20,7 +20,7 @@ from opsieve.backends.registry import compilers, resolve
 from opsieve.backends.releases.builds import allow, unstated_version
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.program import OnnxProgram
 

@@ -9,7 +9,7 @@ from onnx import ModelProto, parser
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opsieve.backends.workers import landlock
-from opsieve.backends.workers.helper_walls import give_up
+from opsieve.backends.workers.sandbox import landlock
+from opsieve.backends.workers.sandbox.helper_walls import give_up
 
 
 def denied(act: Callable[[], object]) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opsieve.backends.workers.isolation import Isolation, isolation
+from opsieve.backends.workers.sandbox.isolation import Isolation, isolation
 
 
 def test_looking_leaves_this_process_where_it_is() -> None:

@@ -10,7 +10,7 @@ from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import BadTarget
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram
 

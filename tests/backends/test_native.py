@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsieve.backends.stacks import native
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frames import parse_log
-from opsieve.backends.workers import native
 
 # What dies: the source of a function `die`, called in a forked child as a worker's test would be.
 DEATHS = {

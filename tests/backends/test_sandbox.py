@@ -17,11 +17,11 @@ from models import X, chain
 
 from opsieve.backends import registry
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers import sandbox
-from opsieve.backends.workers.sandbox import config, lacks_sentence, switched_off, without_secrets
-from opsieve.backends.workers.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.sandbox import policy
+from opsieve.backends.workers.sandbox.policy import config, lacks_sentence, switched_off, without_secrets
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Refused
+from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.zygotes.zygote import Refused
 from opsieve.gen.model.bad_input import BadInput
 
 LONG = {"take_memory_by_children", "start_a_thousand_processes", "fill_the_disk"}
@@ -71,7 +71,7 @@ def test_a_backend_that_starts_no_processes_cannot(fresh: Workers, monkeypatch: 
 def test_what_the_user_allows_is_reached(fresh: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "key").write_text("private")
     monkeypatch.setenv(hostile_acts.FACTS, f'{{"key": "{tmp_path / "key"}"}}')
-    monkeypatch.setenv(sandbox.ALLOWED, f"network,{tmp_path}")
+    monkeypatch.setenv(policy.ALLOWED, f"network,{tmp_path}")
     for act in ("read_a_key_at_home", "listen_by_tcp"):
         assert fresh.observe(resolve(f"hostile:{act}"), chain("Relu"), X).outputs == {"y": np.array(True)}, act
 
@@ -79,7 +79,7 @@ def test_what_the_user_allows_is_reached(fresh: Workers, tmp_path: Path, monkeyp
 def test_what_is_allowed_in_shared_memory_costs_no_wall(
     whole: None, fresh: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(sandbox.ALLOWED, "/dev/shm")
+    monkeypatch.setenv(policy.ALLOWED, "/dev/shm")
     assert fresh.observe(resolve("hostile:read_the_list_of_users"), chain("Relu"), X).outputs != {"y": np.array(True)}
     assert fresh.walls()[1] == {}
 
@@ -87,8 +87,8 @@ def test_what_is_allowed_in_shared_memory_costs_no_wall(
 def test_a_kernel_that_gives_less_costs_a_start_and_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "_refused", {})
-    monkeypatch.setattr(sandbox, "_said", set())
+    monkeypatch.setattr(policy, "_refused", {})
+    monkeypatch.setattr(policy, "_said", set())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     said: list[str] = []
     seen: list[set[str]] = []
@@ -100,7 +100,7 @@ def test_a_kernel_that_gives_less_costs_a_start_and_is_said_once(
         return SimpleNamespace(lacks=walls["without"], uncompiled=[])
 
     for _ in range(2):
-        sandbox.shut_in(resolve("reference").backend, [], start, Path(sys.executable), said.append)
+        policy.shut_in(resolve("reference").backend, [], start, Path(sys.executable), said.append)
     assert seen == [set(), {"processes"}, {"processes"}]
     assert len(said) == 1
     assert "no processes of its own (proc: Operation not permitted)" in said[0]
@@ -123,7 +123,7 @@ def test_secrets_are_not_handed_on() -> None:
         assert without_secrets(secret) == secret
 
 
-@pytest.mark.parametrize("name", [sandbox.SWITCH, sandbox.ALLOWED])
+@pytest.mark.parametrize("name", [policy.SWITCH, policy.ALLOWED])
 def test_a_variable_that_says_nothing_known_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "perhaps")
     with pytest.raises(BadInput, match=name):
@@ -136,8 +136,8 @@ def test_what_lacks_is_a_sentence() -> None:
 
 def test_the_option_runs_compilers_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.onnx").write_bytes(chain("Relu").model)
-    with patch.object(sandbox, "config", wraps=sandbox.config) as asked:
+    with patch.object(policy, "config", wraps=policy.config) as asked:
         code, _, _ = opsieve("run", "--no-sandbox", tmp_path / "m.onnx", capsys=capsys)
     assert code == 0
-    assert sandbox.SWITCH not in os.environ
+    assert policy.SWITCH not in os.environ
     assert asked.call_count

@@ -11,10 +11,10 @@ from models import X, chain
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers.joined_zygote import JoinedZygote
-from opsieve.backends.workers.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits, Zygote, wait_readable
+from opsieve.backends.workers.zygotes.joined_zygote import JoinedZygote
+from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.zygotes.zygote import Limits, Zygote, wait_readable
 
 FAKE, RELU = resolve("fake"), chain("Relu")
 

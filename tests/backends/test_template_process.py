@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from opsieve.backends.workers import wire
-from opsieve.backends.workers.zygote import Death, Limits, TemplateProcess, Unavailable, Zygote
+from opsieve.backends.workers.inside import wire
+from opsieve.backends.workers.zygotes.zygote import Death, Limits, TemplateProcess, Unavailable, Zygote
 
 BACKEND = """
 class Compiler:
@@ -117,7 +117,7 @@ def test_nothing_is_left_when_the_main_process_is_killed(releases: Releases) -> 
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from opsieve.backends.workers.zygote import Limits, TemplateProcess, Zygote\n"
+        "from opsieve.backends.workers.zygotes.zygote import Limits, TemplateProcess, Zygote\n"
         "file, release = map(Path, sys.argv[1:])\n"
         "facts = (file, 'BACKEND', Path(sys.executable))\n"
         "template = TemplateProcess(*facts, dict(os.environ))\n"

@@ -8,7 +8,7 @@ import pytest
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.reference.tir import Undefined, Unknown, run
 from opsieve.backends.registry import plugin, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.form import program, values

@@ -20,7 +20,7 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.registry import plugin, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram, Program
 

@@ -15,7 +15,7 @@ from tvm_programs import tir_program
 from opsieve.backends.compilers.tvm_relax import BACKEND
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.program_text import with_script
+from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import TirProgram

@@ -8,8 +8,8 @@ import pytest
 
 from opsieve.backends.compilers.tvm_relax_preconditions import PRECONDITIONS, wanted
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.program_text import with_script
-from opsieve.backends.workers.script_reader import read_script
+from opsieve.backends.workers.questions.program_text import with_script
+from opsieve.backends.workers.questions.script_reader import read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.registry import read_program

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from opsieve.backends.workers.wire import ALIGN, pack, unpack
+from opsieve.backends.workers.inside.wire import ALIGN, pack, unpack
 
 DTYPES = st.sampled_from(["bool", "int8", "uint16", "float32", ">i4", "float64", "complex64"])
 

@@ -7,8 +7,8 @@ import sys
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observe import from_death, killed_from_outside
-from opsieve.backends.workers.work_clock import BACKSTOP, Load, WorkClock, load_of, out_of_memory_kills
-from opsieve.backends.workers.zygote import Death, Limits
+from opsieve.backends.workers.zygotes.work_clock import BACKSTOP, Load, WorkClock, load_of, out_of_memory_kills
+from opsieve.backends.workers.zygotes.zygote import Death, Limits
 
 
 def seconds_until_expired(limit: float, share: float, wants: bool) -> float:

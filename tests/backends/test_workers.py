@@ -20,12 +20,13 @@ from models import X, chain, program
 from repository import SUPPORT
 
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers import native, wire
+from opsieve.backends.stacks import native
+from opsieve.backends.workers.inside import wire
+from opsieve.backends.workers.inside.processes import children
 from opsieve.backends.workers.observe import from_reply
-from opsieve.backends.workers.processes import children
-from opsieve.backends.workers.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.workers import COMPILED, GROWTH, Test, Workers
-from opsieve.backends.workers.zygote import Death, Limits, Zygote
+from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.zygotes.zygote import Death, Limits, Zygote
 
 RELU = chain("Relu", "Tanh")
 ORT = resolve("onnxruntime")

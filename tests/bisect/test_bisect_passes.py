@@ -12,7 +12,7 @@ from onnx import parser
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED, Workers
 from opsieve.bisect.passes.attribution import Attribution, attribute
 from opsieve.bisect.passes.pass_source import attributable, blame_passes, skip_option

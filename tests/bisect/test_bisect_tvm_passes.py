@@ -9,7 +9,7 @@ from onnx import parser
 
 from opsieve.backends import registry
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.passes.pass_source import Blamed, blame_passes
 from opsieve.gen.case.case import Case

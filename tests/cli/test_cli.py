@@ -13,7 +13,7 @@ from commands import opsieve
 from golden import assert_golden, normalised
 from models import X, chain
 
-from opsieve.backends.workers import probe_backend
+from opsieve.backends.workers.questions import probe_backend
 from opsieve.tui.cli import COMMANDS
 
 KEYS = {"model", "target", "verdict", "kind", "stage", "message", "fingerprint", "seconds"}

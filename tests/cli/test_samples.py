@@ -13,7 +13,7 @@ from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.verdict import Verdict
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
 

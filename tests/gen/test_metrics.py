@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models import program
 from onnx import defs, helper
 
-from opsieve.backends.workers.inference import typed
+from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus

@@ -26,7 +26,7 @@ _EXCEPTIONS = {
     "backends/reference": "an implementation of operators by name",
     "backends/judge/discontinuity_points.py": "an Add that is put behind a jump",
     "backends/judge/pieces.py": "nodes that are put between the pieces of a model",
-    "backends/workers/probe_backend.py": "a model that every backend is tried on",
+    "backends/workers/questions/probe_backend.py": "a model that every backend is tried on",
     "backends/probing/domain_schemas.py": "an option of a slot in a schema",
     "gen/generation/pattern_builder.py": "where a structure begins: any tensor, as Identity takes it",
     "gen/relax": "which operator of ONNX one of Relax stands for",

@@ -86,7 +86,7 @@ def test_the_process_ends_with_its_owner() -> None:
 
 COMMANDS = """
 import sys
-from opsieve.backends.workers.shared_zygotes import ZYGOTES
+from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
 from opsieve.tui.cli import main
 from opsieve.tui.commands.examine.reduce_command import main as reduce
 ZYGOTES.keep(8)

@@ -17,7 +17,7 @@ from waiting import wait_until
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.bad_input import BadInput

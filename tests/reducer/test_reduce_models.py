@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.engine.journal import Journal

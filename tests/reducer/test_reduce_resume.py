@@ -12,7 +12,7 @@ from models import program
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.reducer.engine import engine as engine_module
 from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest

@@ -19,10 +19,10 @@ from models import X, chain
 
 from opsieve.backends import registry
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers import sandbox
-from opsieve.backends.workers.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.sandbox import policy
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.zygotes.zygote import Limits
 
 MEMORY = 1 << 30
 WALLS = {
@@ -102,8 +102,8 @@ def succeeded(folder: Path, walls: str, acts: Sequence[str] = ()) -> tuple[set[s
         facts = stack.enter_context(victim(folder))
         environment = {hostile_acts.FACTS: json.dumps(facts), hostile_acts.SECRET: "1"}
         stack.enter_context(patch.dict(os.environ, environment))
-        stack.enter_context(patch.dict(os.environ, {sandbox.SWITCH: "off" if without is None else "on"}))
-        stack.enter_context(patch.dict(sandbox._refused, dict.fromkeys(without or (), "left out")))
+        stack.enter_context(patch.dict(os.environ, {policy.SWITCH: "off" if without is None else "on"}))
+        stack.enter_context(patch.dict(policy._refused, dict.fromkeys(without or (), "left out")))
         stack.enter_context(
             patch.dict(registry._entries(), {hostile_acts.NAME: {hostile_acts.ENTRY.value: hostile_acts.ENTRY}})
         )

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from opsieve.backends.workers.zygote import CHILD, COMMON
+from opsieve.backends.workers.zygotes.zygote import CHILD, COMMON
 
 _CODE = """
 import json, runpy, sys

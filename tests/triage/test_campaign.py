@@ -20,7 +20,7 @@ from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run

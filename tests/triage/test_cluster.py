@@ -17,9 +17,9 @@ from thread_lanes import spawn as thread_spawn
 
 from opsieve.backends.compare import POLICY
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.bisect.sources.cluster_probes import cluster_probes
 from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import evaluate

@@ -23,7 +23,7 @@ from onnx import parser
 
 from opsieve.backends.compilers.transformers import source as transformed_source
 from opsieve.backends.observation import Frame
-from opsieve.backends.workers.program_text import model_text
+from opsieve.backends.workers.questions.program_text import model_text
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
 from opsieve.gen.case.open_case import open_case

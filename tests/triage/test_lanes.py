@@ -22,7 +22,7 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits, Unavailable
+from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.case.case import Case, Origin, load
 from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.bad_input import BadInput

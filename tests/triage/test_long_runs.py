@@ -12,7 +12,7 @@ from test_campaign import FAKE, PLAN, contents, started, until_done
 from thread_lanes import spawn
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Store

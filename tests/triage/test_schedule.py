@@ -11,7 +11,7 @@ from test_campaign import FAKE, contents, plan
 from thread_lanes import spawn
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_spawn import Spawn

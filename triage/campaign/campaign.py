@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 
 from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.guided_run import GRACE, run_guided
 from opsieve.triage.campaign.lane_pool import LanePool

@@ -13,9 +13,9 @@ from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.triage.campaign.guidance import Programs
 from opsieve.triage.campaign.testing import do_tests

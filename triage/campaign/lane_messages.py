@@ -1,4 +1,4 @@
-"""What travels between the main process and a lane: frames of MessagePack, values of tensors as backends/workers/wire.py packs them.
+"""What travels between the main process and a lane: frames of MessagePack, values of tensors as backends/workers/inside/wire.py packs them.
 
 Nothing is pickled. Of a test that found nothing only what the index keeps of it travels, of one that failed the case and its observations.
 """
@@ -15,8 +15,8 @@ import msgspec
 from opsieve.backends.observation import Observation
 from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.verdict import Verdict
-from opsieve.backends.workers import wire
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.inside import wire
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram, TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program

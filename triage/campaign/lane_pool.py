@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign import lane_messages

@@ -19,10 +19,10 @@ from queue import SimpleQueue
 
 from opsieve.backends.probing.growing_support import growing
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.shared_zygotes import ZYGOTES
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Unavailable
+from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
+from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.lane_messages import (

@@ -4,7 +4,7 @@ zoo), and the modules that its importer makes."""
 from opsieve.backends.probing.imported_modules import imported
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput

@@ -14,7 +14,7 @@ from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
 from opsieve.backends.releases.installed import installed_version
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits, Unavailable
+from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.model.bad_input import BadInput, shown

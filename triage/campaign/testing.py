@@ -14,8 +14,8 @@ from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.program_text import with_script
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
+from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
 from opsieve.gen.metamorphic.relation import relation_of, rewritten

@@ -13,7 +13,7 @@ from socket import socket
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Unavailable
+from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.triage.campaign.lane_messages import Answered, Failed, Finished, decode, receive_frame, send_frame
 from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn

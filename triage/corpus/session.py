@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import named_by_file
-from opsieve.backends.workers.zygote import Limits
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import DATA, Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput, shown

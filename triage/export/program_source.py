@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.backends.workers.program_text import model_text
+from opsieve.backends.workers.questions.program_text import model_text
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program

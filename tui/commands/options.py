@@ -35,7 +35,7 @@ def named_builds(context: click.Context, parameter: click.Parameter, value: Any)
 def _no_sandbox(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
     """The callback of `--no-sandbox`: for what the command does and starts."""
     if value:
-        from opsieve.backends.workers.sandbox import switched_off
+        from opsieve.backends.workers.sandbox.policy import switched_off
 
         context.with_resource(switched_off())
 

@@ -16,9 +16,9 @@ def main() -> int:
     from opsieve.backends.judge.judge import judge
     from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import resolve
-    from opsieve.backends.workers.observation_cache import ObservationCache
+    from opsieve.backends.workers.questions.observation_cache import ObservationCache
     from opsieve.backends.workers.workers import Workers
-    from opsieve.backends.workers.zygote import Limits, Unavailable
+    from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.triage.export.export_input import expected_outputs

@@ -150,7 +150,7 @@ def diff(
 
 def _request(folder: Path, **given: Any) -> "CorpusRequest":
     """The options as the request of a session."""
-    from opsieve.backends.workers.zygote import Limits
+    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.corpus.session import CorpusRequest
 
     limits = Limits(seconds=given["seconds"], memory=given["memory"] << 20)

@@ -52,7 +52,7 @@ def command(
     is the id of a cluster, of which the representative is used. The script needs only numpy, onnx and the compiler.
     """
     from opsieve.backends.workers.workers import Workers
-    from opsieve.backends.workers.zygote import Limits
+    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.open_case import open_case
     from opsieve.reducer.output import write
     from opsieve.reducer.reproduce import case_folder, reproduced

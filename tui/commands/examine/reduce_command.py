@@ -87,7 +87,7 @@ def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, a
     Without --target every installed compiler is tried, and the reference decides who is right. The result is written with
     its inputs, a script and a certificate. Exit code 3 if nothing fails.
     """
-    from opsieve.backends.workers.zygote import Limits
+    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.reducer.worker_pool import WorkerPool
 
     limits = Limits(seconds=options["seconds"], memory=memory << 20)

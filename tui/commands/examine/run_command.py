@@ -82,7 +82,7 @@ def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as
 def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     """The options as the request of a session; BadInput for a tolerance that is none."""
     from opsieve.backends.judge.oracle_names import chosen
-    from opsieve.backends.workers.zygote import Limits
+    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.triage.judging import JudgeRequest
 

@@ -164,7 +164,7 @@ def command(
     begun = time.monotonic()
     with ended_by_signals(), _first_lane(given) as local:
         from opsieve.backends.judge.oracle_names import chosen
-        from opsieve.backends.workers.zygote import Limits
+        from opsieve.backends.workers.zygotes.zygote import Limits
         from opsieve.triage.campaign.session import FuzzRequest
         from opsieve.tui.commands.find.campaign_report import checked, write_reports
 

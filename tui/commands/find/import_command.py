@@ -85,7 +85,7 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
 
 def _from_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
     """The cases of TVMScript files, with seeded inputs."""
-    from opsieve.backends.workers.script_reader import read_script
+    from opsieve.backends.workers.questions.script_reader import read_script
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.case.case import Case, Origin
     from opsieve.gen.case.import_folder import Imported, Skipped

@@ -33,7 +33,7 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     Reports Isra's eleven metrics (for its 65 operators and for all of ai.onnx), NNSmith's operator instances and edges,
     HirFuzz's three coverages, and the frequency of each operator. Files that cannot be read are reported and skipped.
     """
-    from opsieve.backends.workers.inference import typed
+    from opsieve.backends.workers.questions.inference import typed
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.metrics.summary import Metrics
     from opsieve.gen.model.bad_input import BadInput, shown

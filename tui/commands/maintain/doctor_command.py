@@ -16,8 +16,8 @@ from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
 
 if TYPE_CHECKING:
-    from opsieve.backends.workers.isolation import Isolation
-    from opsieve.backends.workers.probe_backend import Examination
+    from opsieve.backends.workers.questions.probe_backend import Examination
+    from opsieve.backends.workers.sandbox.isolation import Isolation
 
 
 @click.command()
@@ -38,9 +38,9 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
         return
     from opsieve.backends.releases.interpreters import find_interpreters
     from opsieve.backends.releases.releases import ReleaseStore
-    from opsieve.backends.workers import native
-    from opsieve.backends.workers.isolation import isolation
-    from opsieve.backends.workers.probe_backend import examine, examined
+    from opsieve.backends.stacks import native
+    from opsieve.backends.workers.questions.probe_backend import examine, examined
+    from opsieve.backends.workers.sandbox.isolation import isolation
     from opsieve.backends.workers.workers import Workers
 
     with Workers() as workers, counting_bar(len(examined())) as show:
@@ -72,7 +72,7 @@ def _print(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated
     from rich.console import Console
     from rich.markup import escape
 
-    from opsieve.backends.workers import native
+    from opsieve.backends.stacks import native
 
     console = Console(highlight=False)
     for item in backends:

@@ -33,7 +33,7 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     from opsieve.backends.probing.prober import cache_folder
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
-    from opsieve.backends.workers.zygote import Limits
+    from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.model.bad_input import BadInput, shown
 
     domain = "" if domain == "ai.onnx" else domain

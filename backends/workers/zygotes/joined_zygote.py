@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from opsieve.backends.workers.zygote import START_SECONDS, Zygote, wait_readable
+from opsieve.backends.workers.zygotes.zygote import START_SECONDS, Zygote, wait_readable
 
 _TRIES = 100  # to meet; one that is about to listen, or to end, is away for milliseconds
 _PAUSE = 0.02  # seconds between them

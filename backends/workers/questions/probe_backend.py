@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve, runs_command
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.backends.workers.zygote import Unavailable
+from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.model.program import OnnxProgram, Program
 
 OLDEST_OPSET = 7

@@ -7,9 +7,9 @@ shut in by `shut_in.py`. A process can only ever give rights up, and needs none 
 import contextlib
 import os
 
-from opsieve.backends.workers import landlock, system_calls
+from opsieve.backends.workers.sandbox import landlock, system_calls
 
-_SWITCH = "OPSIEVE_SANDBOX"  # as in sandbox.py, which a helper does not need
+_SWITCH = "OPSIEVE_SANDBOX"  # as in policy.py, which a helper does not need
 
 
 def give_up() -> None:

@@ -6,8 +6,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 
-from opsieve.backends.workers.joined_zygote import met
-from opsieve.backends.workers.zygote import Zygote
+from opsieve.backends.workers.zygotes.joined_zygote import met
+from opsieve.backends.workers.zygotes.zygote import Zygote
 
 Start = Callable[[socket.socket | None], Zygote]  # with a socket on which other processes may ask for it
 

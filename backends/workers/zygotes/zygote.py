@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opsieve.backends.coverage.notes import Notes
-from opsieve.backends.workers.work_clock import WorkClock, memory_of
+from opsieve.backends.workers.zygotes.work_clock import WorkClock, memory_of
 from opsieve.gen.model.scratch import Scratch
 
 if TYPE_CHECKING:  # with numpy, which the process that starts a zygote need not have yet
     from opsieve.backends.coverage.coverage import Probes
 
-CHILD = Path(__file__).resolve().parent / "child.py"
-WIRE = Path(__file__).resolve().parent / "wire.py"
-COMMON = Path(__file__).resolve().parent.parent / "compilers" / "worker_common.py"
-TRACER = Path(__file__).resolve().parent.parent / "coverage" / "tracer.py"
+_BACKENDS = Path(__file__).resolve().parents[2]
+CHILD = _BACKENDS / "workers" / "inside" / "child.py"
+WIRE = CHILD.with_name("wire.py")
+COMMON = _BACKENDS / "compilers" / "worker_common.py"
+TRACER = _BACKENDS / "coverage" / "tracer.py"
 CALLBACKS = TRACER.with_name("callbacks.py")
 START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
 LOG_LIMIT = 256 << 10
@@ -368,9 +369,8 @@ class Worker:
 
     def reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
         """The next reply, or how the worker ended; a worker that does not answer in time is killed."""
-        from opsieve.backends.workers import (
-            wire,  # with numpy, which the process that starts a zygote need not have yet
-        )
+        # With numpy, which the process that starts a zygote need not have yet.
+        from opsieve.backends.workers.inside import wire
 
         clock = WorkClock(self.pid, seconds)
         try:

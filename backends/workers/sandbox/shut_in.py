@@ -16,7 +16,7 @@ NAMESPACES = ["files", "network", "ipc", "processes"]  # in the order in which t
 
 
 class Walls:
-    """The walls of one zygote. `config` is what `sandbox.py` made; `load` gives a module from its name and file."""
+    """The walls of one zygote. `config` is what `policy.py` made; `load` gives a module from its name and file."""
 
     def __init__(self, config: Dict[str, Any], load: Callable[[str, str], Any]):
         self.config = config

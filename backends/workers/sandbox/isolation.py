@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.workers.sandbox import lacks_sentence
+from opsieve.backends.workers.sandbox.policy import lacks_sentence
 
 _TRY = "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
 _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWNS = 0x10000000, 0x40000000, 0x00020000
