@@ -1,20 +1,26 @@
 """What a compiler has of which nobody knows anything: a signature is asked about when it first comes up while a program is made.
 
 What is asked is a program of one operator that follows from the signature alone, so that everybody who asks makes the same programs of a
-seed, in whichever order signatures come up. What every compiler has whose table comes with opsieve is taken to be there.
+seed, in whichever order signatures come up, and an answer that somebody was given before, of the same generator, need not be asked for again.
+What every compiler has whose table comes with opsieve is taken to be there.
 """
 
 import functools
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
+from opsieve.backends.probing.answer_file import AnswerFile, cache_folder
 from opsieve.backends.probing.operator_support import ProbeAnswer, Support, beginning, support_of
-from opsieve.backends.probing.prober import Probe, ending, instances
+from opsieve.backends.probing.prober import Probe, ending, instances, wheel
 from opsieve.backends.probing.support_tables import shipped
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.spec.catalogue import first_dtypes, operators
 from opsieve.gen.spec.schema import OLDEST, form
 
@@ -52,18 +58,24 @@ class GrowingSupport(Support):
 
 
 class SignatureProber:
-    """Asks a target about single signatures."""
+    """Asks a target about single signatures, and keeps what it answers in `folder` (the user's cache unless given)."""
 
-    def __init__(self, workers: Workers, target: ResolvedTarget) -> None:
+    def __init__(self, workers: Workers, target: ResolvedTarget, version: str, folder: Path | None = None) -> None:
         self._workers, self._target = workers, target
         self._drawn: dict[str, Iterator[tuple[str, int, Test]]] = {}
         self._tests: dict[str, tuple[int, Test]] = {}
+        # Another generator may draw other instances.
+        of = f"signatures of {generator_version()}"
+        self._file = AnswerFile(folder or cache_folder("support"), wheel(target).display, version, of)
+        self._kept = {answer.signature: answer for answer in self._file.read()}
 
     def signature(self, key: str) -> Sequence[ProbeAnswer]:
         """What the target makes of the first instance of a signature that is drawn."""
         probe = probe_of(key)
         if probe is None:
             return ()
+        if key in self._kept:
+            return (self._kept[key],)
         drawn = self._drawn.setdefault(probe.name, instances(probe, 1))
         while key not in self._tests:
             found = next(drawn, None)
@@ -80,13 +92,20 @@ class SignatureProber:
         dtypes = first_dtypes(probe.operator, probe.opset)
         usual = min(dtypes, key=lambda dtype: (dtype != "float32", dtype))
         found = next(instances(replace(probe, dtype=usual), 1), None)
-        return () if found is None else self._answers(probe, *found)
+        if found is None:
+            return ()
+        return (self._kept[found[0]],) if found[0] in self._kept else self._answers(probe, *found)
 
     def _answers(self, probe: Probe, key: str, rank: int, test: Test) -> Sequence[ProbeAnswer]:
-        (answer,) = self._workers.observe_many(self._target, [test])
-        outcome, message = ending(test, answer)
+        (observation,) = self._workers.observe_many(self._target, [test])
+        outcome, message = ending(test, observation)
         # A lack of the machine says nothing of the operator.
-        return () if outcome == "environment" else (ProbeAnswer(probe.name, key, rank, outcome, message),)
+        if outcome == "environment":
+            return ()
+        self._kept[key] = answer = ProbeAnswer(probe.name, key, rank, outcome, message)
+        with suppress(BadInput):  # asked again by the next one
+            self._file.add([answer])
+        return (answer,)
 
 
 def probe_of(key: str) -> Probe | None:
@@ -106,12 +125,12 @@ def probe_of(key: str) -> Probe | None:
     return Probe(operator, opsets[-1], dtype)
 
 
-def growing(support: Support, workers: Workers, target: ResolvedTarget) -> Support:
+def growing(support: Support, workers: Workers, target: ResolvedTarget, folder: Path | None = None) -> Support:
     """The table, or where nothing is known of the target one that grows."""
     if support.known:
         return support
     nothing = frozenset[str]()
-    asked = SignatureProber(workers, target)
+    asked = SignatureProber(workers, target, support.version, folder)
     return GrowingSupport(support.target, support.version, {}, {}, nothing, nothing, asked=asked, others=_others())
 
 

@@ -6,18 +6,16 @@ each compiler and version, line by line, so that a probe that was interrupted go
 probed begins with those of the nearest one, which count until it is asked itself.
 """
 
-import hashlib
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
 import numpy as np
 
 from opsieve.backends.observation import Observation
+from opsieve.backends.probing.answer_file import AnswerFile, cache_folder
 from opsieve.backends.probing.operator_support import (
     CHOOSY,
     WRONG_SHAPE,
@@ -40,7 +38,6 @@ from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.dtype_facts import PLAIN
 from opsieve.gen.spec.schema import OLDEST, form
 
-_RULES = 3  # how answers are asked for and kept; files of other rules are not read
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
 _PATIENCE = 60  # draws in a row without a new signature, after which no more are made
 _RUNS = 2  # instances of a signature that are run, of different ranks where there are
@@ -51,7 +48,6 @@ _COMMON = frozenset(("float32", "float16", "int64", "int32", "uint8", "bool"))
 _RUNS_CHOOSY = 8  # instances of a signature that hangs on sizes too
 _DRAWS_CHOOSY = 1000  # without patience: paddings that follow from dilations are seldom drawn, and a bug in them shows at some sizes
 _CHUNK = 24  # operators with a form and a dtype between two writes
-_MAX_FILE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +163,8 @@ class Prober:
         self.slow = self.target.name in _SLOW
         self._workers = workers
         own = wheel(target)
-        self._path = (folder or cache_folder("support")) / f"{_slug(own.display, self.version)}.jsonl"
-        self._answers = _read(self._path)
+        self._file = AnswerFile(folder or cache_folder("support"), own.display, self.version)
+        self._answers = self._file.read()
         self.of_another = ""  # the compiler and version of which answers stand in for those that are missing
         self._hearsay: list[ProbeAnswer] = []
         if shipped and not own.target.options:
@@ -208,7 +204,7 @@ class Prober:
                 for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
             given += [ProbeAnswer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
-            _append(self._path, given)
+            self._file.add(given)
             self._answers = [*self._answers, *given]
             done += len(chunk)
             yield done
@@ -280,47 +276,3 @@ def instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]
         ranks.append(rank)
         made = finish(builder, GenRequest(), "probe", seed)
         yield key, rank, Test(made.program, made.inputs)
-
-
-def cache_folder(name: str) -> Path:
-    """Where answers of compilers are kept: a folder of the user's cache, or of OPSIEVE_STORE."""
-    if named := os.environ.get("OPSIEVE_STORE"):
-        return Path(named).expanduser() / name
-    from platformdirs import user_cache_path
-
-    return user_cache_path("opsieve") / name
-
-
-def _slug(target: str, version: str) -> str:
-    """A file's name for what a target and version answered."""
-    digest = hashlib.sha256(f"{_RULES} {target} {version}".encode())
-    readable = "".join(c if c.isalnum() else "-" for c in f"{target}-{version}")[:60]
-    return f"{readable}-{digest.hexdigest()[:12]}"
-
-
-def _read(path: Path) -> list[ProbeAnswer]:
-    """The lines of a file; one that was cut off by a kill is left out, and written anew."""
-    try:
-        if path.stat().st_size > _MAX_FILE:
-            return []
-        data = path.read_bytes()
-    except OSError:
-        return []
-    lines = []
-    for raw in data.splitlines():
-        try:
-            lines.append(msgspec.json.decode(raw, type=ProbeAnswer))
-        except msgspec.DecodeError:
-            continue
-    return lines
-
-
-def _append(path: Path, lines: Sequence[ProbeAnswer]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(b"".join(b"\n" + msgspec.json.encode(line) for line in lines))
-    except OSError as error:
-        raise BadInput(
-            f"cannot keep what was probed in {path}: {error.strerror}; set OPSIEVE_STORE to a folder that can be written"
-        ) from None

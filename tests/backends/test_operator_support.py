@@ -1,12 +1,13 @@
 """What a compiler has: probed on the fake one and on onnxruntime, kept, gone on with, and asked while programs are made."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from opsieve.backends.observation import Observation
 from opsieve.backends.probing.growing_support import GrowingSupport, SignatureProber, growing
 from opsieve.backends.probing.operator_support import (
     ProbeAnswer,
@@ -19,7 +20,7 @@ from opsieve.backends.probing.operator_support import (
     tables,
 )
 from opsieve.backends.probing.prober import Prober, probed, probes
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.generation.batches import Batches
@@ -76,11 +77,11 @@ def test_signatures_that_differ_in_further_inputs_are_kin_where_an_attribute_cho
     assert kin("Pow 15 float32,int32") != kin("Pow 15 float32,float32")
 
 
-def test_of_an_unknown_target_what_comes_up_is_asked_once_and_in_any_order(workers: Workers) -> None:
+def test_of_an_unknown_target_what_comes_up_is_asked_once_and_in_any_order(workers: Workers, tmp_path: Path) -> None:
     nothing = Support(LACKING.display, "1", {}, {}, frozenset(), frozenset())
 
-    def made(seeds: Iterable[int]) -> tuple[dict[int, str], Counter[str]]:
-        support, asked = growing(nothing, workers, LACKING), Counter[str]()
+    def made(seeds: Iterable[int], folder: str, of: Workers = workers) -> tuple[dict[int, str], Counter[str]]:
+        support, asked = growing(nothing, of, LACKING, tmp_path / folder), Counter[str]()
         assert isinstance(support, GrowingSupport)
         assert isinstance(support.asked, SignatureProber)
         support = replace(support, asked=Recorded(support.asked, asked))
@@ -90,12 +91,23 @@ def test_of_an_unknown_target_what_comes_up_is_asked_once_and_in_any_order(worke
         assert max(asked.values()) == 1
         return {seed: each.digest for seed, each in programs.items()}, asked
 
-    here, asked = made(range(8))
-    assert made(reversed(range(8)))[0] == here
+    here, asked = made(range(8), "one")
+    assert made(reversed(range(8)), "another")[0] == here
     assert any(key.startswith("Erf") for key in asked)
     # What onnxruntime and TVM have in their tables is asked about once for each operator and form.
     assert sum(key.startswith("operator Relu") for key in asked) <= 2
     assert growing(support(), workers, LACKING) == support()
+    # What was answered is kept for the next one, which makes the same programs without asking.
+    assert made(range(8), "one", NobodyThere())[0] == here
+
+
+class NobodyThere(Workers):
+    """Workers that must not be asked."""
+
+    def observe_many(
+        self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+    ) -> Iterator[Observation]:
+        raise AssertionError("what is known was asked again")
 
 
 class Recorded:

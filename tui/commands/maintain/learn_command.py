@@ -29,8 +29,8 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
 
     Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it; what was learnt is kept, so an interrupted run goes on.
     """
+    from opsieve.backends.probing.answer_file import cache_folder
     from opsieve.backends.probing.learning_session import SECONDS, LearnRequest, exported, learnt
-    from opsieve.backends.probing.prober import cache_folder
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits
