@@ -9,47 +9,29 @@ from typing import Any
 
 from opsieve.gen.operators.convolutions import CONVOLUTIONS
 from opsieve.gen.operators.layouts import with_zero
-from opsieve.gen.operators.windows import kernel_for, open_window, place_windows, placed, spatial, strides_fit, windowed
-from opsieve.gen.spec.builder import Builder, OpenBuilder
+from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
 from opsieve.gen.spec.declaration import RankEnds, given
-from opsieve.gen.spec.instance import Attr, Instance
+from opsieve.gen.spec.instance import Attr, Draft, flag, named, since
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import rows_of_first
-from opsieve.gen.spec.symbolic_arith import Truth, product
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.symbolic_arith import Size, Truth, product
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import long_sum, nan_input, reduced_size
 
 
-def _pool(builder: Builder, x: Tensor, dilates: bool, ceils: bool) -> tuple[list[int], Attributes]:
-    rng, attrs = builder.rng, Attributes()
-    kernel = kernel_for(builder, x.shape[2:])
-    place_windows(builder, x.shape[2:], kernel, attrs, dilates, keeps=True)
-    if ceils and rng.random() < builder.style.rates.rare_attribute and "auto_pad" not in attrs:
-        # Opsets and compilers differ over a window that would begin in the padding at the end: there is none here.
-        strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
-        ends = placed(x.shape[2:], kernel, attrs, True)
-        if all((end - 1) * strides[axis] < x.shape[2 + axis] + pads[axis] for axis, end in enumerate(ends)):
-            attrs["ceil_mode"] = 1
-    return kernel, {"kernel_shape": kernel, **attrs}
+def _ceil(draft: Draft) -> None:
+    """Opsets and compilers differ over a window that would begin in the padding at the end: there is none here."""
+    if "auto_pad" in draft.attrs or draft.rng.random() >= draft.builder.style.rates.rare_attribute:
+        return
+    if draft.holds(*_begin_inside(draft.x.shape[2:], draft["kernel"], draft.attrs)):
+        draft.attrs["ceil_mode"] = 1
 
 
-def _max_pool(builder: Builder, x: Tensor) -> Instance:
-    _, attrs = _pool(builder, x, True, True)
-    return Instance([x], attrs)
-
-
-def _average_pool(builder: Builder, x: Tensor) -> Instance:
-    _, attrs = _pool(builder, x, builder.opset >= 19, True)
-    if builder.rng.random() < builder.style.rates.attribute:
-        attrs["count_include_pad"] = builder.rng.below(2)
-    return Instance([x], attrs)
-
-
-def _lp_pool(builder: Builder, x: Tensor) -> Instance:
-    _, attrs = _pool(builder, x, builder.opset >= 18, builder.opset >= 18)
-    if builder.rng.random() < builder.style.rates.attribute:
-        attrs["p"] = builder.rng.choice((1, 2, 3))
-    return Instance([x], attrs)
+def _begin_inside(sides: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """No window begins in the padding at the end, when their number is rounded up."""
+    strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
+    ends = placed(sides, kernel, attrs, True)
+    return [(end - 1) * stride < side + pad for end, stride, side, pad in zip(ends, strides, sides, pads, strict=False)]
 
 
 def _pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -62,19 +44,10 @@ def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     pads = spatial(attrs, "pads", 2 * len(kernel), 0)
     if len(kernel) != len(ins[0].shape) - 2 or not strides_fit(attrs, len(kernel)):
         return [False]
-    ends, sides = _pooled(ins, attrs)[0][1], ins[0].shape
-    # As in `_pool`: no window begins in the padding at the end.
-    inside = [
-        (end - 1) * stride < side + pad
-        for end, stride, side, pad in zip(
-            ends[2:], spatial(attrs, "strides", len(kernel)), sides[2:], pads, strict=False
-        )
-        if attrs.get("ceil_mode")
-    ]
     return [
-        *(size >= 1 for size in ends),
+        *(size >= 1 for size in _pooled(ins, attrs)[0][1]),
         *(pad < kernel[place % len(kernel)] for place, pad in enumerate(pads)),
-        *inside,
+        *(_begin_inside(ins[0].shape[2:], kernel, attrs) if attrs.get("ceil_mode") else ()),
     ]
 
 
@@ -101,45 +74,18 @@ def _place_jumps(attrs: Mapping[str, Any], outputs: int) -> Rounding:
     return Rounding.EXACT | Rounding.JUMPS if outputs > 1 else Rounding.EXACT
 
 
-def _open_pool(builder: OpenBuilder, x: Tensor, dilates: bool) -> Instance:
-    """With ceil_mode no window may begin in the padding at the end: opsets and compilers differ over that."""
-    kernel, attrs = open_window(builder, x.rank - 2, True, dilates)
-    if dilates and builder.rng.random() < builder.style.rates.rare_attribute and "auto_pad" not in attrs:
-        strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
-        for axis, end in enumerate(placed(x.shape[2:], kernel, attrs, True)):
-            builder.relations.append((end - 1) * strides[axis] < x.shape[2 + axis] + pads[axis])
-        attrs["ceil_mode"] = 1
-    return Instance([x], {"kernel_shape": kernel, **attrs})
-
-
-def _open_max_pool(builder: OpenBuilder, x: Tensor) -> Instance:
-    return _open_pool(builder, x, True)
-
-
-def _open_average_pool(builder: OpenBuilder, x: Tensor) -> Instance:
-    made = _open_pool(builder, x, builder.opset >= 19)
-    if builder.rng.random() < builder.style.rates.attribute:
-        made.attributes["count_include_pad"] = builder.rng.below(2)
-    return made
-
-
-def _open_lp_pool(builder: OpenBuilder, x: Tensor) -> Instance:
-    made = _open_pool(builder, x, builder.opset >= 18)
-    if builder.rng.random() < builder.style.rates.attribute:
-        made.attributes["p"] = builder.rng.choice((1, 2, 3))
-    return made
-
+_KERNEL = Attr("kernel_shape", named("kernel"))
 
 OPERATORS = (
     *CONVOLUTIONS,
     windowed(
         "MaxPool",
-        _max_pool,
         _pooled,
+        parts=(Windows(True), _KERNEL, _ceil),
         requires=_pool_fits,
         cost=_pool_cost,
         undefined=(nan_input,),
-        symbolic=_open_max_pool,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
         rounding=_place_jumps,
@@ -147,12 +93,12 @@ OPERATORS = (
     ),
     windowed(
         "AveragePool",
-        _average_pool,
         _pooled,
+        parts=(Windows(True, 19), _KERNEL, _ceil, flag("count_include_pad", 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
         bounds=with_zero,
-        symbolic=_open_average_pool,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
         rows=rows_of_first,
@@ -160,19 +106,18 @@ OPERATORS = (
     ),
     windowed(
         "LpPool",
-        _lp_pool,
         _pooled,
+        parts=(Windows(True, 18), _KERNEL, since(18, _ceil), Attr("p", (1, 2, 3), 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
         bounds=_lp_bounds,
-        symbolic=_open_lp_pool,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
         rows=rows_of_first,
     ),
     windowed(
         "GlobalAveragePool",
-        None,
         _global,
         undefined=(long_sum(reduced_size),),
         symbolic=True,
@@ -181,7 +126,6 @@ OPERATORS = (
     ),
     windowed(
         "GlobalMaxPool",
-        None,
         _global,
         undefined=(nan_input,),
         symbolic=True,
@@ -189,7 +133,5 @@ OPERATORS = (
         rounding=Rounding.EXACT,
         rows=rows_of_first,
     ),
-    windowed(
-        "GlobalLpPool", None, _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True
-    ),
+    windowed("GlobalLpPool", _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True),
 )

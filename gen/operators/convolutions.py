@@ -7,49 +7,55 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.windows import kernel_for, open_window, place_windows, placed, spatial, strides_fit, windowed
-from opsieve.gen.spec.builder import Builder, OpenBuilder
+from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
 from opsieve.gen.spec.declaration import RankEnds, given
 from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Count, Draft, First, Input, between, named
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import rows_of_first
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, divisors, product
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import long_sum, taps, transposed_taps
 
 
-def _image(builder: Builder, x: Tensor) -> Tensor:
-    """The tensor, or one with smaller sides where its sides would make the node dear."""
-    if math.prod(x.shape) <= builder.budget.tensor:
-        return x
-    return builder.leaf(x.dtype, (*x.shape[:2], *(min(side, 6) for side in x.shape[2:])))
-
-
-def _conv(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    channels, sides = x.shape[1], x.shape[2:]
-    group = rng.choice(divisors(channels)) if rng.random() < builder.style.rates.grouped else 1
-    kernel = kernel_for(builder, sides)
-    features = group * rng.between(1, 4 if group < 4 else 1)
-    place_windows(builder, sides, kernel, attrs, True)
+def _groups(draft: Draft) -> None:
+    """Groups of channels, `each` of a group; where sizes are open, depthwise has a bin of its own."""
+    rng, rates, channels = draft.rng, draft.builder.style.rates, draft.x.shape[1]
+    group = 1
+    if draft.open is not None:
+        group = rng.choice((1, 1, 1, 2, 3, 4))
+        draft.sizes["each"] = draft.open.number(1, 16)
+        draft.holds(channels == draft["each"] * group)
+        if group > 1 and rng.random() < rates.depthwise:
+            draft.holds(channels == group)
+    else:
+        group = rng.choice(divisors(channels)) if rng.random() < rates.grouped else 1
+        draft.sizes["each"] = channels // group
+    draft.sizes["group"] = group
     if group > 1:
-        attrs["group"] = group
-    w = builder.match(x.dtype, (features, channels // group, *kernel), Domain(-1, 1))
-    if rng.random() < builder.style.rates.likely_attribute:
-        attrs["kernel_shape"] = kernel
-    if rng.random() < builder.style.rates.bias:
-        return Instance([x, w, builder.match(x.dtype, (features,))], attrs)
-    return Instance([x, w], attrs)
+        draft.attrs["group"] = group
 
 
-def _conv_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+KERNEL_SHAPE = Attr("kernel_shape", named("kernel"), 0.6)
+CONV = (
+    Windows(),
+    _groups,
+    Count("maps", lambda draft: draft.number(1, 4 if draft["group"] < 4 else 1, 16)),
+    Input("group*maps each kernel...", Domain(-1, 1)),
+    KERNEL_SHAPE,
+    Input("group*maps", share=0.5),
+)
+
+
+def conv_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    """The places of the windows, one feature for each filter."""
     x, w = ins[0].shape, ins[1].shape
     return [(ins[0].dtype, (x[0], w[0], *placed(x[2:], w[2:], attrs)))]
 
 
-def _conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Filters for the channels of a group, windows inside, one bias for each feature."""
     x, w, group = ins[0].shape, ins[1].shape, attrs.get("group", 1)
     if group < 1 or len(x) != len(w) or not strides_fit(attrs, len(x) - 2):
         return [False]
@@ -63,44 +69,40 @@ def _taps(ins: Ins, attrs: Mapping[str, Any]) -> Size:
     return product(ins[1].shape[1:])
 
 
-def _conv_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+def conv_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    """As many products as a filter has taps, and a bias."""
     size = _taps(ins, attrs) * ins[0].size * ins[1].size
     if len(ins) > 2 and ins[2] is not None:
         size += ins[2].size
     return -size, size
 
 
-def _conv_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
+def conv_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
+    """A multiply-add for each tap of each place."""
     return math.prod(outs[0][1]) * math.prod(ins[1].shape[1:])
 
 
-def _transposed(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    channels, sides = x.shape[1], x.shape[2:]
-    count = len(sides)
-    group = rng.choice(divisors(channels)) if rng.random() < builder.style.rates.grouped_transposed else 1
-    kernel = [rng.binned(1, 4) for _ in sides]
+def _spread(draft: Draft) -> None:
+    """Kernel, strides, dilations and paddings of a transposed convolution, which leave every side something."""
+    rng, rates, attrs, sides = draft.rng, draft.builder.style.rates, draft.attrs, draft.x.shape[2:]
+    kernel = [rng.binned(1, 4) if draft.open is None else draft.open.number(1, 5) for _ in sides]
     strides = [rng.choice((1, 1, 2, 3)) for _ in sides]
+    dilations = [1 for _ in sides]
+    draft.sizes["kernel"] = kernel
     if set(strides) != {1}:
         attrs["strides"] = strides
-    if rng.random() < builder.style.rates.dilated_transposed:
-        attrs["dilations"] = [rng.between(1, 2) for _ in sides]
-    dilations = spatial(attrs, "dilations", count)
-    full = [(side - 1) * s + (k - 1) * d + 1 for side, s, k, d in zip(sides, strides, kernel, dilations, strict=True)]
-    if rng.random() < builder.style.rates.padded:
-        most = [min(2, (size - 1) // 2, k - 1) for size, k in zip(full, kernel, strict=True)]
-        attrs["pads"] = [rng.between(0, max(0, most[axis % count])) for axis in range(2 * count)]
-    if rng.random() < builder.style.rates.rare_attribute:
+    if draft.open is None and rng.random() < rates.dilated_transposed:
+        attrs["dilations"] = dilations = [rng.between(1, 2) for _ in sides]
+    if rng.random() < rates.padded:
+        if draft.open is not None:
+            attrs["pads"] = [draft.open.number(0, 4, (0,)) for _ in (*sides, *sides)]
+            draft.holds(*(pad < k for pad, k in zip(attrs["pads"], kernel * 2, strict=True)))
+        else:
+            full = [(n - 1) * s + (k - 1) * d for n, s, k, d in zip(sides, strides, kernel, dilations, strict=True)]
+            most = [min(2, size // 2, k - 1) for size, k in zip(full, kernel, strict=True)]
+            attrs["pads"] = [rng.between(0, end) for end in most * 2]
+    if draft.open is None and rng.random() < rates.rare_attribute:
         attrs["output_padding"] = [rng.between(0, max(s, d) - 1) for s, d in zip(strides, dilations, strict=True)]
-    if group > 1:
-        attrs["group"] = group
-    each = rng.between(1, 3)
-    w = builder.match(x.dtype, (channels, each, *kernel), Domain(-1, 1))
-    if rng.random() < builder.style.rates.likely_attribute:
-        attrs["kernel_shape"] = kernel
-    if rng.random() < builder.style.rates.bias:
-        return Instance([x, w, builder.match(x.dtype, (each * group,))], attrs)
-    return Instance([x, w], attrs)
 
 
 def _transposed_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -143,31 +145,12 @@ def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _deform(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    n, channels, *sides = x.shape
-    kernel = [rng.between(1, min(3, side)) for side in sides]
-    features = rng.between(1, 3)
-    if rng.random() < builder.style.rates.attribute:
-        attrs["strides"] = [rng.choice((1, 2)) for _ in sides]
-    attrs["pads"] = [rng.between(0, k - 1) for k in kernel] * 2
-    attrs["kernel_shape"] = kernel
-    out = placed(sides, kernel, attrs)
-    w = builder.match(x.dtype, (features, channels, *kernel), Domain(-1, 1))
-    taps = math.prod(kernel)
-    offset = builder.match(x.dtype, (n, 2 * taps, *out), Domain(-1.4, 1.4))
-    ins: list[Tensor | None] = [x, w, offset]
-    if rng.random() < builder.style.rates.bias:
-        ins.append(builder.match(x.dtype, (features,)))
-    if rng.random() < builder.style.rates.unlikely_input:
-        if len(ins) == 3:
-            ins.append(None)
-        ins.append(builder.match(x.dtype, (n, taps, *out), Domain(0, 1)))
-    return Instance(ins, attrs)
+def _places(draft: Draft) -> Sequence[Size]:
+    return placed(draft.x.shape[2:], draft["kernel"], draft.attrs)
 
 
 def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    low, high = _conv_bounds([ins[0], ins[1]], attrs)
+    low, high = conv_bounds([ins[0], ins[1]], attrs)
     bias = ins[3].size if len(ins) > 3 and ins[3] is not None else 0.0
     mask = max(ins[4].size, 1.0) if len(ins) > 4 else 1.0
     return low * mask - bias, high * mask + bias
@@ -177,7 +160,7 @@ def _deform_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     w, offset = ins[1].shape, ins[2].shape
     out = placed(ins[0].shape[2:], w[2:], attrs)
     return [
-        *_conv_fits(ins[:2], attrs),
+        *conv_fits(ins[:2], attrs),
         *(len(offset) == len(w), offset[0] == ins[0].shape[0], offset[1] == 2 * product(w[2:])),
         *(p == q for p, q in zip(offset[2:], out, strict=False)),
         *_bias_fits([*ins[:2], *ins[3:4]], w[0]),
@@ -192,51 +175,16 @@ def _mask_fits(ins: Ins, wanted: Sequence[Size]) -> list[Truth]:
     return [len(ins[4].shape) == len(wanted), *(p == q for p, q in zip(ins[4].shape, wanted, strict=False))]
 
 
-def _open_conv(builder: OpenBuilder, x: Tensor) -> Instance:
-    rng, channels = builder.rng, x.shape[1]
-    kernel, attrs = open_window(builder, x.rank - 2, False, True)
-    group = rng.choice((1, 1, 1, 2, 3, 4))
-    each, features = builder.number(1, 16), group * builder.number(1, 16)
-    if group > 1:
-        attrs["group"] = group
-        if rng.random() < builder.style.rates.depthwise:  # depthwise has a bin of its own
-            builder.relations.append(channels == group)
-    builder.relations.append(channels == each * group)
-    w = builder.match(x.dtype, (features, each, *kernel), Domain(-1, 1))
-    if rng.random() < builder.style.rates.likely_attribute:
-        attrs["kernel_shape"] = kernel
-    return Instance(
-        [x, w, *([builder.match(x.dtype, (features,))] if rng.random() < builder.style.rates.bias else [])], attrs
-    )
-
-
-def _open_conv_transpose(builder: OpenBuilder, x: Tensor) -> Instance:
-    rng, count = builder.rng, x.rank - 2
-    kernel = [builder.number(1, 5) for _ in range(count)]
-    attrs: Attributes = {"strides": [rng.binned(1, 3) for _ in range(count)]}
-    if rng.random() < builder.style.rates.padded:
-        attrs["pads"] = [builder.number(0, 4, (0,)) for _ in range(2 * count)]
-        builder.relations += [pad < kernel[place % count] for place, pad in enumerate(attrs["pads"])]
-    group = rng.choice((1, 1, 1, 2, 3))
-    if group > 1:
-        attrs["group"] = group
-    each = builder.number(1, 8)
-    w = builder.match(x.dtype, (x.shape[1], each, *kernel), Domain(-1, 1))
-    return Instance(
-        [x, w, *([builder.match(x.dtype, (each * group,))] if rng.random() < builder.style.rates.bias else [])], attrs
-    )
-
-
 CONVOLUTIONS = (
     windowed(
         "Conv",
-        _conv,
-        _conv_type,
-        requires=_conv_fits,
-        bounds=_conv_bounds,
-        cost=_conv_cost,
+        conv_type,
+        parts=CONV,
+        requires=conv_fits,
+        bounds=conv_bounds,
+        cost=conv_cost,
         undefined=(long_sum(taps),),
-        symbolic=_open_conv,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.FILTERED,
         rows=rows_of_first,
@@ -244,13 +192,20 @@ CONVOLUTIONS = (
     ),
     windowed(
         "ConvTranspose",
-        _transposed,
         _transposed_type,
+        parts=(
+            _spread,
+            _groups,
+            Count("maps", lambda draft: draft.number(1, 3, 8)),
+            Input(lambda draft: (draft.x.shape[1], draft["maps"], *draft["kernel"]), Domain(-1, 1)),
+            KERNEL_SHAPE,
+            Input("maps*group", share=0.5),
+        ),
         requires=_transposed_fits,
         bounds=_transposed_bounds,
-        cost=_conv_cost,
+        cost=conv_cost,
         undefined=(long_sum(transposed_taps),),
-        symbolic=_open_conv_transpose,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("auto_pad", "output_shape"),
         size_rule=SizeRule.FILTERED_BACK,
@@ -260,11 +215,24 @@ CONVOLUTIONS = (
     ),
     windowed(
         "DeformConv",
-        _deform,
-        _conv_type,
+        conv_type,
+        parts=(
+            First("batch channels sides..."),
+            Count("kernel", lambda draft: [draft.rng.between(1, min(3, side)) for side in draft["sides"]]),
+            Attr("strides", lambda draft: [draft.rng.choice((1, 2)) for _ in draft["sides"]], 0.5),
+            Attr("pads", lambda draft: [draft.rng.between(0, k - 1) for k in draft["kernel"]] * 2),
+            Attr("kernel_shape", named("kernel")),
+            Count("taps", lambda draft: math.prod(draft["kernel"])),
+            Count("places", _places),
+            Count("features", between(1, 3)),
+            Input("features channels kernel...", Domain(-1, 1)),
+            Input("batch 2*taps places...", Domain(-1.4, 1.4)),
+            Input("features", share=0.5),
+            Input("batch taps places...", Domain(0, 1), share=0.4),
+        ),
         requires=_deform_fits,
         bounds=_deform_bounds,
-        cost=_conv_cost,
+        cost=conv_cost,
         ranks=(4, 4),
         unmodelled=given("offset_group", "group"),
         sizes_unsaid=True,

@@ -4,37 +4,38 @@ Sources: the ONNX operator pages of MatMul, Gemm, Einsum and Det.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder, Sizes
+from opsieve.gen.spec.builder import FREE, Sizes
 from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, First, Input, some
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import gemm_rows, product_rows
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import gemm_size, inner_size, long_sum, overflow
 
 _MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are computed; a hostile one has 2**40
 
 
-def _matmul(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    if x.rank == 1:
-        shape: Sizes = rng.choice(((x.shape[0],), (x.shape[0], FREE)))
-    else:
-        batch = x.shape[:-2][rng.below(x.rank - 1) :] if rng.random() < builder.style.rates.batched_product else ()
-        batch = tuple(1 if rng.random() < builder.style.rates.stretched_batch else side for side in batch)
-        shape = (x.shape[-1],) if rng.random() < builder.style.rates.vector_product else (*batch, x.shape[-1], FREE)
-    return Instance([x, builder.match(x.dtype, shape)])
+def second_factor(draft: Draft) -> Sizes:
+    """The shape of what a matrix, or a stack of them, is multiplied with."""
+    rng, rates, shape = draft.rng, draft.builder.style.rates, draft.x.shape
+    if len(shape) == 1:
+        return rng.choice(((shape[0],), (shape[0], FREE)))
+    if rng.random() < rates.vector_product:
+        return (shape[-1],)
+    batch = shape[:-2][rng.below(len(shape) - 1) :] if rng.random() < rates.batched_product else ()
+    return (*(1 if rng.random() < rates.stretched_batch else side for side in batch), shape[-1], FREE)
 
 
-def _matrix_shape(a: Sizes, b: Sizes) -> Sizes:
+def matrix_shape(a: Sizes, b: Sizes) -> Sizes:
+    """The shape of the product of two stacks of matrices, as numpy has it."""
     if len(a) == 1 and len(b) == 1:
         return ()
     if len(a) == 1:
@@ -44,7 +45,8 @@ def _matrix_shape(a: Sizes, b: Sizes) -> Sizes:
     return (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
 
 
-def _inner(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def inner(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Equal inner sizes, and stacks that broadcast."""
     a, b = ins[0].shape, ins[1].shape
     found = [a[-1] == (b[-2] if len(b) > 1 else b[0])]
     return [*found, *broadcasts(a[:-2], b[:-2])] if len(a) > 1 and len(b) > 1 else found
@@ -55,47 +57,47 @@ def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
     return (-size if a.low < 0 or b.low < 0 else 0.0), size
 
 
-def _gemm(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    turned_a, turned_b = (
-        rng.random() < builder.style.rates.transposed_first,
-        rng.random() < builder.style.rates.transposed,
-    )
-    if turned_a:
-        attrs["transA"] = 1
-    if turned_b:
-        attrs["transB"] = 1
-    rows, inner = x.shape[::-1] if turned_a else x.shape
-    b = builder.match(x.dtype, (FREE, inner) if turned_b else (inner, FREE))
-    columns = b.shape[0] if turned_b else b.shape[1]
-    if x.dtype in FLOATS:
-        for name in ("alpha", "beta"):
-            if rng.random() < builder.style.rates.rare_attribute:
-                attrs[name] = rng.choice((0.5, 2.0, -1.0))
-    if rng.random() < builder.style.rates.no_bias:
-        return Instance([x, b], attrs)
-    c = builder.match(x.dtype, rng.choice(((), (columns,), (columns,), (1, columns), (rows, columns), (rows, 1))))
-    return Instance([x, b, c], attrs)
+def _turned(name: str, plain: str, turned: str) -> Callable[[Draft], str]:
+    """A shape that an attribute turns."""
+    return lambda draft: turned if name in draft.attrs else plain
 
 
-def _gemm_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+GEMM = (
+    Attr("transA", (1,), 0.3),
+    Attr("transB", (1,), 0.4),
+    First(_turned("transA", "rows inner", "inner rows")),
+    Input(_turned("transB", "inner columns", "columns inner")),
+    some(
+        Attr("alpha", (0.5, 2.0, -1.0), 0.3),
+        Attr("beta", (0.5, 2.0, -1.0), 0.3),
+        where=lambda draft: draft.x.dtype in FLOATS,
+    ),
+    Input(
+        lambda draft: draft.rng.choice(("", "columns", "columns", "1 columns", "rows columns", "rows 1")), share=0.75
+    ),
+)
+
+
+def gemm_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    """Rows of the first matrix, columns of the second."""
     rows = ins[0].shape[1 if attrs.get("transA") else 0]
     return [(ins[0].dtype, (rows, ins[1].shape[0 if attrs.get("transB") else 1]))]
 
 
-def _gemm_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+def gemm_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """Two matrices, and what broadcasts to their product without making it larger."""
     if any(len(tensor.shape) != 2 for tensor in ins[:2]):
         return [False]
     found = [ins[0].shape[0 if attrs.get("transA") else 1] == ins[1].shape[1 if attrs.get("transB") else 0]]
     if len(ins) > 2:
-        wanted = _gemm_type(ins, attrs)[0][1]
+        wanted = gemm_type(ins, attrs)[0][1]
         found.append(len(ins[2].shape) <= 2)
         found += [either(p == q, p == 1) for p, q in zip(ins[2].shape[::-1], wanted[::-1], strict=False)]
     return found
 
 
-def _gemm_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+def gemm_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    """As many products as the inner size, and a bias."""
     inner = ins[0].shape[0 if attrs.get("transA") else 1]
     size = abs(attrs.get("alpha", 1.0)) * inner * ins[0].size * ins[1].size
     if len(ins) > 2:
@@ -112,15 +114,13 @@ _EQUATIONS = {
 }
 
 
-def _einsum(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    equation = rng.choice(_EQUATIONS[x.rank])
-    terms = equation.partition("->")[0].split(",")
-    ins, sides = [x], _letters(terms[0], x.shape)
+def _operands(draft: Draft) -> None:
+    terms = draft["equation"].partition("->")[0].split(",")
+    sides = _letters(terms[0], draft.x.shape)
     for term in terms[1:]:
-        ins.append(builder.match(x.dtype, tuple(sides.get(letter, FREE) for letter in term)))
-        sides |= _letters(term, ins[-1].shape)
-    return Instance(ins, {"equation": equation})
+        found = draft.builder.match(draft.x.dtype, tuple(sides.get(letter, FREE) for letter in term))
+        draft.inputs.append(found)
+        sides |= _letters(term, found.shape)
 
 
 def _letters(term: str, shape: Sizes) -> dict[str, Any]:
@@ -170,11 +170,13 @@ def _signed(ins: Ins, size: float) -> Bounds:
     return (0.0 if ins[0].dtype.startswith("u") else -size), size
 
 
-def _square(builder: Builder, x: Tensor) -> Instance:
-    if x.shape[-1] != x.shape[-2] or x.shape[-1] > 4:
-        side = builder.rng.between(1, 4)
-        x = builder.match(x.dtype, (*x.shape[:-2], side, side), Domain(-4, 4))
-    return Instance([x])
+def _is_small_square(draft: Draft) -> bool:
+    return draft.holds(draft.x.shape[-1] <= 4, draft.x.shape[-1] == draft.x.shape[-2])
+
+
+def _small_square(draft: Draft) -> Sizes:
+    side = draft.rng.between(1, 4)
+    return (*draft.x.shape[:-2], side, side)
 
 
 def _det_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -189,11 +191,6 @@ def _work(inner: Any) -> Any:
     return lambda ins, attrs, outs: math.prod(outs[0][1]) * inner(ins, attrs)
 
 
-def _open_square(builder: OpenBuilder, x: Tensor) -> Instance:
-    builder.relations += [x.shape[-1] <= 4, x.shape[-1] == x.shape[-2]]
-    return Instance([x])
-
-
 def _diagonal(ins: Ins, attrs: Mapping[str, Any]) -> bool:
     """An index twice in one term; blanks, which the declaration does not write."""
     terms = attrs["equation"].partition("->")[0].replace(".", "").split(",")
@@ -203,9 +200,9 @@ def _diagonal(ins: Ins, attrs: Mapping[str, Any]) -> bool:
 OPERATORS = (
     Operator(
         "MatMul",
-        _matmul,
-        infer=lambda ins, attrs: [(ins[0].dtype, _matrix_shape(ins[0].shape, ins[1].shape))],
-        requires=_inner,
+        parts=(Input(second_factor),),
+        infer=lambda ins, attrs: [(ins[0].dtype, matrix_shape(ins[0].shape, ins[1].shape))],
+        requires=inner,
         bounds=lambda ins, attrs: _dot_bounds(ins[0], ins[1], ins[0].shape[-1]),
         ranks=(1, 5),
         family="product",
@@ -221,10 +218,10 @@ OPERATORS = (
     ),
     Operator(
         "Gemm",
-        _gemm,
-        infer=_gemm_type,
-        requires=_gemm_fits,
-        bounds=_gemm_bounds,
+        parts=GEMM,
+        infer=gemm_type,
+        requires=gemm_fits,
+        bounds=gemm_bounds,
         ranks=(2, 2),
         family="product",
         cost=_work(lambda ins, attrs: ins[0].shape[0 if attrs.get("transA") else 1]),
@@ -237,7 +234,7 @@ OPERATORS = (
     ),
     Operator(
         "Einsum",
-        _einsum,
+        parts=(Attr("equation", lambda draft: draft.rng.choice(_EQUATIONS[draft.x.rank])), _operands),
         infer=_einsum_type,
         requires=_einsum_fits,
         bounds=_einsum_bounds,
@@ -250,14 +247,14 @@ OPERATORS = (
     ),
     Operator(
         "Det",
-        _square,
+        parts=(First(fits=_is_small_square, other=_small_square, domain=Domain(-4, 4)),),
         infer=lambda ins, attrs: [(ins[0].dtype, ins[0].shape[:-2])],
         requires=lambda ins, attrs: [ins[0].shape[-1] == ins[0].shape[-2]],
         bounds=_det_bounds,
         safe=(Domain(-4, 4),),
         ranks=(2, 4),
         family="product",
-        symbolic=_open_square,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
     ),
 )

@@ -4,47 +4,57 @@ Sources: the ONNX operator pages of Resize, GridSample, Col2Im, AffineGrid, RoiA
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.operators.layouts import values_of, with_zero
 from opsieve.gen.operators.windows import windowed
-from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
+from opsieve.gen.spec.builder import Sizes
 from opsieve.gen.spec.declaration import RankEnds, given
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, flag
+from opsieve.gen.spec.instance import (
+    Attr,
+    Count,
+    Draft,
+    First,
+    Input,
+    Numbers,
+    between,
+    flag,
+    left_out,
+    named,
+    never,
+    since,
+    some,
+    whole,
+)
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import Truth, product, quotient
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.symbolic_arith import Size, Truth, product, quotient
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import nan_input
 
 _MODES = ("nearest", "nearest", "linear", "cubic")
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
-def _resize(builder: Builder, x: Tensor) -> Instance:
-    """Sizes or scales for the spatial axes; the leading two stay as they are."""
-    rng, attrs = builder.rng, Attributes()
-    mode = rng.choice(_MODES)
-    if x.rank != 4 and mode == "cubic":
-        mode = "nearest"
-    attrs["mode"] = mode
-    if rng.random() < builder.style.rates.likely_attribute:
-        attrs["coordinate_transformation_mode"] = rng.choice(_PLACES)
-    if mode == "nearest" and rng.random() < builder.style.rates.attribute:
-        attrs["nearest_mode"] = rng.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
-    if mode == "cubic" and rng.random() < builder.style.rates.unlikely_attribute:
-        attrs["cubic_coeff_a"] = rng.choice((-0.5, -0.75))
-    if mode == "cubic" and rng.random() < builder.style.rates.rare_attribute:
-        attrs["exclude_outside"] = 1
-    if rng.random() < builder.style.rates.sizes_not_scales:
-        sizes = [side if axis < 2 else rng.between(1, min(2 * side, 12)) for axis, side in enumerate(x.shape)]
-        return Instance([x, None, None, builder.ints(sizes)], attrs)
-    scales = [1.0 if axis < 2 else rng.choice((0.5, 1.0, 2.0, 1.5, 3.0)) for axis, _ in enumerate(x.shape)]
-    scales = [scale if side * scale >= 1 else 1.0 for scale, side in zip(scales, x.shape, strict=True)]
-    return Instance([x, None, builder.ints(scales, "float32")], attrs)
+def _is_mode(mode: str) -> Callable[[Draft], bool]:
+    return lambda draft: draft.attrs["mode"] == mode
+
+
+def _near_sizes(draft: Draft) -> list[Size]:
+    """Sizes for the spatial axes; the leading two stay as they are."""
+    batch, channels, *sides = draft.x.shape
+    if draft.open is not None:
+        return [batch, channels, *(draft.open.number(1, 16) for _ in sides)]
+    return [batch, channels, *(draft.rng.between(1, min(2 * side, 12)) for side in sides)]
+
+
+def _scales(draft: Draft) -> list[float]:
+    """Scales for the spatial axes, which leave something of each."""
+    drawn = [(side, draft.rng.choice((0.5, 1.0, 2.0, 1.5, 3.0))) for side in draft.x.shape[2:]]
+    return [1.0, 1.0, *(scale if side * scale >= 1 else 1.0 for side, scale in drawn)]
 
 
 def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -80,14 +90,9 @@ def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _columns(builder: Builder, x: Tensor) -> Instance:
-    """Columns made for an image: those of `x` are kept where they fit a small one."""
-    rng = builder.rng
-    block = [rng.between(1, 2), rng.between(1, 3)]
-    blocks = [rng.between(1, 3), rng.between(1, 3)]
-    image = [blocks[axis] + block[axis] - 1 for axis in range(2)]
-    x = builder.match(x.dtype, (x.shape[0], rng.between(1, 3) * math.prod(block), math.prod(blocks)))
-    return Instance([x, builder.ints(image), builder.ints(block)])
+def _columns(draft: Draft) -> Sizes:
+    """Columns of an image of some channels, as many as it has blocks."""
+    return draft.x.shape[0], draft.rng.between(1, 3) * math.prod(draft["block"]), math.prod(draft["blocks"])
 
 
 def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -95,15 +100,9 @@ def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], math.prod(block)), *image))]
 
 
-def _affine(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    count = rng.choice((2, 3))
-    theta = builder.match(x.dtype, (rng.between(1, 2), count, count + 1))
-    sizes = [theta.shape[0], rng.between(1, 3), *(rng.between(2, 4) for _ in range(count))]
-    return Instance(
-        [theta, builder.ints(sizes)],
-        {"align_corners": rng.below(2)} if rng.random() < builder.style.rates.attribute else {},
-    )
+def _grid_sizes(draft: Draft) -> list[int]:
+    rng, (batch, axes, _) = draft.rng, draft.x.shape
+    return [batch, rng.between(1, 3), *(rng.between(2, 4) for _ in range(axes))]
 
 
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -111,25 +110,13 @@ def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (n, *sides, len(sides)))]
 
 
-def _rois(builder: Builder, x: Tensor) -> Instance:
+def _regions(draft: Draft) -> list[float]:
     """Regions that lie inside the image, first corner before the second."""
-    rng = builder.rng
-    count = rng.between(1, 3)
-    height, width = x.shape[2:]
-    boxes = []
-    for _ in range(count):
+    rng, (height, width), boxes = draft.rng, draft.x.shape[2:], list[float]()
+    for _ in range(draft["regions"]):
         left, top = rng.random() * (width - 1), rng.random() * (height - 1)
         boxes += [left, top, left + rng.random() * (width - left), top + rng.random() * (height - top)]
-    rois = builder.ints([round(value, 3) for value in boxes], x.dtype, (count, 4))
-    batch = builder.ints([rng.below(x.shape[0]) for _ in range(count)])
-    attrs: Attributes = {"output_height": rng.between(1, 3), "output_width": rng.between(1, 3)}
-    if rng.random() < builder.style.rates.attribute:
-        attrs["sampling_ratio"] = rng.between(1, 3)
-    if rng.random() < builder.style.rates.rare_attribute:
-        attrs["mode"] = rng.choice(("avg", "max"))
-    if builder.opset >= 16 and rng.random() < builder.style.rates.attribute:
-        attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "output_half_pixel"))
-    return Instance([x, rois, batch], attrs)
+    return [round(value, 3) for value in boxes]
 
 
 def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -138,42 +125,29 @@ def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _roi_pool(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    count = rng.between(1, 3)
-    rows: list[float] = []
-    for _ in range(count):
-        top, left = rng.below(x.shape[2]), rng.below(x.shape[3])
-        rows += [
-            rng.below(x.shape[0]),
-            left,
-            top,
-            rng.between(left, x.shape[3] - 1),
-            rng.between(top, x.shape[2] - 1),
-        ]
-    return Instance(
-        [x, builder.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [rng.between(1, 2), rng.between(1, 2)]}
-    )
+def _pooled_regions(draft: Draft) -> list[int]:
+    """Of an image of the batch, from an element to another."""
+    rng, (batch, _, height, width), rows = draft.rng, draft.x.shape, list[int]()
+    for _ in range(draft["regions"]):
+        top, left = rng.below(height), rng.below(width)
+        rows += [rng.below(batch), left, top, rng.between(left, width - 1), rng.between(top, height - 1)]
+    return rows
 
 
 def _roi_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))]
 
 
-def _unpool(builder: Builder, x: Tensor) -> Instance:
-    """Every element to a place of its own window."""
-    rng = builder.rng
-    n, c, h, w = x.shape
-    size = rng.choice((1, 2, 2))
-    places = []
-    for image in range(n * c):
-        for row in range(h):
-            for column in range(w):
-                at = (row * size + rng.below(size)) * w * size + column * size + rng.below(size)
-                places.append(image * h * w * size * size + at)
-    return Instance(
-        [x, builder.ints(places, "int64", x.shape)], {"kernel_shape": [size, size], "strides": [size, size]}
+def _own_places(draft: Draft) -> list[int]:
+    """For every element a place of its own window."""
+    rng, (n, c, h, w), size = draft.rng, draft.x.shape, draft.attrs["strides"][0]
+    windows = (
+        (image * h + row) * size * w * size + column * size
+        for image in range(n * c)
+        for row in range(h)
+        for column in range(w)
     )
+    return [first + rng.below(size) * w * size + rng.below(size) for first in windows]
 
 
 def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -254,26 +228,29 @@ def _distinct_places(site: Site) -> Domain:
     return exact(range(min(site.length, 4096)))
 
 
-def _open_resize(builder: OpenBuilder, x: Tensor) -> Instance:
-    rng = builder.rng
-    attrs: Attributes = {"mode": rng.choice(("nearest", "linear"))}
-    if rng.random() < builder.style.rates.likely_attribute:
-        attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "asymmetric", "align_corners"))
-    sizes = [side if axis < 2 else builder.number(1, 16) for axis, side in enumerate(x.shape)]
-    return Instance([x, None, None, builder.ints(sizes)], attrs)
-
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 OPERATORS = (
     windowed(
         "Resize",
-        _resize,
         _resized,
+        parts=(
+            Attr("mode", lambda draft: draft.rng.choice(_MODES if draft.x.rank == 4 else _MODES[:3])),
+            Attr("coordinate_transformation_mode", _PLACES, 0.6),
+            some(Attr("nearest_mode", _ROUNDINGS, 0.5), where=_is_mode("nearest")),
+            some(
+                Attr("cubic_coeff_a", (-0.5, -0.75), 0.4), Attr("exclude_outside", (1,), 0.3), where=_is_mode("cubic")
+            ),
+            Count("sized", lambda draft: draft.open is not None or draft.draws(0.5, 0.0)),
+            some(left_out, left_out, Numbers(_near_sizes), where=named("sized")),
+            some(left_out, Numbers(_scales, "float32"), where=lambda draft: not draft["sized"]),
+        ),
         requires=_resize_fits,
         bounds=_resize_bounds,
         ranks=(3, 5),
         family="image",
         usual={1: _region_or_scales, 2: resize_scales, 3: _resize_sizes},
-        symbolic=_open_resize,
+        symbolic=True,
         unmodelled=given("axes"),
         size_rule=SizeRule.RESCALED,
         per_axis=(1, 2, 3),
@@ -282,7 +259,6 @@ OPERATORS = (
     ),
     windowed(
         "GridSample",
-        None,
         lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *ins[1].shape[1:-1]))],
         requires=_grid_fits,
         bounds=_grid_bounds,
@@ -301,8 +277,14 @@ OPERATORS = (
     ),
     windowed(
         "Col2Im",
-        _columns,
         _image_of,
+        parts=(
+            Count("block", lambda draft: [draft.rng.between(1, 2), draft.rng.between(1, 3)]),
+            Count("blocks", lambda draft: [draft.rng.between(1, 3) for _ in range(2)]),
+            First(fits=never, other=_columns),
+            Numbers(lambda draft: [p + q - 1 for p, q in zip(draft["blocks"], draft["block"], strict=True)]),
+            Numbers(named("block")),
+        ),
         requires=_columns_fit,
         bounds=lambda ins, attrs: (-9 * ins[0].size, 9 * ins[0].size),
         ranks=(3, 3),
@@ -315,8 +297,13 @@ OPERATORS = (
     ),
     windowed(
         "AffineGrid",
-        _affine,
         _affine_type,
+        parts=(
+            Count("axes", (2, 3)),
+            First(fits=never, other=lambda draft: (draft.rng.between(1, 2), draft["axes"], draft["axes"] + 1)),
+            Numbers(_grid_sizes),
+            flag("align_corners", 0.5),
+        ),
         requires=_theta_fits,
         bounds=lambda ins, attrs: (-4 * ins[0].size, 4 * ins[0].size),
         ranks=(3, 3),
@@ -328,8 +315,17 @@ OPERATORS = (
     ),
     windowed(
         "RoiAlign",
-        _rois,
         _roi_type,
+        parts=(
+            Count("regions", between(1, 3)),
+            Numbers(_regions, "", shape="regions 4"),
+            Numbers(lambda draft: [draft.rng.below(draft.x.shape[0]) for _ in range(draft["regions"])]),
+            Attr("output_height", between(1, 3)),
+            Attr("output_width", between(1, 3)),
+            Attr("sampling_ratio", between(1, 3), 0.5),
+            Attr("mode", ("avg", "max"), 0.3),
+            since(16, Attr("coordinate_transformation_mode", ("half_pixel", "output_half_pixel"), 0.5)),
+        ),
         requires=_rois_fit,
         bounds=with_zero,
         ranks=(4, 4),
@@ -341,8 +337,12 @@ OPERATORS = (
     ),
     windowed(
         "MaxRoiPool",
-        _roi_pool,
         _roi_pooled,
+        parts=(
+            Count("regions", between(1, 3)),
+            Numbers(_pooled_regions, "", shape="regions 5"),
+            Attr("pooled_shape", lambda draft: [draft.rng.between(1, 2), draft.rng.between(1, 2)]),
+        ),
         bounds=with_zero,
         ranks=(4, 4),
         family="image",
@@ -354,8 +354,12 @@ OPERATORS = (
     ),
     windowed(
         "MaxUnpool",
-        _unpool,
         _unpooled,
+        parts=(
+            Attr("kernel_shape", lambda draft: [draft.rng.choice((1, 2, 2))] * 2),
+            Attr("strides", named("kernel_shape")),
+            Numbers(_own_places, shape=whole),
+        ),
         requires=_unpool_fits,
         bounds=with_zero,
         ranks=(4, 4),

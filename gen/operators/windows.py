@@ -4,12 +4,12 @@ Sources: the ONNX operator pages.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
-from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.instance import Draft
 from opsieve.gen.spec.symbolic_arith import Size, ceil_quotient, window
-from opsieve.gen.spec.tensor import Attributes
 
 _AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -43,68 +43,58 @@ def strides_fit(attrs: Mapping[str, Any], count: int) -> bool:
     return all(len(given) == count and min(given, default=1) >= 1 for given in lists)
 
 
-def place_windows(
-    builder: Builder, sides: Sizes, kernel: Sequence[int], attrs: Attributes, dilates: bool, keeps: bool = False
-) -> None:
-    """Draw strides, dilations and paddings under which every window lies where the operator page allows; into `attrs`.
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows over all axes of the first input but two: a `kernel`, and the attributes that place it where the operator page allows.
 
-    With `keeps` paddings are smaller than the kernel, as poolings ask.
+    With `keeps` paddings are smaller than the kernel, as poolings ask. `dilates` is the first opset that has dilations.
     """
-    rng, count = builder.rng, len(sides)
-    dilations = [1] * count
-    if dilates and rng.random() < builder.style.rates.dilated:
-        dilations = [
-            rng.between(1, max(1, min(3, (side - 1) // (k - 1) if k > 1 else 3)))
-            for side, k in zip(sides, kernel, strict=True)
-        ]
-        attrs["dilations"] = dilations
-    if rng.random() < builder.style.rates.strided:
-        attrs["strides"] = [rng.choice((1, 1, 2, 3)) for _ in sides]
-    if rng.random() < builder.style.rates.auto_pad:
-        attrs["auto_pad"] = rng.choice(_AUTO)
-        if (
-            attrs["auto_pad"] != "VALID" and "strides" in attrs
-        ):  # a stride beyond the window would ask for a negative padding
-            attrs["strides"] = [
-                min(stride, (k - 1) * d + 1) for stride, k, d in zip(attrs["strides"], kernel, dilations, strict=True)
-            ]
-        return
-    if rng.random() < builder.style.rates.padded:
-        most = [k - 1 if keeps else k for k in kernel]
-        attrs["pads"] = [rng.between(0, min(most[axis], 3)) for axis in range(count)] * 2
-        if rng.random() < builder.style.rates.uneven_pads:  # uneven ones
-            attrs["pads"] = [rng.between(0, min(most[axis % count], 3)) for axis in range(2 * count)]
+
+    keeps: bool = False
+    dilates: int = 1
+
+    def __call__(self, draft: Draft) -> None:
+        """Draw them."""
+        rng, rates, attrs, sides = draft.rng, draft.builder.style.rates, draft.attrs, draft.x.shape[2:]
+        kernel = [rng.binned(1, min(side, 5)) if draft.open is None else draft.open.number(1, 7) for side in sides]
+        draft.sizes["kernel"] = kernel
+        if draft.opset >= self.dilates and rng.random() < rates.dilated:
+            attrs["dilations"] = [self._dilation(draft, side, k) for side, k in zip(sides, kernel, strict=True)]
+        if rng.random() < rates.strided:
+            attrs["strides"] = [rng.choice((1, 1, 2, 3)) if draft.open is None else rng.binned(1, 4) for _ in sides]
+        if rng.random() < rates.auto_pad:
+            attrs["auto_pad"] = rng.choice(_AUTO)
+            if attrs["auto_pad"] != "VALID":
+                self._stay(draft, kernel)
+        elif rng.random() < (rates.padded if draft.open is None else rates.open_padded):
+            self._pad(draft, kernel)
+
+    def _dilation(self, draft: Draft, side: Size, kernel: Size) -> int:
+        if draft.open is not None:
+            return draft.rng.binned(1, 3)
+        return draft.rng.between(1, max(1, min(3, (side - 1) // (kernel - 1) if kernel > 1 else 3)))
+
+    def _stay(self, draft: Draft, kernel: Sequence[Size]) -> None:
+        """A stride beyond the window would ask for a negative padding."""
+        attrs, count = draft.attrs, len(kernel)
+        most = [(k - 1) * d + 1 for k, d in zip(kernel, spatial(attrs, "dilations", count), strict=True)]
+        if draft.open is not None:
+            draft.holds(*(s <= end for s, end in zip(spatial(attrs, "strides", count), most, strict=True)))
+        elif "strides" in attrs:
+            attrs["strides"] = list(map(min, attrs["strides"], most))
+
+    def _pad(self, draft: Draft, kernel: Sequence[Size]) -> None:
+        """As much at both ends, or not."""
+        rng, most = draft.rng, [k - 1 if self.keeps else k for k in kernel]
+        if draft.open is not None:
+            draft.attrs["pads"] = pads = [draft.open.number(0, 6, (0,)) for _ in (*kernel, *kernel)]
+            draft.holds(*(pad <= end for pad, end in zip(pads, most * 2, strict=True)))
+        elif rng.random() < draft.builder.style.rates.uneven_pads:
+            draft.attrs["pads"] = [rng.between(0, min(end, 3)) for end in most * 2]
+        else:
+            draft.attrs["pads"] = [rng.between(0, min(end, 3)) for end in most] * 2
 
 
-def kernel_for(builder: Builder, sides: Sequence[int]) -> list[int]:
-    """A kernel that is no larger than the image."""
-    return [builder.rng.binned(1, min(side, 5)) for side in sides]
-
-
-def windowed(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Operator:
+def windowed(name: str, infer: Any, **more: Any) -> Operator:
     """An operator over images: batch, channels and one to three spatial axes."""
-    return Operator(
-        name, sample, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more
-    )
-
-
-def open_window(builder: OpenBuilder, count: int, keeps: bool, dilates: bool) -> tuple[list[Size], Attributes]:
-    """A kernel with strides, dilations and paddings; with `keeps` paddings are smaller than the kernel."""
-    rng, attrs = builder.rng, Attributes()
-    kernel = [builder.number(1, 7) for _ in range(count)]
-    if dilates and rng.random() < builder.style.rates.dilated:
-        attrs["dilations"] = [rng.binned(1, 3) for _ in range(count)]
-    if rng.random() < builder.style.rates.strided:
-        attrs["strides"] = [rng.binned(1, 4) for _ in range(count)]
-    if rng.random() < builder.style.rates.auto_pad:
-        attrs["auto_pad"] = rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
-        if attrs["auto_pad"] != "VALID":  # a stride beyond the window would ask for a negative padding
-            strides, dilations = spatial(attrs, "strides", count), spatial(attrs, "dilations", count)
-            builder.relations += [s <= (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True)]
-    elif rng.random() < builder.style.rates.open_padded:
-        attrs["pads"] = [builder.number(0, 6, (0,)) for _ in range(2 * count)]
-        builder.relations += [
-            pad < kernel[place % count] if keeps else pad <= kernel[place % count]
-            for place, pad in enumerate(attrs["pads"])
-        ]
-    return kernel, attrs
+    return Operator(name, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more)

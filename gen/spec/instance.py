@@ -6,17 +6,21 @@ is drawn, and one generic sampler (`Operator.instance`) draws it:
     Operator("LRN", parts=(Attr("size", (1, 3, 5)), Attr("alpha", (1e-3, 0.1), share=0.4)))
     Operator("PRelu", parts=(Partner(Domain(-1, 2), oneway=True),))
     Operator("InstanceNormalization", parts=(Input(channels, Domain(0.2, 2)), Input(channels), EPSILON))
+    Operator("Attention", parts=(First("batch heads queries size"), Count("keys", between(1, 6)), Input("batch heads keys size"), ...))
 
 A part is any function of a draft; these are the usual ones. Whatever may be given as a value may also be a function of the draft, so that
-it can hang on what was drawn before it.
+it can hang on what was drawn before it. Shapes may be written as text (gen/spec/shape_patterns.py), whose names stand for sizes of the first
+input, for numbers that were drawn (`Count`), for attributes, and for what an input that was found has there.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.shape_patterns import Sized, name_sizes, shape_of
+from opsieve.gen.spec.symbolic_arith import Size, Truth
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
 
@@ -37,17 +41,56 @@ class Instance:
 
 
 class Draft:
-    """An instance while its parts are drawn: `x` is its first input, `axis` the last axis that was drawn, as it is written."""
+    """An instance while its parts are drawn: `x` is its first input, `axis` the last axis that was drawn, as it is written.
 
-    __slots__ = ("attrs", "axis", "builder", "inputs", "outputs", "rng")
+    `sizes` is what names of shapes stand for. `open` is the builder where sizes are open, else None.
+    """
 
-    def __init__(self, builder: Builder, x: Tensor) -> None:
+    __slots__ = ("attrs", "axis", "builder", "inputs", "open", "outputs", "rng", "sizes")
+
+    def __init__(self, builder: Builder, x: Tensor, open_builder: OpenBuilder | None = None) -> None:
         self.builder = builder
+        self.open = open_builder
         self.rng = builder.rng
         self.inputs: list[Tensor | None] = [x]
         self.attrs: Attributes = {}
+        self.sizes: Sized = {}
         self.outputs: int | None = None
         self.axis = 0
+
+    def __getitem__(self, name: str) -> Any:
+        """What a name stands for: a size, a number that was drawn, an attribute."""
+        return self.sizes[name] if name in self.sizes else self.attrs[name]
+
+    @property
+    def opset(self) -> int:
+        """The opset of the program."""
+        return self.builder.opset
+
+    @property
+    def side(self) -> Size:
+        """The size of the first input along the axis that was drawn last."""
+        return self.x.shape[self.axis]
+
+    def get(self, name: str, default: Any) -> Any:
+        """The same, or what is said in its place."""
+        return self.sizes[name] if name in self.sizes else self.attrs.get(name, default)
+
+    def shape(self, asked: "Shaped | str") -> Sizes:
+        """A shape that a part asks for."""
+        wanted = asked if isinstance(asked, str) else asked(self)
+        return shape_of(wanted, self) if isinstance(wanted, str) else wanted
+
+    def number(self, low: int, high: int, widest: int = 0) -> Size:
+        """A number from `low` to `high`; where sizes are open an open one, to `widest` if that is given."""
+        return self.rng.between(low, high) if self.open is None else self.open.number(low, widest or high)
+
+    def holds(self, *truths: Truth) -> bool:
+        """Whether something is true of sizes; where they are open it is asked of them."""
+        if self.open is None:
+            return all(truths)
+        self.open.relations += truths
+        return True
 
     @property
     def x(self) -> Tensor:
@@ -63,12 +106,14 @@ class Draft:
         return not skip or self.rng.random() >= skip
 
     def instance(self) -> Instance:
-        """What was drawn."""
+        """What was drawn, without the inputs that are left out at the end."""
+        while self.inputs and self.inputs[-1] is None:
+            self.inputs.pop()
         return Instance(self.inputs, self.attrs, self.outputs)
 
 
 Part = Callable[[Draft], None]
-Shaped = Callable[[Draft], Sizes]
+Shaped = Callable[[Draft], Sizes | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +142,11 @@ def flag(name: str, share: float | None = None) -> Attr:
 def between(low: int, high: int) -> Callable[[Draft], int]:
     """A number from `low` to `high`, both included."""
     return lambda draft: draft.rng.between(low, high)
+
+
+def named(name: str) -> Callable[[Draft], Any]:
+    """What a name stands for."""
+    return lambda draft: draft[name]
 
 
 def axis_of(builder: Builder, x: Tensor) -> int:
@@ -136,21 +186,71 @@ class AxisAttr:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """Another input: an existing tensor of a shape or a new one, of the first input's dtype or of another (one of several)."""
+class Count:
+    """A number that shapes name, or several, beside those that they take from inputs and attributes."""
 
-    shape: Shaped
+    name: str
+    values: Sequence[Any] | Callable[[Draft], Any]
+
+    def __call__(self, draft: Draft) -> None:
+        """Draw it."""
+        draft.sizes[self.name] = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first input, whose sizes get names; where it does not `fit`, another tensor of the shape `other` takes its place."""
+
+    shape: Shaped | str = ""
+    fits: Callable[[Draft], bool] | None = None
+    other: Shaped | str = ""
+    domain: Domain = ANY
+
+    def __call__(self, draft: Draft) -> None:
+        """Name its sizes, or find another."""
+        text = self.shape if isinstance(self.shape, str) else self.shape(draft)
+        before = dict(draft.sizes)
+        if isinstance(text, str) and text:
+            name_sizes(text, draft.x.shape, draft.sizes)
+        if self.fits is not None and not self.fits(draft):
+            draft.inputs[0] = draft.builder.match(draft.x.dtype, draft.shape(self.other), self.domain)
+            draft.sizes = before
+            if isinstance(text, str) and text:
+                name_sizes(text, draft.x.shape, draft.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Another input: an existing tensor of a shape or a new one, of the first input's dtype or of another (one of several).
+
+    It is there at the rate `share` (None: always); else its place is left empty.
+    """
+
+    shape: Shaped | str
     domain: Domain | Callable[[Draft], Domain] = ANY
-    dtype: str | Sequence[str] = ""
+    dtype: str | Sequence[str] | Callable[[Draft], str] = ""
     share: float | None = None
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
         if not draft.draws(self.share, 0.0):
+            draft.inputs.append(None)
             return
-        dtype = self.dtype if isinstance(self.dtype, str) else draft.rng.choice(self.dtype)
+        dtype = _dtype(self.dtype, draft)
         domain = self.domain(draft) if callable(self.domain) else self.domain
-        draft.inputs.append(draft.builder.match(dtype or draft.x.dtype, self.shape(draft), domain))
+        wanted = self.shape if isinstance(self.shape, str) else self.shape(draft)
+        if isinstance(wanted, str):
+            found = draft.builder.match(dtype, shape_of(wanted, draft), domain)
+            name_sizes(wanted, found.shape, draft.sizes)
+        else:
+            found = draft.builder.match(dtype, wanted, domain)
+        draft.inputs.append(found)
+
+
+def _dtype(asked: str | Sequence[str] | Callable[[Draft], str], draft: Draft) -> str:
+    if callable(asked):
+        return asked(draft)
+    return (asked if isinstance(asked, str) else draft.rng.choice(asked)) or draft.x.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,29 +272,64 @@ class Partner:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """An input of numbers that the operator looks at: axes, sizes, repeats. A scalar if `scalar`, else a vector.
+    """An input of numbers that the operator looks at: axes, sizes, repeats. A vector unless a shape is given, a scalar if `scalar`.
 
-    With `first` it takes the place of the first input.
+    `values` gives all of them, or one of a scalar. It is there at the rate `share` (None: always), or left out at the rate `skip`: its place is
+    then empty. With `first` it takes the place of the first input.
     """
 
     values: Callable[[Draft], Any]
-    dtype: str | Sequence[str] = "int64"
+    dtype: str | Sequence[str] | Callable[[Draft], str] = "int64"
     scalar: bool = False
     skip: float = 0.0
     first: bool = False
+    share: float | None = None
+    shape: Shaped | str | None = None
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        if not draft.draws(None, self.skip):
+        if not draft.draws(self.share, self.skip):
+            draft.inputs.append(None)
             return
         values = self.values(draft)
-        dtype = self.dtype if isinstance(self.dtype, str) else draft.rng.choice(self.dtype)
+        shape = None if self.shape is None else draft.shape(self.shape)
         made = draft.builder.ints(
-            [values] if self.scalar else values, dtype or draft.x.dtype, () if self.scalar else None
+            [values] if self.scalar else values, _dtype(self.dtype, draft), () if self.scalar else shape
         )
         if self.first:
             draft.inputs = []
         draft.inputs.append(made)
+
+
+def some(*parts: Part, share: float | None = None, where: Callable[[Draft], bool] | None = None) -> Part:
+    """Parts that are there together: at the rate `share` (None: always), and only `where` a draft allows them."""
+
+    def drawn(draft: Draft) -> None:
+        if (where is None or where(draft)) and draft.draws(share, 0.0):
+            for part in parts:
+                part(draft)
+
+    return drawn
+
+
+def left_out(draft: Draft) -> None:
+    """The place of an optional input that is not there."""
+    draft.inputs.append(None)
+
+
+def never(draft: Draft) -> bool:
+    """What no first input fits."""
+    return False
+
+
+def since(opset: int, *parts: Part) -> Part:
+    """Parts that an operator has from an opset on."""
+    return some(*parts, where=lambda draft: draft.opset >= opset)
+
+
+def one_of(*parts: Part) -> Part:
+    """One of several parts, all of them alike often."""
+    return lambda draft: draft.rng.choice(parts)(draft)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ class SamplerRates:
     unlikely_input: float = 0.4
     rare_input: float = 0.3
     bias: float = 0.5
-    no_bias: float = 0.25  # of a Gemm, which mostly has one
 
     # Axes and positions, counted from the back or left to the default.
     negative_axis: float = 0.3
@@ -54,13 +53,9 @@ class SamplerRates:
     open_padded: float = 0.6  # where sizes are open
     uneven_pads: float = 0.4
     grouped: float = 0.4
-    grouped_transposed: float = 0.3
     depthwise: float = 0.5
-    sizes_not_scales: float = 0.5  # of a Resize
 
     # Products and normalisations.
-    transposed: float = 0.4
-    transposed_first: float = 0.3
     batched_product: float = 0.6
     stretched_batch: float = 0.2
     vector_product: float = 0.1
@@ -79,11 +74,7 @@ class SamplerRates:
 
     # Quantised operators.
     whole_tensor: float = 0.5
-    per_channel: float = 0.4
     blocked: float = 0.3
-    no_zero_point: float = 0.3
-    other_scale_dtype: float = 0.3
-    float32_scale: float = 0.9
 
     # Recurrent layers and attention.
     batch_first: float = 0.1
