@@ -89,6 +89,12 @@ class RunsElsewhere(Protocol):
     )
 
 
+class HandsOn(Protocol):
+    """What a backend has besides when a build of it gives programs unchanged to the compiler that runs its results (`RunsElsewhere`)."""
+
+    unchanged: Mapping[str, str]  # the options of that build
+
+
 class StatesLacks(Protocol):
     """What a backend has besides when its `unsupported` is always about the program as it was given, never about what it made of it."""
 

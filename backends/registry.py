@@ -126,6 +126,14 @@ class ResolvedTarget:
         return resolve(text) if text else None
 
     @property
+    def stand_in(self) -> "ResolvedTarget | None":
+        """The target that gives its outputs where it gives any, since it hands programs on unchanged (`protocol.HandsOn`); None for others.
+
+        Which runtime a release has beside it is another question.
+        """
+        return _stand_in(self)
+
+    @property
     def showing_graph(self) -> "ResolvedTarget | None":
         """The same build, but that it gives its optimised graph and computes nothing (`protocol.ShowsGraph`); None where it cannot."""
         shows: dict[str, str] = getattr(self.backend, "shows_graph", {})
@@ -175,6 +183,13 @@ class ResolvedTarget:
 def _baseline(target: ResolvedTarget) -> ResolvedTarget | None:
     base = target.with_options(**target.backend.baseline)
     return None if base == target else base
+
+
+@lru_cache(maxsize=1024)
+def _stand_in(target: ResolvedTarget) -> ResolvedTarget | None:
+    unchanged: dict[str, str] = getattr(target.backend, "unchanged", {})
+    hands_on = unchanged and unchanged.items() <= target.options.items()
+    return target.runtime if hands_on and not (target.release or target.build or target.rewrite) else None
 
 
 @lru_cache(maxsize=1024)

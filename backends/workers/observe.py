@@ -76,6 +76,12 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
     )
 
 
+def handed_on(observation: Observation, target: ResolvedTarget, version: str) -> Observation:
+    """What a target shows that hands programs on unchanged to the one that was observed; seconds and memory are that one's."""
+    knobs = {**KNOBS, **target.backend.environment}
+    return replace(observation, target=target.display, version=version, knobs=knobs, reached=None)
+
+
 def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
     """Whether a worker was killed, and not for its memory: the kernel has killed nobody for that since there were `kills` of it.
 

@@ -110,15 +110,16 @@ class SentTest(msgspec.Struct):
 
 
 class Further(msgspec.Struct, tag=True):
-    """To a lane: do a test, whose case it is, on these targets."""
+    """To a lane: do a test, whose case it is, on these targets, beside those that have answered."""
 
     number: int
     case: SentCase
     targets: tuple[str, ...]
+    answered: tuple[str, ...]
 
 
 class Answered(msgspec.Struct, tag=True):
-    """From a lane: the test of a `Further` is done."""
+    """From a lane: the test of a `Further` is done on its targets."""
 
     test: SentTest
 

@@ -101,9 +101,11 @@ class Lane:
             at = upto
 
     def _ask(self, given: Further, begin: Begin, plan: CampaignPlan, lab: ObservationCache) -> None:
-        """One test, on targets that were chosen for it."""
-        cases, asked = {given.number: read_case(given.case)}, {given.number: given.targets}
-        (done,) = do_tests(begin.campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked)
+        """One test, on further targets that were chosen for it."""
+        cases, asked, rest = {given.number: read_case(given.case)}, {given.number: given.targets}, given.answered
+        (done,) = do_tests(
+            begin.campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked, answered=rest
+        )
         check_imports([done], lab.workers)
         lab.forget()
         send(self._connection, Answered(sent_test(done)))

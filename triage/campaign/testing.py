@@ -5,6 +5,7 @@ outputs, the target passes and nobody else is asked. The judge, with the float64
 test in 16, since all builds of a compiler can share a fault.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opsieve.backends.compare import compare
@@ -37,9 +38,10 @@ def do_tests(
     metamorphic: bool = False,
     further: OracleChoice = _NO_CHOICE,
     asked: Mapping[int, Collection[str]] | None = None,
+    answered: Sequence[str] = (),
 ) -> list[FinishedTest]:
     """Tests by number, done: run on every target, or on those that are `asked` about them, and judged. Of some it is enough that they
-    are lowered.
+    are lowered. Targets that have `answered` before are asked again where that is needed to judge the others.
 
     With `metamorphic`, a target that passes is asked again for a program that means the same; `further` oracles run it again.
     """
@@ -52,17 +54,17 @@ def do_tests(
     builds_of = {number: _builds(targets.values()) for number, targets in targets_of.items()}
     quick = lowering(everyone.values(), {number: tests[number] for number in lowered_only}, lab)
     whole = {number: case for number, case in cases.items() if number not in quick}
-    lab.prefetch(
-        [
-            (build, [tests[number] for number in whole if build in builds_of[number]])
-            for build in _builds(everyone.values())
-        ]
-    )
+    _ask(whole, builds_of, tests, lab)
     # Builds that agree on a program that was made to be wrong are no sign that all is well.
     passed = {
         number: set() if case.program.fault else agreeing(tests[number], builds_of[number], lab)
         for number, case in whole.items()
     }
+    if answered:
+        for number, targets in targets_of.items():
+            builds_of[number] = _builds([*(everyone[name] for name in answered), *targets.values()])
+            if not set(targets.values()) <= passed[number] and cases[number].program.fault is None:
+                passed[number] = agreeing(tests[number], builds_of[number], lab)
     in_doubt = [
         number
         for number in whole
@@ -77,8 +79,34 @@ def do_tests(
     done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
     for number, case in whole.items():
         surely = set() if _sampled(number) else passed[number]
-        done.append(_judged_test(number, case, targets_of[number], surely, lab, metamorphic, further))
+        judged = _judged_test(number, case, targets_of[number], builds_of[number], surely, lab, metamorphic, further)
+        done.append(judged)
     return sorted(done, key=lambda test: test.number)
+
+
+def _ask(
+    cases: Mapping[int, Case],
+    builds_of: Mapping[int, Sequence[ResolvedTarget]],
+    tests: Mapping[int, Test],
+    lab: ObservationCache,
+) -> None:
+    """Ask builds about tests. What several of them hand programs on to is asked once in their place, and they only where it gives nothing."""
+    builds = list(dict.fromkeys(build for number in cases for build in builds_of[number]))
+    standing = {build: other for build in builds if (other := build.stand_in) is not None}
+    asked_for = Counter([*builds, *standing.values()])
+    standing = {build: other for build, other in standing.items() if asked_for[other] > 1}
+    wanted: dict[ResolvedTarget, dict[int, Test]] = {}
+    for number, case in cases.items():
+        for build in builds_of[number]:
+            # Of what was made to be wrong it matters who reads it.
+            asked = build if case.program.fault else standing.get(build, build)
+            wanted.setdefault(asked, {})[number] = tests[number]
+    lab.prefetch([(build, list(of_build.values())) for build, of_build in wanted.items()])
+    left = [
+        (build, [tests[n] for n in cases if build in builds_of[n] and not lab.shared(build, other, tests[n])])
+        for build, other in standing.items()
+    ]
+    lab.prefetch([(build, of_build) for build, of_build in left if of_build])
 
 
 def _sampled(number: int) -> bool:
@@ -89,16 +117,17 @@ def _judged_test(
     number: int,
     case: Case,
     targets: Mapping[str, ResolvedTarget],
+    builds: Sequence[ResolvedTarget],
     passed: Collection[ResolvedTarget],
     lab: ObservationCache,
     metamorphic: bool,
     further: OracleChoice,
 ) -> FinishedTest:
-    """A test whose targets have answered; those that `passed` need no judge."""
+    """A test whose targets have answered; those that `passed` need no judge, who may ask the `builds`."""
     answers: dict[str, tuple[str, float]] = {}
     findings: list[FoundFailure] = []
     non_bugs: list[NonBug] = []
-    test, builds = Test(case.program, case.inputs), _builds(targets.values())
+    test = Test(case.program, case.inputs)
     for name, target in targets.items():
         seconds = _seen(target, test, lab).total_seconds
         judged = None if target in passed else _judged(case, target, builds, lab)
@@ -116,7 +145,7 @@ def _judged_test(
     if metamorphic and case.program.fault is None:
         passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
         findings += contradictions(number, case, passing, builds, lab)
-    reached = sum(len(_seen(build, test, lab).reached or ()) for build in builds)
+    reached = sum(len(_seen(build, test, lab).reached or ()) for build in _builds(targets.values()))
     kept = with_script(case, lab.workers) if findings else case
     return FinishedTest(number, kept, answers, findings, non_bugs, reached)
 

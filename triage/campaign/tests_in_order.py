@@ -30,10 +30,7 @@ class TestsInOrder:
         number = done.test.number
         before = self._arrived.get(number)
         if done.further and before is not None:
-            test = replace(
-                done.test, form=before.test.form, features=before.test.features, left_out=before.test.left_out
-            )
-            done = replace(done, test=test, case=None)
+            done = Done(_both(before.test, done.test))
             self._open.discard(number)
         self._arrived[number] = done
 
@@ -45,8 +42,7 @@ class TestsInOrder:
                 asked, self._changes[self._decided] = self._schedule.decide(done.test)
                 if asked and done.case is not None:
                     self._open.add(self._decided)
-                    names = (*done.test.answers, *asked)
-                    yield Further(self._decided, done.case, names)
+                    yield Further(self._decided, done.case, asked, tuple(done.test.answers))
                 self._arrived[self._decided] = replace(done, case=None)
             self._decided += 1
 
@@ -63,3 +59,15 @@ class TestsInOrder:
         if self._schedule is not None and tests:
             learnt |= self._schedule.changes()
         return tests, learnt
+
+
+def _both(first: FinishedTest, further: FinishedTest) -> FinishedTest:
+    """A test that was done on some targets, and then on others."""
+    return replace(
+        first,
+        case=first.case or further.case,
+        answers={**first.answers, **further.answers},
+        findings=(*first.findings, *further.findings),
+        non_bugs=(*first.non_bugs, *further.non_bugs),
+        reached=first.reached + further.reached,
+    )

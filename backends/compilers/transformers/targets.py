@@ -60,6 +60,7 @@ class Transformed:
     """
 
     runs_on = "onnxruntime:level=disable_all"
+    unchanged: Mapping[str, str] = {"optimise": "off"}  # `protocol.HandsOn`
     version_of_distribution = True
     states_lacks = True  # `protocol.StatesLacks`: what a transformer brought in and onnxruntime lacks is a BrokenModel
 

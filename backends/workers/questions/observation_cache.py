@@ -6,7 +6,10 @@ from typing import Any
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.workers.observe import handed_on
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygote import Unavailable
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
 
 
@@ -51,6 +54,20 @@ class ObservationCache:
         if not fresh and not repeat:
             self._remember(target, Test(program, inputs), observation)
         return observation
+
+    def shared(self, target: ResolvedTarget, other: ResolvedTarget, test: Test) -> bool:
+        """Whether it is known what a target makes of a test: the outputs that `other` gave are those of one that hands programs on to it."""
+        if (target, test.program, id(test.inputs)) in self._known:
+            return True
+        observation = self._known.get((other, test.program, id(test.inputs)))
+        if observation is None or observation.outputs is None:
+            return False
+        try:
+            version = self.workers.version(target)
+        except (Unavailable, BadInput):  # it says so when it is asked
+            return False
+        self._remember(target, test, handed_on(observation, target, version))
+        return True
 
     def forget(self) -> None:
         """Drop every observation."""
