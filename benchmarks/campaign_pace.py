@@ -12,12 +12,12 @@ import json
 import os
 import tempfile
 import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from campaign_rate import children_cpu
-from process_tree import Role, cpu_by_role
+from process_tree import cpu_by_compiler
 
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
@@ -32,8 +32,8 @@ from opsieve.triage.store.store import Store
 WARM = 64  # tests before the measurement
 
 
-def measured(names: list[str], seconds: float, jobs: int) -> dict[str, float]:
-    """Tests in a second of CPU, by target, and what was found."""
+def measured(names: list[str], seconds: float, jobs: int) -> dict[str, Any]:
+    """Tests in a second of CPU, by target, how many it did, the CPU of each compiler (all builds, confirming included), and what was found."""
     targets = [resolve(name) for name in names]
     with Workers() as workers:
         supports = tuple(support(Prober(workers, target).table()) for target in targets)
@@ -42,26 +42,27 @@ def measured(names: list[str], seconds: float, jobs: int) -> dict[str, float]:
         campaign = new_campaign(1, targets, plan)
         store.begin(campaign)
         begun: tuple[float, dict[str, int]] | None = None
-        cpu, roles, of_roles = 0.0, Counter[Role](), Counter[Role]()
+        cpu, parts = 0.0, dict[str, float]()
         for done in run(store, campaign, plan, Limits(seconds=30), lanes=jobs):
             if done < WARM:
                 continue
             spent = time.process_time() + children_cpu(-1)
             tests = {name: sum(counts.values()) for name, counts in store.totals(campaign).items()}
             if begun is None:
-                begun, roles = (spent, tests), cpu_by_role(os.getpid())
+                begun, parts = (spent, tests), cpu_by_compiler(os.getpid())
             cpu = spent - begun[0]
             if cpu >= seconds:
-                of_roles = cpu_by_role(os.getpid())
-                of_roles.subtract(roles)
+                parts = {name: used - parts.get(name, 0.0) for name, used in cpu_by_compiler(os.getpid()).items()}
                 break
         assert begun is not None
         found = {name: (tests[name] - begun[1][name]) / cpu for name in tests}
-        share = of_roles["worker"] / (sum(of_roles.values()) or 1.0)
+        own = parts.get("main", 0.0) + parts.get("lane", 0.0)
         return {
             **found,
             "cpu": cpu,
-            "of_compilers": share,
+            "of_compilers": 1 - own / (sum(parts.values()) or 1.0),
+            "tests_of": {name: tests[name] - begun[1][name] for name in tests},
+            "cpu_of": {name: round(used, 1) for name, used in parts.items()},
             "fingerprints": store.different(campaign),
             "clusters": store.clusters(campaign),
         }

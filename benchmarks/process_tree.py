@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,12 +54,13 @@ def cpu_seconds(root: int) -> float:
     return total
 
 
-def cpu_by_role(root: int) -> "Counter[Role]":
-    """The same by role, without the cost of looking at memory."""
-    found: Counter[Role] = Counter()
+def cpu_by_compiler(root: int) -> dict[str, float]:
+    """The same by compiler, of other processes by role, without the cost of looking at memory."""
+    found: dict[str, float] = {}
     for pid, role in below(root):
         with suppress(OSError):
-            found[role] += _cpu(pid)  # type: ignore[assignment]  # a Counter of floats adds as well
+            name = compiler_of(Path("/proc", str(pid), "cmdline").read_bytes()) or role
+            found[name] = found.get(name, 0.0) + _cpu(pid)
     return found
 
 
