@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 from opsieve.backends.observation import Observation, Outcome
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.observe import KNOBS
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram
