@@ -4,7 +4,7 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
@@ -52,6 +52,8 @@ from opsieve.triage.fingerprint.sameness import Level
 _SCRIPTED = (*KINDS, "metamorphic")  # what is shown on a rewritten program is a mismatch there
 GENERATOR = "reduce"  # of the cases that are results
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
+# Failures that one run of a candidate tells: what is timed, or differs from run to run, has to stay on one machine.
+_ANYWHERE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory", "accepts-invalid"])
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,22 @@ class _Story(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """Files of one call on workers that are there. On exit the best so far is on disk."""
+    """Files of one call on workers that are there. On exit the best so far is on disk.
 
-    def __init__(self, request: ReductionRequest, pool: Sequence[Workers], listener: SessionListener):
+    `further` gives more workers, of a cluster say, for tests of the targets that turn out to be needed.
+    """
+
+    def __init__(
+        self,
+        request: ReductionRequest,
+        pool: Sequence[Workers],
+        listener: SessionListener,
+        further: Callable[[Sequence[ResolvedTarget]], Sequence[Workers]] | None = None,
+    ):
         self.request = request
         self.pool = pool
         self.listener = listener
+        self._further = further
         self._stack = ExitStack()
         self._best: _Best | None = None
 
@@ -185,11 +197,22 @@ class Session:
                     form, start, tests * self.request.jobs, self.pool[0], source, journal, listeners, start_at=start_at
                 )
             else:
-                result = reduce_failure(
-                    form, start, premise, self.pool, self._level, journal, listeners, start_at=start_at
-                )
+                pool = self._pool_for(premise)
+                result = reduce_failure(form, start, premise, pool, self._level, journal, listeners, start_at=start_at)
         self._best = None
         return result, journal, origin
+
+    def _pool_for(self, premise: Premise) -> list[Workers]:
+        """The workers that test candidates for a failure at the same time."""
+        if self._further is None:
+            return list(self.pool)
+        if premise.failure.verdict.kind not in _ANYWHERE or premise.chance < 1:
+            self.listener.say(
+                "what takes long, or shows only sometimes, is compared on one machine: all tests run here"
+            )
+            return list(self.pool)
+        wanted = [premise.target, *filter(None, [premise.arbiter, premise.target.baseline])]
+        return [*self.pool, *self._further(list(dict.fromkeys(wanted)))]
 
     def _fails(self, subject: Any, premise: Premise | None, tests: Sequence[ScriptTest]) -> bool:
         return still(subject, premise, self.pool[0]) if premise else replayed(tests[0], subject, 1)[0] > 0
@@ -210,7 +233,7 @@ class Session:
         level = story.level if story.level in LEVELS else self._level
         rules = Rules(
             form,
-            [confirmed_by_judge(premise, each, level, start, story.judged) for each in self.pool],
+            [confirmed_by_judge(premise, each, level, start, story.judged) for each in self._pool_for(premise)],
             form.validator(workers, start),
             lambda subject: form.recorded(subject, source, workers),
         )

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.form import Progress, Rules
-from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest
 from opsieve.reducer.engine.journal import Attempt, Journal
 
 S = TypeVar("S")
@@ -52,7 +52,7 @@ class Engine(Generic[S]):
         self._mark = mark
         self._stale = False
         self._since = time.monotonic()
-        self._testing = 0.0  # seconds spent on tests
+        self._testing = 0.0  # seconds that tests took, one by one: as many at a time as may be
 
     def evaluate(self, candidate: S | None, label: str, look: Callable[[S], CheckResult] | None = None) -> CheckResult:
         """What the test says of a candidate, whether or not it is simpler; run once. None is no program. `look` asks in the test's place."""
@@ -229,21 +229,18 @@ class Engine(Generic[S]):
         valid = [(digest, *item) for digest, item in wave.items() if digest not in self._cached]
         if not valid:
             return
-        since = time.monotonic()
+        subjects = [subject for _, subject, _ in valid]
         tests = self.rules.tests
         if look is not None:
-            results = [look(subject) for _, subject, _ in valid]
+            results = [_timed(look, subject) for subject in subjects]
         elif len(valid) == 1:
-            results = [next(iter(tests[0].evaluate([valid[0][1]])))]
+            results = [_timed(_tested, tests[0], subjects[0])]
         else:
             with ThreadPoolExecutor(len(tests)) as pool:
-                each = pool.map(
-                    lambda pair: next(iter(pair[0].evaluate([pair[1][1]]))), zip(tests, valid, strict=False)
-                )
-                results = list(each)
-        self._testing += time.monotonic() - since
-        for (digest, subject, label), result in zip(valid, results, strict=True):
+                results = list(pool.map(partial(_timed, _tested), tests, subjects))
+        for (digest, subject, label), (result, seconds) in zip(valid, results, strict=True):
             self.checks += 1
+            self._testing += seconds
             self._remember(digest, subject, label, result)
         self._report()
 
@@ -261,6 +258,16 @@ class Engine(Generic[S]):
         size = self.form.size(self.best)
         seconds = time.monotonic() - self._since
         self.rules.progress(Progress(self.dimension, size.nodes, size.inner_nodes, size.bytes, self.checks, seconds))
+
+
+def _tested(test: InterestingnessTest[S], subject: S) -> CheckResult:
+    return next(iter(test.evaluate([subject])))
+
+
+def _timed(ask: Callable[..., CheckResult], *given: object) -> tuple[CheckResult, float]:
+    """What is said, and the seconds that it took."""
+    since = time.monotonic()
+    return ask(*given), time.monotonic() - since
 
 
 def _given(subject: S) -> S:

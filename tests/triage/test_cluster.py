@@ -2,16 +2,18 @@
 
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx.parser
 import pytest
 from commands import opsieve
+from models import X, chain
 from test_campaign import FAKE, contents
 from thread_lanes import spawn as thread_spawn
 
@@ -24,16 +26,20 @@ from opsieve.bisect.sources.cluster_probes import cluster_probes
 from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import evaluate
 from opsieve.bisect.sources.version_sequence import VersionSequence
-from opsieve.gen.case.case import Case, Origin, load
+from opsieve.gen.case.case import Case, Origin, load, save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.cluster_reductions import cluster_reducer
+from opsieve.reducer.engine.form import Progress
+from opsieve.reducer.reduction import Reduction
+from opsieve.reducer.session import ReductionRequest, Session
 from opsieve.reducer.store_session import StoreReductionRequest, cases_to_reduce, reduce_cases
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.cluster.cluster import Cluster, cluster_lanes
 from opsieve.triage.cluster.remote_lane import installed
+from opsieve.triage.cluster.remote_workers import Further, cluster_workers
 from opsieve.triage.store.store import Store
 
 if TYPE_CHECKING:
@@ -97,6 +103,72 @@ def test_a_campaign_there_stores_what_one_here_stores(cluster: "distributed.Loca
     reduced_there(cluster, tmp_path / "there")
 
 
+class Heard:
+    """A listener that does something at the first progress, and keeps the sentences."""
+
+    def __init__(self, first: Callable[[], None] = lambda: None):
+        self.said: list[str] = []
+        self._first: Callable[[], None] | None = first
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+    def progress(self, at: Progress) -> None:
+        if self._first is not None and at.checks > 3:
+            first, self._first = self._first, None
+            first()
+
+
+def reduced_from(
+    folder: Path, pool: Sequence[Workers], further: Further | None, listener: Heard | None = None
+) -> tuple[bytes, Reduction[Any]]:
+    """Reduce a model into a folder: its journal, and what came of it."""
+    case = folder.parent / "case"
+    if not case.exists():
+        save(Case(chain("Abs", "Neg", "Sigmoid", "Tanh", "Exp", "Relu", "Neg", "Abs"), X, None, Origin()), case)
+    request = ReductionRequest(case, targets=("fake:wrong@Tanh>Exp",), output=folder)
+    with Session(request, pool, listener or Heard(), further) as session:
+        found = session.reduce().reduction
+    assert found is not None
+    return (folder / "attempts.jsonl").read_bytes(), found
+
+
+def alike(one: Reduction[Any], other: Reduction[Any]) -> bool:
+    same = one.best.program.data == other.best.program.data and one.certificate == other.certificate
+    return same and (one.same, one.minimal, one.slippage.keys()) == (other.same, other.minimal, other.slippage.keys())
+
+
+def test_a_reduction_there_is_what_one_here_is(
+    cluster: "distributed.LocalCluster", workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempt by attempt, where as many tests run at the same time; with the cluster lost midway too."""
+    monkeypatch.setattr("opsieve.reducer.engine.engine._SLOW", 0.0)
+    asked: list[object] = []
+    done = Cluster.done
+
+    def counted(self: Cluster, given_up: threading.Event, function: Callable[..., Any], *given: Any) -> Any:
+        asked.append(function)
+        if lost:
+            raise EOFError("it is gone")
+        return done(self, given_up, function, *given)
+
+    monkeypatch.setattr(Cluster, "done", counted)
+    with Workers() as second, Workers() as third:
+        here = reduced_from(tmp_path / "here", [workers, second, third], None)
+    assert len(here[1].best.program.operators()) == 2
+    lost: list[bool] = []
+    said: list[str] = []
+    with cluster_workers(cluster.scheduler_address, {}, None, workers, said.append) as further:
+        there = reduced_from(tmp_path / "there", [workers], further)
+        assert len(asked) > 4
+        assert (there[0], alike(*(found for _, found in (here, there)))) == (here[0], True)
+        asked.clear()
+        cut = reduced_from(tmp_path / "cut", [workers], further, Heard(lambda: lost.append(True)))
+    assert (cut[0], alike(cut[1], here[1])) == (here[0], True)
+    assert len(asked) > len(said) > 0
+    assert set(said) == {"a test is run here, for the cluster gives no answer: 'it is gone'"}
+
+
 def test_releases_are_tried_there(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:
     """As many at once as there are threads, and they show what they show here."""
     model = onnx.parser.parse_model(
@@ -129,6 +201,23 @@ def test_a_worker_that_is_killed_costs_no_test(tmp_path: Path) -> None:
             fuzz(tmp_path / "there", start, threads, killed)
         assert contents(tmp_path / "there") == contents(tmp_path / "here")
         reduced_there(cluster, tmp_path / "there")
+
+
+@pytest.mark.slow  # in make test: a reduction there, and one whose cluster is lost
+def test_a_worker_that_is_killed_costs_no_reduction(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client
+
+    monkeypatch.setattr("opsieve.reducer.engine.engine._SLOW", 0.0)
+    here = reduced_from(tmp_path / "here", [workers], None)
+    with started(True) as cluster, Client(cluster) as client:
+        killed = next(iter(client.run(os.getpid).values()))
+        with cluster_workers(cluster.scheduler_address, {}, None, workers, print) as further:
+            heard = Heard(lambda: os.kill(killed, signal.SIGKILL))
+            there = reduced_from(tmp_path / "there", [workers], further, heard)
+        assert killed not in client.run(os.getpid).values()
+    assert alike(there[1], here[1])
 
 
 def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distributed.LocalCluster") -> None:
@@ -167,3 +256,25 @@ def test_what_cannot_be_is_said(
     monkeypatch.setattr("opsieve.triage.cluster.cluster._CONNECT", 0.5)
     code, _, err = opsieve("fuzz", "-t", "fake", "--tests", "1", "--store", tmp_path / "s", *options, capsys=capsys)
     assert (code, sentence in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ((), "no scheduler answers at 'tcp://127.0.0.1:9'"),
+        (("--check", "/bin/true"), "--check runs its script on this machine: leave --scheduler out"),
+    ],
+)
+def test_reduce_says_what_cannot_be(
+    options: tuple[str, ...],
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("opsieve.triage.cluster.cluster._CONNECT", 0.5)
+    (tmp_path / "model.onnx").write_bytes(chain("Relu").data)
+    given = ("reduce", tmp_path / "model.onnx", "-t", "fake", "--scheduler", "tcp://127.0.0.1:9", *options)
+    code, _, err = opsieve(*given, capsys=capsys)
+    assert (code, sentence in err) == (2, True), err
+    assert not (tmp_path / "model.reduced").exists()

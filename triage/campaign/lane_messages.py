@@ -143,7 +143,7 @@ Message = Begin | NumberRange | Further | Stop | Finished | Answered | Failed
 _DECODER = msgspec.msgpack.Decoder(Message)
 
 
-def encode(message: Message) -> bytes:
+def encode(message: msgspec.Struct) -> bytes:
     """The frame of a message, without its length."""
     try:
         return msgspec.msgpack.encode(message, enc_hook=_mapping)
@@ -205,7 +205,7 @@ def done_tests(message: Finished | Answered) -> Iterator[Done]:
     further = isinstance(message, Answered)
     for test in (message.test,) if isinstance(message, Answered) else message.tests:
         found = [
-            FoundFailure(item.target, item.verdict, item.fingerprint, tuple(map(_observation, item.observations)))
+            FoundFailure(item.target, item.verdict, item.fingerprint, tuple(map(read_observation, item.observations)))
             for item in test.findings
         ]
         case = read_case(test.case) if test.case is not None and found else None
@@ -217,7 +217,7 @@ def done_tests(message: Finished | Answered) -> Iterator[Done]:
 def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
     """A test as it travels."""
     findings = [
-        SentFailure(item.target, item.verdict, item.fingerprint, list(map(_sent_observation, item.observations)))
+        SentFailure(item.target, item.verdict, item.fingerprint, list(map(sent_observation, item.observations)))
         for item in test.findings
     ]
     case = _sent_case(test.case) if test.case is not None and (findings or with_case) else None
@@ -227,42 +227,51 @@ def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
 
 
 def _sent_case(case: Case) -> SentCase:
-    program = case.program
-    sent = SentProgram(program.form, program.data, tuple(program.passes), program.name)
-    if isinstance(program, TvmProgram):
-        sent.script, sent.exact = program.script, program.script_is_exact
-    expected = None if case.expected is None else _packed(case.expected)
-    return SentCase(sent, _packed(case.inputs), expected, case.origin, dict(case.parameters))
+    expected = None if case.expected is None else packed(case.expected)
+    return SentCase(sent_program(case.program), packed(case.inputs), expected, case.origin, dict(case.parameters))
 
 
 def read_case(sent: SentCase) -> Case:
     """The case that travelled."""
-    expected = None if sent.expected is None else _unpacked(sent.expected)
-    return Case(_program(sent.program), _unpacked(sent.inputs), expected, sent.origin, sent.parameters)
+    expected = None if sent.expected is None else unpacked(sent.expected)
+    return Case(read_program(sent.program), unpacked(sent.inputs), expected, sent.origin, sent.parameters)
 
 
-def _program(sent: SentProgram) -> Program:
+def sent_program(program: Program) -> SentProgram:
+    """A program as it travels."""
+    sent = SentProgram(program.form, program.data, tuple(program.passes), program.name)
+    if isinstance(program, TvmProgram):
+        sent.script, sent.exact = program.script, program.script_is_exact
+    return sent
+
+
+def read_program(sent: SentProgram) -> Program:
+    """The program that travelled."""
     if sent.form in _TVM:
         return _TVM[sent.form](sent.data, sent.passes, sent.name, sent.script, sent.exact)
     return OnnxProgram(sent.data, sent.name)
 
 
-def _sent_observation(observation: Observation) -> SentObservation:
-    outputs = None if observation.outputs is None else _packed(observation.outputs)
+def sent_observation(observation: Observation) -> SentObservation:
+    """An observation as it travels."""
+    outputs = None if observation.outputs is None else packed(observation.outputs)
     return SentObservation(replace(observation, outputs=None), outputs)
 
 
-def _observation(sent: SentObservation) -> Observation:
-    return sent.rest if sent.outputs is None else replace(sent.rest, outputs=_unpacked(sent.outputs))
+def read_observation(sent: SentObservation) -> Observation:
+    """The observation that travelled."""
+    return sent.rest if sent.outputs is None else replace(sent.rest, outputs=unpacked(sent.outputs))
 
 
-def _packed(values: Mapping[str, Any]) -> bytes:
+def packed(values: Mapping[str, Any]) -> bytes:
+    """Named values as one frame of `wire`."""
     chunks: list[Any] = []
     described = wire.pack_values(dict(values), chunks)
     return wire.encode(described, chunks)
 
 
-def _unpacked(data: bytes) -> dict[str, Any]:
+def unpacked(data: bytes) -> dict[str, Any]:
+    """The values of such a frame."""
     header, size = wire.frame_size(data[: wire.HEAD.size], len(data))
     body = memoryview(data)[wire.HEAD.size + header :]
     described = json.loads(data[wire.HEAD.size : wire.HEAD.size + header].decode("utf-8", "surrogatepass"))

@@ -6,8 +6,10 @@ same compilers as this process are left out. A worker that is lost is Dask's to 
 https://distributed.dask.org/en/stable/ ; Dask pickles what it sends: a scheduler and its workers trust each other.
 """
 
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -20,7 +22,9 @@ from opsieve.triage.cluster.remote_lane import Installed
 from opsieve.triage.store.finished_test import Campaign
 
 _CONNECT = 10.0  # seconds
-_LOOK = 5.0  # seconds after which it is asked whether a worker that may do the task is still there
+_LOOK = 5.0  # seconds between two looks which workers are there: each is a question to the scheduler
+# What a client raises whose scheduler is gone: it has no connection to ask, no key in what it was told.
+_GONE = (OSError, TimeoutError, AttributeError, KeyError, RuntimeError)
 _WAIT = 30.0  # seconds that a campaign waits for a first worker, or for one in place of the last
 
 
@@ -33,7 +37,7 @@ def cluster_lanes(
         try:
             yield cluster.threads(), cluster.spawn(campaign.id)
         finally:
-            cluster.end(campaign.id)
+            cluster.each(remote_lane.end_lanes, campaign.id)
 
 
 class Cluster:
@@ -51,6 +55,8 @@ class Cluster:
         self.address = address
         self._say = say
         self._known: dict[str, str] = {}  # workers that were asked, and why they are left out: "" where they are not
+        self._found: list[str] = []
+        self._looked = -math.inf  # when they were found
         self._lock = threading.Lock()
         self._here, self._resources = here, resources
         try:
@@ -67,6 +73,11 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._client.close(timeout=_CONNECT)
 
+    def require(self, here: Installed) -> None:
+        """From now on keep to workers that have what is installed here of further targets."""
+        with self._lock:
+            self._here, self._known, self._looked = here, {}, -math.inf
+
     def threads(self) -> int:
         """How many tests its workers can do at once. BadInput when there is none that can."""
         fitting = self.fitting()
@@ -78,23 +89,37 @@ class Cluster:
         return sum(threads for address, threads in self._client.nthreads().items() if address in fitting)
 
     def fitting(self) -> list[str]:
-        """The workers there are now that have what is needed; those that came since the last look are asked."""
+        """The workers that have what is needed, as of a look within the last seconds; those that came since the one before are asked."""
         with self._lock:
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            if self._found and time.monotonic() - self._looked < _LOOK:
+                return self._found
+            with self._reached():
+                workers = self._client.scheduler_info(n_workers=-1)["workers"]
             new = [address for address in workers if address not in self._known]
             for address, has in self._installed(new).items():
                 why = _lacks(has, self._here) or _short_of(workers[address].get("resources", {}), self._resources)
                 self._known[address] = why
                 if why:
                     self._say(f"worker {address} is left out: {why}")
-            return [address for address in workers if self._known.get(address) == ""]
+            self._found = [address for address in workers if self._known.get(address) == ""]
+            self._looked = time.monotonic()
+            return self._found
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """BadInput where the client cannot reach its scheduler any more."""
+        try:
+            yield
+        except _GONE:
+            raise BadInput(f"the scheduler at {shown(self.address, 100)} is gone") from None
 
     def _installed(self, workers: Sequence[str]) -> dict[str, Installed | str]:
         """What workers have, or why they cannot tell."""
         if not workers:
             return {}
         asked = list(self._here.versions)
-        found = self._client.run(remote_lane.installed, asked, workers=list(workers), on_error="return")
+        with self._reached():
+            found = self._client.run(remote_lane.installed, asked, workers=list(workers), on_error="return")
         return {
             address: answer if isinstance(answer, Installed) else f"{type(answer).__name__}: {answer}"
             for address, answer in found.items()
@@ -120,29 +145,33 @@ class Cluster:
             fitting = self.fitting()
         if not fitting:
             raise BadInput("no worker of the cluster is left that can do this")
-        task = self._client.submit(
-            function, *given,
-            workers=fitting, allow_other_workers=False, pure=False, resources=dict(self._resources) or None,
-        )  # fmt: skip
+        with self._reached():
+            task = self._client.submit(
+                function,
+                *given,
+                workers=fitting,
+                allow_other_workers=False,
+                pure=False,
+                resources=dict(self._resources) or None,
+            )
         try:
             while not given_up.is_set():
                 try:
                     return task.result(timeout=_LOOK)
                 except Late:
-                    if not set(fitting) & set(
-                        self._client.nthreads()
-                    ):  # those that may do it are gone, others may be there
+                    if not set(fitting) & set(self.fitting()):  # those that may do it are gone, others may be there
                         break
             raise EOFError("given up")
         except Exception as error:  # noqa: BLE001 - whatever the task or Dask says, there is no answer
             raise EOFError(str(error)) from None
         finally:
-            task.cancel()
+            with suppress(*_GONE):
+                task.cancel()
 
-    def end(self, campaign: str) -> None:
-        """End the lanes that workers keep for a campaign."""
-        with suppress(OSError, TimeoutError):  # what cannot be reached ends by itself
-            self._client.run(remote_lane.end_lanes, campaign, on_error="ignore")
+    def each(self, function: Callable[[str], None], owner: str) -> None:
+        """Have each worker end what it keeps for a campaign or reduction."""
+        with suppress(*_GONE):  # what cannot be reached ends by itself
+            self._client.run(function, owner, on_error="ignore")
 
 
 class _RemoteLane:

@@ -4,10 +4,9 @@ Questions and answers are the frames of `campaign/lane_messages.py`. A lane that
 """
 
 import platform
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from socket import socket
 
 from opsieve.backends.registry import resolve
@@ -17,8 +16,7 @@ from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.triage.campaign.lane_messages import Answered, Failed, Finished, decode, receive_frame, send_frame
 from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn
-
-_PATIENCE = 120.0  # seconds that a lane waits for a question
+from opsieve.triage.cluster.kept import Kept
 
 
 class LaneDied(Exception):
@@ -35,11 +33,11 @@ class Installed:
     missing: dict[str, str]
 
 
-def installed(targets: Sequence[str]) -> Installed:
-    """What this worker has of what a campaign on these targets needs."""
+def installed(targets: Sequence[str], offline: bool = False) -> Installed:
+    """What this worker has of what tests on these targets need; `offline`, a release that is not installed is missing."""
     versions: dict[str, str] = {}
     missing: dict[str, str] = {}
-    with Workers() as workers:
+    with Workers(offline=offline) as workers:
         for name in targets:
             try:
                 versions[name] = workers.version(resolve(name))
@@ -70,8 +68,7 @@ def answers(campaign: str, begin: bytes, question: bytes) -> list[bytes]:
 
 def end_lanes(campaign: str) -> None:
     """End the lanes that are kept for a campaign."""
-    while (lane := _KEPT.take(campaign)) is not None:
-        lane.end()
+    _KEPT.end(campaign)
 
 
 def _last(frame: bytes, question: bytes) -> bool:
@@ -83,11 +80,10 @@ def _last(frame: bytes, question: bytes) -> bool:
 
 @dataclass(eq=False)
 class _KeptLane:
-    """A lane process of this worker, and what ends it when nobody asks."""
+    """A lane process of this worker."""
 
     process: LaneProcess
     connection: socket
-    timer: threading.Timer | None = None
 
     def end(self) -> int:
         """End it; its status."""
@@ -97,37 +93,4 @@ class _KeptLane:
         return self.process.wait()
 
 
-@dataclass
-class _WaitingLanes:
-    """Lanes that wait for a question, by campaign."""
-
-    lanes: dict[str, list[_KeptLane]] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def take(self, campaign: str) -> _KeptLane | None:
-        """A lane that waits, no longer kept; None where there is none."""
-        with self.lock:
-            waiting = self.lanes.get(campaign)
-            lane = waiting.pop() if waiting else None
-        if lane is not None and lane.timer is not None:
-            lane.timer.cancel()
-        return lane
-
-    def keep(self, campaign: str, lane: _KeptLane) -> None:
-        """Have it wait for the next question, for a while."""
-        lane.timer = threading.Timer(_PATIENCE, self._end, (campaign, lane))
-        lane.timer.daemon = True
-        with self.lock:
-            self.lanes.setdefault(campaign, []).append(lane)
-        lane.timer.start()
-
-    def _end(self, campaign: str, lane: _KeptLane) -> None:
-        with self.lock:
-            waiting = self.lanes.get(campaign, [])
-            if lane not in waiting:
-                return
-            waiting.remove(lane)
-        lane.end()
-
-
-_KEPT = _WaitingLanes()
+_KEPT: Kept[_KeptLane] = Kept(_KeptLane.end)

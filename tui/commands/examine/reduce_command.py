@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import (
@@ -18,6 +19,8 @@ from opsieve.tui.commands.options import (
     NO_SANDBOX,
     OFFLINE,
     PATH,
+    RESOURCES,
+    SCHEDULER,
     SEED,
     YES,
     memory,
@@ -27,9 +30,11 @@ from opsieve.tui.commands.options import (
 from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
+    from opsieve.backends.workers.workers import Workers
     from opsieve.reducer.engine.certificate import CertificateLine
     from opsieve.reducer.engine.form import Progress
     from opsieve.reducer.session import Reduced
+    from opsieve.triage.cluster.remote_workers import Further
 
 _MOST_PRINTED = 60  # lines of the reduced graph
 NOTHING_FAILS = 3
@@ -71,8 +76,13 @@ NOTHING_FAILS = 3
 )
 @click.option("-o", "--output", type=PATH, help="Directory of the results.  [default: NAME.reduced here]")
 @click.option(
-    "-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Slow tests run at the same time."
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 64),
+    help="Slow tests run at the same time.  [default: 1; with --scheduler, as many as its workers have threads]",
 )
+@SCHEDULER
+@RESOURCES
 @SEED
 @seconds(30.0)
 @memory()
@@ -81,7 +91,18 @@ NOTHING_FAILS = 3
 @NO_SANDBOX
 @click.option("--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again.")
 @JSON
-def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, as_json: bool, **options: Any) -> int:
+def command(
+    case: Path,
+    store: Path,
+    memory: int,
+    offline: bool,
+    verify: bool,
+    as_json: bool,
+    scheduler: str | None,
+    resources: dict[str, float],
+    jobs: int | None,
+    **options: Any,
+) -> int:
     """Reduce CASE, an .onnx model, a case directory or an id of a store, to the smallest model that still shows the same failure.
 
     Without --target every installed compiler is tried, and the reference decides who is right. The result is written with
@@ -90,16 +111,22 @@ def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, a
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.reducer.worker_pool import WorkerPool
 
+    if scheduler is not None and options["script"] is not None:
+        raise BadInput("--check runs its script on this machine: leave --scheduler out")
     limits = Limits(seconds=options["seconds"], memory=memory << 20)
+    here = 1 if scheduler is not None else jobs or 1
     with (
-        WorkerPool(limits, options["jobs"], offline, options["targets"], say) as pool,
+        WorkerPool(limits, here, offline, options["targets"], say) as pool,
         _listener(sys.stderr.isatty() and not as_json) as listener,
     ):
         from opsieve.reducer.problem.store_cases import place_of  # while the workers start
         from opsieve.reducer.session import ReductionRequest, Session
 
-        request = ReductionRequest(place_of(case, store), **options)
-        with Session(request, pool, listener) as session:
+        request = ReductionRequest(place_of(case, store), jobs=here, **options)
+        with (
+            _elsewhere(scheduler, resources, jobs, pool[0]) as further,
+            Session(request, pool, listener, further) as session,
+        ):
             if verify:
                 return _verified(session, as_json)
             reduced = session.reduce()
@@ -113,6 +140,20 @@ def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, a
         return NOTHING_FAILS
     click.echo(json.dumps(reduced.facts) if as_json else _summary(reduced))
     return 0
+
+
+@contextmanager
+def _elsewhere(
+    scheduler: str | None, resources: dict[str, float], jobs: int | None, here: "Workers"
+) -> "Iterator[Further | None]":
+    """What gives workers on the cluster that was named."""
+    if scheduler is None:
+        yield None
+        return
+    from opsieve.triage.cluster.remote_workers import cluster_workers
+
+    with cluster_workers(scheduler, resources, jobs, here, say) as further:
+        yield further
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
