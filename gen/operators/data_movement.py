@@ -10,17 +10,17 @@ from typing import Any
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.layouts import layout, values_of, with_zero
 from opsieve.gen.operators.reshaping import RESHAPES
-from opsieve.gen.spec.builder import Builder, OpenBuilder
+from opsieve.gen.spec.builder import Sizes
 from opsieve.gen.spec.declaration import Moves, RankEnds
 from opsieve.gen.spec.domains import Domain, Site, exact, lengths
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, between, flag
+from opsieve.gen.spec.instance import Attr, Count, Draft, First, Numbers, between, flag, named, since, some
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import rows_of_first, transposed_rows
 from opsieve.gen.spec.symbolic_arith import (
     Truth,
 )
-from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Ins, Typed
 
 
 def _order(draft: Draft) -> None:
@@ -45,26 +45,32 @@ def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _repeats(draft: Draft) -> list[int]:
-    return [draft.rng.choice((1, 1, 1, 2, 3)) for _ in draft.x.shape]
+    """Drawn also where sizes are open, so that products stay linear."""
+    return [draft.rng.choice((1, 1, 1, 2, 3)) if draft.open is None else draft.rng.binned(1, 4) for _ in draft.x.shape]
 
 
 def _tiled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, tuple(side * times for side, times in zip(ins[0].shape, values_of(ins[1]), strict=True)))]
 
 
-def _block(builder: Builder, x: Tensor, deep: bool) -> Instance:
-    """A blocksize that fits `x`, or another tensor where only 1 would."""
-    rng = builder.rng
-    size = rng.choice((1, 2, 2, 3))
-    n, c, h, w = x.shape
-    if deep and c % (size * size):
-        x = builder.match(x.dtype, (n, size * size * rng.between(1, 2), h, w))
-    if not deep and (h % size or w % size):
-        x = builder.match(x.dtype, (n, c, size * rng.between(1, 3), size * rng.between(1, 3)))
-    attrs: Attributes = {"blocksize": size}
-    if deep and rng.random() < builder.style.rates.attribute:
-        attrs["mode"] = rng.choice(("DCR", "CRD"))
-    return Instance([x], attrs)
+def _fits_depth(draft: Draft) -> bool:
+    return draft.holds(draft.x.shape[1] % draft["blocksize"] ** 2 == 0)
+
+
+def _for_depth(draft: Draft) -> Sizes:
+    n, _, h, w = draft.x.shape
+    return n, draft["blocksize"] ** 2 * draft.rng.between(1, 2), h, w
+
+
+def _fits_space(draft: Draft) -> bool:
+    return draft.holds(*(side % draft["blocksize"] == 0 for side in draft.x.shape[2:]))
+
+
+def _for_space(draft: Draft) -> Sizes:
+    return (*draft.x.shape[:2], *(draft["blocksize"] * draft.rng.between(1, 3) for _ in range(2)))
+
+
+_BLOCK = Attr("blocksize", (1, 2, 2, 3))
 
 
 def _deep(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -87,15 +93,6 @@ def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
     return list(range(rank))[slice(attrs.get("start", 0), attrs.get("end"))]
 
 
-def _shape(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if builder.opset >= 15 and x.rank and rng.random() < builder.style.rates.attribute:
-        attrs["start"] = rng.between(-x.rank, x.rank - 1)
-        if rng.random() < builder.style.rates.attribute:
-            attrs["end"] = rng.between(attrs["start"] % x.rank + 1, x.rank)
-    return Instance([x], attrs)
-
-
 _EYES = tuple(NUMBER[dtype] for dtype in ("float32", "float64", "int64", "int32", "float16"))
 
 
@@ -103,14 +100,9 @@ def _eye_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(DTYPES[attrs["dtype"]] if "dtype" in attrs else ins[0].dtype, ins[0].shape)]
 
 
-def _reverse(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    batch = rng.below(2)
-    lengths = [rng.between(1, x.shape[1 - batch]) for _ in range(x.shape[batch])]
-    attrs = {"batch_axis": batch, "time_axis": 1 - batch}
-    return Instance(
-        [x, builder.ints(lengths)], attrs if batch == 0 or rng.random() < builder.style.rates.default else {}
-    )
+def _as_long(draft: Draft) -> list[int]:
+    batch = draft["batch"]
+    return [draft.rng.between(1, draft.x.shape[1 - batch]) for _ in range(draft.x.shape[batch])]
 
 
 def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -129,27 +121,11 @@ def _tile_counts(site: Site) -> Domain:
     return exact([size // have for size, have in zip(out, data, strict=True)])
 
 
-def _open_tile(builder: OpenBuilder, x: Tensor) -> Instance:
-    return Instance([x, builder.ints([builder.rng.binned(1, 4) for _ in x.shape])])
-
-
-def _open_depth(builder: OpenBuilder, x: Tensor) -> Instance:
-    attrs: Attributes = {"blocksize": builder.rng.choice((1, 2, 2, 3))}
-    if builder.rng.random() < builder.style.rates.attribute:
-        attrs["mode"] = builder.rng.choice(("DCR", "CRD"))
-    return Instance([x], attrs)
-
-
-def _open_space(builder: OpenBuilder, x: Tensor) -> Instance:
-    return Instance([x], {"blocksize": builder.rng.choice((1, 2, 2, 3))})
-
-
 OPERATORS = (
     *RESHAPES,
     layout(
         "Transpose",
-        None,
-        _transposed,
+        infer=_transposed,
         parts=(_order,),
         requires=_is_order,
         moves=Moves.FIRST,
@@ -159,45 +135,53 @@ OPERATORS = (
     ),
     layout(
         "Tile",
-        None,
-        _tiled,
+        infer=_tiled,
         parts=(Numbers(_repeats),),
         requires=_repeats_fit,
         ranks=(1, 5),
         usual={1: _tile_counts},
         moves=Moves.FIRST,
-        symbolic=_open_tile,
+        symbolic=True,
         per_axis=(1,),
         rounding=Rounding.EXACT,
     ),
     layout(
         "DepthToSpace",
-        lambda builder, x: _block(builder, x, True),
-        _deep,
+        infer=_deep,
+        parts=(_BLOCK, First(fits=_fits_depth, other=_for_depth), Attr("mode", ("DCR", "CRD"), 0.5)),
         requires=lambda ins, attrs: [ins[0].shape[1] % attrs["blocksize"] ** 2 == 0],
         ranks=(4, 4),
         moves=Moves.FIRST,
-        symbolic=_open_depth,
+        symbolic=True,
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.EXACT,
         rows=rows_of_first,
     ),
     layout(
         "SpaceToDepth",
-        lambda builder, x: _block(builder, x, False),
-        _spaced,
+        infer=_spaced,
+        parts=(_BLOCK, First(fits=_fits_space, other=_for_space)),
         requires=lambda ins, attrs: [side % attrs["blocksize"] == 0 for side in ins[0].shape[2:]],
         ranks=(4, 4),
         moves=Moves.FIRST,
-        symbolic=_open_space,
+        symbolic=True,
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.EXACT,
         rows=rows_of_first,
     ),
     layout(
         "Shape",
-        _shape,
-        lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
+        infer=lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
+        parts=(
+            since(
+                15,
+                some(
+                    Attr("start", lambda draft: draft.rng.between(-draft.x.rank, draft.x.rank - 1)),
+                    Attr("end", lambda draft: draft.rng.between(draft["start"] % draft.x.rank + 1, draft.x.rank), 0.5),
+                    share=0.5,
+                ),
+            ),
+        ),
         ranks=(1, 5),  # that of a scalar is empty
         bounds=lambda ins, attrs: (1.0, max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1)),
         symbolic=True,
@@ -205,8 +189,7 @@ OPERATORS = (
     ),
     layout(
         "Size",
-        None,
-        lambda ins, attrs: [("int64", ())],
+        infer=lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape)),
         symbolic=True,
         rounding=Rounding.EXACT,
@@ -224,8 +207,7 @@ OPERATORS = (
     ),
     layout(
         "EyeLike",
-        None,
-        _eye_type,
+        infer=_eye_type,
         parts=(Attr("k", between(-2, 2), 0.5), Attr("dtype", _EYES, 0.4)),
         bounds=lambda ins, attrs: (0.0, 1.0),
         ranks=(2, 2),
@@ -236,7 +218,15 @@ OPERATORS = (
     ),
     layout(
         "ReverseSequence",
-        _reverse,
+        parts=(
+            Count("batch", (0, 1)),
+            some(
+                Attr("batch_axis", named("batch")),
+                Attr("time_axis", lambda draft: 1 - draft["batch"]),
+                where=lambda draft: draft["batch"] == 0 or draft.draws(0.5, 0.0),
+            ),
+            Numbers(_as_long),
+        ),
         requires=_lengths_fit,
         ranks=(2, 5),
         usual={1: lengths("time_axis", 0)},

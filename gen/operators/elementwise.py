@@ -11,11 +11,10 @@ import numpy as np
 
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.unary import UNARY, absolute
-from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Moves, Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, UNSIGNED, is_float
-from opsieve.gen.spec.instance import Attr, Draft, Instance, Partner
+from opsieve.gen.spec.instance import Attr, Count, Draft, Numbers, Partner, named, some
 from opsieve.gen.spec.rounding import Rounding, cast_rounding
 from opsieve.gen.spec.row_rules import rows_of_first
 from opsieve.gen.spec.schema import form
@@ -101,21 +100,21 @@ def _fmod(draft: Draft) -> None:
         draft.attrs["fmod"] = 1
 
 
-def _power(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    if rng.random() < builder.style.rates.tensor_exponent and x.low >= 0.1 and x.dtype in builder.takes("Pow", "T1"):
-        y = builder.partner(x, Domain(-2, 2))
-        return Instance([x, y])
-    exponents = (0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3)
-    dtype = (
-        x.dtype if rng.random() < builder.style.rates.own_exponent_dtype else rng.choice(("float32", "int64", "int32"))
-    )
-    if dtype not in builder.takes("Pow", "T1"):  # bfloat16 is no exponent
-        dtype = "float32"
-    exponent = rng.choice(exponents)
-    if not is_float(dtype):
-        exponent = max(1, int(exponent))
-    return Instance([x, builder.ints([exponent], dtype, ())])
+def _is_spread(draft: Draft) -> bool:
+    """Whether the exponents are a tensor of their own: of a positive base."""
+    x = draft.x
+    return draft.draws(0.5, 0.0) and x.low >= 0.1 and x.dtype in draft.builder.takes("Pow", "T1")
+
+
+def _exponent_type(draft: Draft) -> str:
+    dtype = draft.x.dtype if draft.draws(0.7, 0.0) else draft.rng.choice(("float32", "int64", "int32"))
+    return dtype if dtype in draft.builder.takes("Pow", "T1") else "float32"  # bfloat16 is no exponent
+
+
+def _exponent(draft: Draft) -> float:
+    x = draft.x
+    exponent = draft.rng.choice((0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3))
+    return exponent if is_float(draft["type"]) else max(1, int(exponent))
 
 
 def _powered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -180,7 +179,15 @@ BINARY = (
     # NNSmith, table 1: a positive base, and y log(x) small enough; asked where the bounds alone do not promise finite results.
     Operator(
         "Pow",
-        _power,
+        parts=(
+            Count("spread", _is_spread),
+            some(Partner(Domain(-2, 2)), where=named("spread")),
+            some(
+                Count("type", _exponent_type),
+                Numbers(_exponent, named("type"), scalar=True),
+                where=lambda draft: not draft["spread"],
+            ),
+        ),
         infer=_together,
         requires=_go_together,
         bounds=_powered,
@@ -287,20 +294,6 @@ VARIADIC = (
 )
 
 
-def _clip(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    least = 0 if x.dtype in UNSIGNED else -4
-    low = rng.between(least, 0)
-    ends = (low, low + rng.between(1, 6))
-    kept = rng.choice((0, 1, 2, 3, 3, 3))  # which of the two bounds are given
-    given: list[Tensor | None] = [
-        builder.ints([end], x.dtype, ()) if kept >> place & 1 else None for place, end in enumerate(ends)
-    ]
-    while given and given[-1] is None:
-        given.pop()
-    return Instance([x, *given])
-
-
 def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high = ins[0].low, ins[0].high
     if len(ins) > 1 and ins[1] is not None:
@@ -310,27 +303,30 @@ def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return low, high
 
 
-def _where(builder: Builder, condition: Tensor) -> Instance:
+def _branches(draft: Draft) -> None:
+    builder, condition = draft.builder, draft.x
     a = builder.partner(condition, dtype=builder.liked(builder.takes("Where", "T")))
     b = builder.partner(a)
     if not builder.fits(condition.shape, _all([a, b]), False) or not builder.fits(a.shape, b.shape, False):
         b = a = builder.match(a.dtype, condition.shape)
-    return Instance([condition, a, b])
+    draft.inputs += [a, b]
 
 
-def _cast(builder: Builder, x: Tensor) -> Instance | None:
-    rng, had = builder.rng, form("Cast", builder.opset)
+def holds_all(dtype: str, x: Tensor) -> bool:
+    """Whether a type can hold what a tensor of another type holds."""
+    return dtype != x.dtype and (dtype == "bool" or (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]))
+
+
+def _target(draft: Draft) -> int:
+    """A type of the palette, or any, that holds all elements."""
+    had = form("Cast", draft.opset)
     assert had is not None
-    dtype = (
-        rng.choice(builder.style.palette)
-        if rng.random() < builder.style.rates.cast_to_palette
-        else rng.choice(CAST_TARGETS)
-    )
-    if dtype not in had.types["T2"] or dtype == x.dtype:
-        return None
-    if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):
-        return None
-    return Instance([x], {"to": NUMBER[dtype]})
+    dtype = draft.rng.choice(draft.builder.style.palette if draft.draws(0.5, 0.0) else CAST_TARGETS)
+    if dtype not in had.types["T2"] or not holds_all(dtype, draft.x):
+        dtype = draft.rng.choice(
+            [each for each in CAST_TARGETS if each in had.types["T2"] and holds_all(each, draft.x)]
+        )
+    return NUMBER[dtype]
 
 
 def _bounds_are_scalars(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -351,7 +347,11 @@ CAST_TARGETS = ("float32", "float16", "float64", "bfloat16", *INTEGERS, "bool")
 OTHERS = (
     Operator(
         "Clip",
-        _clip,
+        parts=(
+            Count("low", lambda draft: draft.rng.between(0 if draft.x.dtype in UNSIGNED else -4, 0)),
+            Numbers(named("low"), "", scalar=True, share=0.7),
+            Numbers(lambda draft: draft["low"] + draft.rng.between(1, 6), "", scalar=True, share=0.7),
+        ),
         requires=_bounds_are_scalars,
         bounds=_clipped,
         family="unary",
@@ -363,7 +363,7 @@ OTHERS = (
     ),
     Operator(
         "Where",
-        _where,
+        parts=(_branches,),
         infer=lambda ins, attrs: [(ins[1].dtype, _all(ins))],
         requires=_all_together,
         bounds=lambda ins, attrs: (min(ins[1].low, ins[2].low), max(ins[1].high, ins[2].high)),
@@ -374,7 +374,7 @@ OTHERS = (
     ),
     Operator(
         "Cast",
-        _cast,
+        parts=(Attr("to", _target),),
         same_shape=True,
         infer=lambda ins, attrs: [(DTYPES[attrs["to"]], ins[0].shape)],
         bounds=_cast_bounds,

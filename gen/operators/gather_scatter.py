@@ -7,37 +7,30 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
+from opsieve.gen.spec.builder import Sizes
 from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, hull
 from opsieve.gen.spec.domains import Domain, Site, axis_index, below, exact, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Instance, axis_of, signed
+from opsieve.gen.spec.instance import Attr, AxisAttr, Count, Draft, Input, Numbers, drawn_axis, since, some
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import repeated_elements, repeated_rows
 
 _PLAIN = (*NUMERIC, "bool")
 
 
-def index(builder: Builder, shape: Sizes, side: int, dtypes: tuple[str, ...] = ("int64", "int64", "int32")) -> Tensor:
-    """A tensor of indices into an axis of size `side`; now and then they count from the back too."""
-    least = -side if builder.rng.random() < builder.style.rates.negative_index else 0
-    return builder.match(builder.rng.choice(dtypes), shape, Domain(least, side - 1))
+_INDEX_TYPES = ("int64", "int64", "int32")
 
 
-def _side(builder: Builder) -> int:
-    return builder.rng.binned(1, 5)
+def _inside(draft: Draft) -> Domain:
+    """Positions in the drawn axis; now and then they count from the back too."""
+    return Domain(-draft.side if draft.draws(0.3, 0.0) else 0, draft.side - 1)
 
 
-def _gather(builder: Builder, x: Tensor) -> Instance:
-    axis = axis_of(builder, x)
-    shape = tuple(_side(builder) for _ in range(builder.rng.choice((0, 1, 1, 2))))
-    return Instance(
-        [x, index(builder, shape, x.shape[axis])],
-        {"axis": axis} if axis or builder.rng.random() < builder.style.rates.default else {},
-    )
+def _few_sides(draft: Draft) -> Sizes:
+    return tuple(draft.rng.binned(1, 5) for _ in range(draft.rng.choice((0, 1, 1, 2))))
 
 
 def _gathered(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -51,23 +44,20 @@ def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank]
 
 
-def _gather_elements(builder: Builder, x: Tensor) -> Instance:
-    axis = axis_of(builder, x)
-    sides = [
-        _side(builder) if place == axis % x.rank else builder.rng.between(1, side) for place, side in enumerate(x.shape)
-    ]
-    return Instance([x, index(builder, tuple(sides), x.shape[axis])], {"axis": axis})
+def _no_longer(draft: Draft) -> Sizes:
+    """Any length along the axis, and beside it no more than the data."""
+    along = draft.axis % draft.x.rank
+    return tuple(draft.number(1, 5 if axis == along else side, 16) for axis, side in enumerate(draft.x.shape))
 
 
 def _same_rank(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(ins[0].shape) == len(ins[1].shape), *_axis_inside(ins, attrs)]
 
 
-def _coordinates(builder: Builder, x: Tensor, depth: int, batch: int, lead: Sizes) -> Tensor:
-    """Indices whose last axis holds `depth` coordinates: all inside the smallest of the sides that they go to."""
-    side = min(x.shape[batch : batch + depth], default=1)
-    least = -side if builder.rng.random() < builder.style.rates.negative_coordinate else 0
-    return builder.match("int64", (*lead, depth), Domain(least, side - 1))
+def _coordinates(draft: Draft) -> Domain:
+    """All inside the smallest of the sides that they go to."""
+    side = min(draft.x.shape[draft["batch"] : draft["batch"] + draft["depth"]])
+    return Domain(-side if draft.draws(0.2, 0.0) else 0, side - 1)
 
 
 def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -81,14 +71,6 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         found.append(len(ins[2].shape) == len(ins[1].shape))
         found += [p == q for p, q in zip(ins[1].shape, ins[2].shape, strict=False)]
     return found
-
-
-def _gather_nd(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    batch = rng.between(0, x.rank - 1) if rng.random() < builder.style.rates.batched_gather else 0
-    depth = rng.between(1, x.rank - batch)
-    lead = (*x.shape[:batch], *(_side(builder) for _ in range(rng.choice((0, 1, 1, 2)))))
-    return Instance([x, _coordinates(builder, x, depth, batch, lead)], {"batch_dims": batch} if batch else {})
 
 
 def _gathered_nd(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -111,50 +93,40 @@ def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(updates) == len(wanted), *(p == q for p, q in zip(updates, wanted, strict=False))]
 
 
-def _distinct(builder: Builder, count: int, side: int) -> list[int]:
-    return builder.rng.shuffled(range(side))[:count]
+def _distinct(draft: Draft, count: int, side: int) -> list[int]:
+    return draft.rng.shuffled(range(side))[:count]
 
 
-def _scatter_elements(builder: Builder, x: Tensor) -> Instance:
+def _distinct_along(draft: Draft) -> list[int]:
     """Without a reduction indices must not repeat: along the axis they are distinct, and the same for every other place."""
-    rng, attrs = builder.rng, Attributes()
-    axis = rng.below(x.rank)
-    side = x.shape[axis]
-    count = rng.between(1, side)
-    sides = [count if place == axis else rng.between(1, each) for place, each in enumerate(x.shape)]
-    along = _distinct(builder, count, side)
+    axis, sides = draft.axis % draft.x.rank, draft["places"]
+    along = _distinct(draft, sides[axis], draft.side)
     before, after = math.prod(sides[:axis]), math.prod(sides[axis + 1 :])
-    at = builder.ints(
-        [value for _ in range(before) for value in along for _ in range(after)],
-        rng.choice(("int64", "int32")),
-        tuple(sides),
-    )
-    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < builder.style.rates.reduced_scatter:
-        kinds = ("add", "mul") if builder.opset < 18 else ("add", "mul", "max", "min")
-        attrs["reduction"] = rng.choice(kinds)
-    updates = builder.match(x.dtype, tuple(sides))
-    if axis or rng.random() < builder.style.rates.default:
-        attrs["axis"] = axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis
-    return Instance([x, at, updates], attrs)
+    return [value for _ in range(before) for value in along for _ in range(after)]
 
 
-def _scatter_nd(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    depth = rng.between(1, x.rank)
-    places = math.prod(x.shape[:depth])
-    count = rng.between(1, min(places, 4))
-    rows = []
-    for place in _distinct(builder, count, places):
+def _distinct_rows(draft: Draft) -> list[int]:
+    """Coordinates of distinct places, one row for each."""
+    sides, rows = draft["sides"], list[int]()
+    for place in _distinct(draft, draft["count"], math.prod(sides)):
         row = []
-        for side in reversed(x.shape[:depth]):
+        for side in reversed(sides):
             row.append(place % side)
             place //= side
         rows += row[::-1]
-    at = builder.ints(rows, "int64", (count, depth))
-    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < builder.style.rates.reduced_scatter:
-        kinds = ("add", "mul") if builder.opset < 18 else ("add", "mul", "max", "min")
-        attrs["reduction"] = rng.choice(kinds)
-    return Instance([x, at, builder.match(x.dtype, (count, *x.shape[depth:]))], attrs)
+    return rows
+
+
+_REDUCTION = since(
+    16,
+    some(
+        Attr(
+            "reduction", lambda draft: draft.rng.choice(("add", "mul", "max", "min")[: 4 if draft.opset >= 18 else 2])
+        ),
+        share=0.4,
+        where=lambda draft: draft.x.dtype not in ("bool", "string"),
+    ),
+)
 
 
 def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -168,17 +140,13 @@ def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(x.low, y.low), max(x.high, y.high)
 
 
-def _one_hot(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    depth = rng.between(2, 6)
-    pairs = [dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in builder.takes("OneHot", "T3")]
-    values = builder.ints(
-        [0, 1] if rng.random() < builder.style.rates.zero_and_one else [rng.between(-2, 0), rng.between(1, 3)],
-        rng.choice(pairs),
-    )
-    depth_in = builder.ints([depth], rng.choice(("int64", "int32")), rng.choice(((), (1,))))
-    attrs = {"axis": rng.between(-x.rank - 1, x.rank)} if rng.random() < builder.style.rates.likely_attribute else {}
-    return Instance([x, depth_in, values], attrs)
+def _hot_values(draft: Draft) -> list[int]:
+    return [0, 1] if draft.draws(0.6, 0.0) else [draft.rng.between(-2, 0), draft.rng.between(1, 3)]
+
+
+def _hot_type(draft: Draft) -> str:
+    taken = draft.builder.takes("OneHot", "T3")
+    return draft.rng.choice([dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in taken])
 
 
 def _hot(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -193,14 +161,12 @@ def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank - 1 <= axis, axis <= rank, len(ins[2].shape) == 1, *(side == 2 for side in ins[2].shape[:1])]
 
 
-def _compress(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    axis = axis_of(builder, x) if rng.random() < builder.style.rates.compressed_axis else None
-    side = math.prod(x.shape) if axis is None else x.shape[axis]
-    length = rng.between(1, min(side, 12))
-    kept = [rng.below(2) for _ in range(length)]
-    kept[rng.below(length)] = 1
-    return Instance([x, builder.ints(kept, "bool")], {} if axis is None else {"axis": axis})
+def _some_kept(draft: Draft) -> list[int]:
+    """Of the first elements along the axis, or of all, one at least."""
+    length = draft.rng.between(1, min(draft.side if "axis" in draft.attrs else math.prod(draft.x.shape), 12))
+    kept = [draft.rng.below(2) for _ in range(length)]
+    kept[draft.rng.below(length)] = 1
+    return kept
 
 
 def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -218,11 +184,10 @@ def _compress_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank, len(ins[1].shape) == 1]
 
 
-def gather(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
+def gather(name: str, infer: Any, **more: Any) -> Operator:
     """An operator that works by index."""
     return Operator(
         name,
-        sample,
         infer=infer,
         ranks=more.pop("ranks", (1, 5)),
         family="gather",
@@ -248,21 +213,11 @@ def _hot_depth(site: Site) -> Domain:
     return exact([size_of(site.output(), site.attribute("axis", -1)) or 3])
 
 
-def _open_gather_elements(builder: OpenBuilder, x: Tensor) -> Instance:
-    axis = builder.rng.below(x.rank)
-    sides = [builder.number(1, 16) for _ in x.shape]
-    for place, (p, q) in enumerate(zip(sides, x.shape, strict=True)):
-        if place != axis:
-            builder.relations.append(p <= q)
-    index = builder.match("int64", tuple(sides), Domain(0, x.shape[axis] - 1))
-    return Instance([x, index], {"axis": signed(builder, axis, x.rank)})
-
-
 OPERATORS = (
     gather(
         "Gather",
-        _gather,
         _gathered,
+        parts=(AxisAttr(0), Input(_few_sides, _inside, _INDEX_TYPES)),
         requires=_axis_inside,
         usual={1: axis_index(0)},
         moves=Moves.FIRST,
@@ -273,20 +228,33 @@ OPERATORS = (
     ),
     gather(
         "GatherElements",
-        _gather_elements,
         lambda ins, attrs: [(ins[0].dtype, ins[1].shape)],
+        parts=(Attr("axis", drawn_axis), Input(_no_longer, _inside, _INDEX_TYPES)),
         requires=_elements_fit,
         usual={1: axis_index(0)},
         moves=Moves.FIRST,
-        symbolic=_open_gather_elements,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
         sizes_unsaid=True,
         rounding=Rounding.EXACT,
     ),
     gather(
         "GatherND",
-        _gather_nd,
         _gathered_nd,
+        parts=(
+            some(
+                Attr("batch_dims", lambda draft: draft.rng.between(1, draft.x.rank - 1)),
+                share=0.3,
+                where=lambda draft: draft.x.rank > 1,
+            ),
+            Count("batch", lambda draft: draft.attrs.get("batch_dims", 0)),
+            Count("depth", lambda draft: draft.rng.between(1, draft.x.rank - draft["batch"])),
+            Input(
+                lambda draft: (*draft.x.shape[: draft["batch"]], *_few_sides(draft), draft["depth"]),
+                _coordinates,
+                "int64",
+            ),
+        ),
         requires=_coordinates_fit,
         usual={1: _coordinate},
         moves=Moves.FIRST,
@@ -295,8 +263,14 @@ OPERATORS = (
     ),
     gather(
         "ScatterElements",
-        _scatter_elements,
         _updated,
+        parts=(
+            AxisAttr(0),
+            Count("places", lambda draft: [draft.rng.between(1, side) for side in draft.x.shape]),
+            Numbers(_distinct_along, ("int64", "int32"), shape="places..."),
+            _REDUCTION,
+            Input("places..."),
+        ),
         bounds=_scattered,
         requires=_elements_fit,
         dtypes=_PLAIN,
@@ -308,8 +282,15 @@ OPERATORS = (
     ),
     gather(
         "ScatterND",
-        _scatter_nd,
         _updated,
+        parts=(
+            Count("depth", lambda draft: draft.rng.between(1, draft.x.rank)),
+            Count("sides", lambda draft: draft.x.shape[: draft["depth"]]),
+            Count("count", lambda draft: draft.rng.between(1, min(math.prod(draft["sides"]), 4))),
+            Numbers(_distinct_rows, shape="count depth"),
+            _REDUCTION,
+            Input(lambda draft: (draft["count"], *draft.x.shape[draft["depth"] :])),
+        ),
         bounds=_scattered,
         requires=_rows_fit,
         dtypes=_PLAIN,
@@ -319,8 +300,16 @@ OPERATORS = (
     ),
     gather(
         "OneHot",
-        _one_hot,
         _hot,
+        parts=(
+            Numbers(
+                lambda draft: [draft.rng.between(2, 6)],
+                ("int64", "int32"),
+                shape=lambda draft: draft.rng.choice(((), (1,))),
+            ),
+            Numbers(_hot_values, _hot_type),
+            Attr("axis", lambda draft: draft.rng.between(-draft.x.rank - 1, draft.x.rank), 0.6),
+        ),
         requires=_hot_fits,
         bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
         ranks=(1, 4),
@@ -329,5 +318,12 @@ OPERATORS = (
         symbolic=True,
         rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
-    gather("Compress", _compress, _compressed, requires=_compress_fits, moves=Moves.FIRST, rounding=Rounding.EXACT),
+    gather(
+        "Compress",
+        _compressed,
+        parts=(Attr("axis", drawn_axis, 0.7), Numbers(_some_kept, "bool")),
+        requires=_compress_fits,
+        moves=Moves.FIRST,
+        rounding=Rounding.EXACT,
+    ),
 )

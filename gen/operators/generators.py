@@ -11,28 +11,35 @@ import numpy as np
 
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.layouts import values_of
-from opsieve.gen.spec.builder import Builder, OpenBuilder
-from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
+from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain, Site, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, OutputCount, between, drawn_axis, flag
+from opsieve.gen.spec.instance import (
+    Attr,
+    Count,
+    Draft,
+    Input,
+    Numbers,
+    OutputCount,
+    between,
+    drawn_axis,
+    flag,
+    named,
+    some,
+)
 from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.shape_patterns import agree
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import nan_input
 
 _UNKNOWN = "?"  # written as a symbolic size of its own name
 
 
-def _filled(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    shape = builder.shape(0, 4)
-    asked = builder.ints(shape)
-    if rng.random() < builder.style.rates.bare_fill:
-        return Instance([asked])
-    dtype = rng.choice(("float32", "float16", "float64", "int64", "int32", "uint8", "bool"))
-    return Instance([asked], {"value": np.array([rng.between(0, 3)]).astype(dtype)})
+def _filling(draft: Draft) -> Any:
+    dtype = draft.rng.choice(("float32", "float16", "float64", "int64", "int32", "uint8", "bool"))
+    return np.array([draft.rng.between(0, 3)]).astype(dtype)
 
 
 def _filled_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -46,19 +53,6 @@ def _filled_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 def _not_below_zero(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [size >= 0 for size in values_of(ins[0])]
-
-
-def _boxes_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    boxes, scores = ins[0].shape, ins[1].shape
-    return [len(scores) == 3, boxes[2] == 4, boxes[0] == scores[0], boxes[1] == scores[2]]
-
-
-def _range(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    start, count, step = rng.between(-4, 4), rng.between(1, 12), rng.choice((1, 1, 2, 3, -1, -2))
-    dtype = x.dtype
-    ins = [builder.ints([value], dtype, ()) for value in (start, start + count * step, step)]
-    return Instance(ins)
 
 
 def _range_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -92,15 +86,6 @@ def taper(name: str) -> Operator:
     )
 
 
-def _mel(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    dtype = "int64"
-    numbers = [rng.between(3, 8), rng.choice((8, 16, 32)), rng.choice((8000, 16000))]
-    ends = [float(rng.choice((0, 20))), float(rng.choice((3000, 4000)))]
-    ins = [builder.ints([value], dtype, ()) for value in numbers]
-    return Instance([*ins, *(builder.ints([value], "float32", ()) for value in ends)])
-
-
 def _mel_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("float32", (values_of(ins[1])[0] // 2 + 1, values_of(ins[0])[0]))]
 
@@ -130,28 +115,21 @@ def _unique_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(ins[0].low, ins[0].high), (0.0, count), (0.0, count), (0.0, count)]
 
 
-def _boxes(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    batch, count, classes = rng.between(1, 2), rng.between(1, 6), rng.between(1, 3)
-    rows: list[float] = []
-    for _ in range(batch * count):
-        top, left = rng.random(), rng.random()
-        rows += [top, left, top + 0.05 + rng.random(), left + 0.05 + rng.random()]
-    boxes = builder.ints([round(value, 3) for value in rows], "float32", (batch, count, 4))
-    scores = builder.match("float32", (batch, classes, count))
-    ins: list[Tensor | None] = [boxes, scores, builder.ints([rng.between(1, 4)], "int64", rng.choice(((), (1,))))]
-    if rng.random() < builder.style.rates.likely_input:
-        ins.append(builder.ints([rng.choice((0.3, 0.5, 0.7))], "float32", ()))
-        if rng.random() < builder.style.rates.optional_input:
-            ins.append(builder.ints([rng.choice((-1.0, 0.0, 0.4))], "float32", ()))
-    if rng.random() < builder.style.rates.rare_attribute:
-        attrs["center_point_box"] = 1
-    return Instance(ins, attrs)
+def _corners(draft: Draft) -> list[float]:
+    """Boxes, each from a corner to another that lies beyond it."""
+    random, rows = draft.rng.random, list[float]()
+    for _ in range(draft["batch"] * draft["count"]):
+        top, left = random(), random()
+        rows += [top, left, top + 0.05 + random(), left + 0.05 + random()]
+    return [round(value, 3) for value in rows]
 
 
-def source(name: str, sample: Sampler | None, infer: Any, bounds: Any, **more: Any) -> Operator:
+_BOXES, _SCORES = "batch count 4", "batch classes count"
+
+
+def source(name: str, infer: Any, bounds: Any, **more: Any) -> Operator:
     """An operator that makes a tensor."""
-    return Operator(name, sample, infer=infer, bounds=bounds, family="source", **more)
+    return Operator(name, infer=infer, bounds=bounds, family="source", **more)
 
 
 def _range_ends(site: Site) -> Domain:
@@ -168,21 +146,17 @@ def _mel_numbers(site: Site) -> Domain:
     return exact([(out[-1], 2 * (out[0] - 1), 8192, 0.0, 4096.0)[site.position]])
 
 
-def _open_filled(builder: OpenBuilder, x: Tensor) -> Instance:
-    return Instance([builder.ints([builder.number(1, 16) for _ in range(builder.rng.between(1, 4))])])
-
-
 OPERATORS = (
     source(
         "ConstantOfShape",
-        _filled,
         _filled_type,
         _filled_bounds,
+        parts=(Numbers(lambda draft: draft.builder.shape(0, 4), first=True), Attr("value", _filling, 0.8)),
         requires=_not_below_zero,
         ranks=(1, 1),
         dtypes=("int64",),
         usual={0: like_output(Domain(1, 3))},
-        symbolic=_open_filled,
+        symbolic=True,
         rank_ends=RankEnds.BOTH,
         size_rule=SizeRule.FILLED,
         shape_input=0,
@@ -191,9 +165,15 @@ OPERATORS = (
     ),
     source(
         "Range",
-        _range,
         _range_type,
         lambda ins, attrs: (-40.0, 40.0),
+        parts=(
+            Count("start", between(-4, 4)),
+            Count("step", (1, 1, 2, 3, -1, -2)),
+            Numbers(named("start"), "", scalar=True, first=True),
+            Numbers(lambda draft: draft["start"] + draft.rng.between(1, 12) * draft["step"], "", scalar=True),
+            Numbers(named("step"), "", scalar=True),
+        ),
         ranks=(0, 0),
         usual={0: _range_ends, 1: _range_ends, 2: _range_ends},
         rank_ends=RankEnds.LARGEST,
@@ -203,16 +183,21 @@ OPERATORS = (
     *map(taper, ("HannWindow", "HammingWindow", "BlackmanWindow")),
     source(
         "MelWeightMatrix",
-        _mel,
         _mel_type,
         lambda ins, attrs: (0.0, 1.01),
+        parts=(
+            Numbers(between(3, 8), scalar=True, first=True),
+            Numbers((8, 16, 32), scalar=True),
+            Numbers((8000, 16000), scalar=True),
+            Numbers((0.0, 20.0), "float32", scalar=True),
+            Numbers((3000.0, 4000.0), "float32", scalar=True),
+        ),
         ranks=(0, 0),
         dtypes=("int64",),
         usual={0: _mel_numbers, 1: _mel_numbers, 2: _mel_numbers, 3: _mel_numbers, 4: _mel_numbers},
     ),
     source(
         "NonZero",
-        None,
         lambda ins, attrs: [("int64", (len(ins[0].shape), _UNKNOWN))],
         _nonzero_bounds,
         ranks=(1, 5),
@@ -222,7 +207,6 @@ OPERATORS = (
     ),
     source(
         "Unique",
-        None,
         _unique_types,
         _unique_bounds,
         parts=(_one_axis, flag("sorted", 0.4), OutputCount(1, 4)),
@@ -233,10 +217,23 @@ OPERATORS = (
     ),
     source(
         "NonMaxSuppression",
-        _boxes,
         lambda ins, attrs: [("int64", (_UNKNOWN, 3))],
         lambda ins, attrs: (0.0, 6.0),
-        requires=_boxes_fit,
+        parts=(
+            Count("batch", between(1, 2)),
+            Count("count", between(1, 6)),
+            Count("classes", between(1, 3)),
+            Numbers(_corners, "float32", first=True, shape=_BOXES),
+            Input(_SCORES),
+            Numbers(lambda draft: [draft.rng.between(1, 4)], shape=lambda draft: draft.rng.choice(((), (1,)))),
+            some(
+                Numbers((0.3, 0.5, 0.7), "float32", scalar=True),
+                Numbers((-1.0, 0.0, 0.4), "float32", scalar=True, share=0.5),
+                share=0.6,
+            ),
+            Attr("center_point_box", (1,), 0.3),
+        ),
+        requires=agree(_BOXES, _SCORES),
         ranks=(3, 3),
         dtypes=("float32",),
         usual={2: Domain(1, 3), 3: Domain(0, 1), 4: Domain(0, 0.5)},

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator, Sampler, hull
+from opsieve.gen.spec.declaration import Operator, hull
 from opsieve.gen.spec.symbolic_arith import (
     divisors,
 )
@@ -41,8 +41,6 @@ def with_zero(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ins[0].low, 0.0), max(ins[0].high, 0.0)
 
 
-def layout(name: str, sample: Sampler | None = None, infer: Any = None, **more: Any) -> Operator:
+def layout(name: str, **more: Any) -> Operator:
     """An operator that moves elements."""
-    if infer is not None:
-        more["infer"] = infer
-    return Operator(name, sample, family=more.pop("family", "layout"), bounds=more.pop("bounds", hull), **more)
+    return Operator(name, family=more.pop("family", "layout"), bounds=more.pop("bounds", hull), **more)

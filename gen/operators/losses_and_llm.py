@@ -4,29 +4,29 @@ Sources: the ONNX operator pages of NegativeLogLikelihoodLoss, SoftmaxCrossEntro
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, Sizes
 from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain, dim_index
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, OutputCount, Part, channels, whole
+from opsieve.gen.spec.instance import Attr, Count, Draft, First, Input, OutputCount, Part, between, whole
+from opsieve.gen.spec.shape_patterns import agree
 from opsieve.gen.spec.symbolic_arith import Truth, divisors
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 
-_WEIGHTS = Domain(0.5, 2)
+_WEIGHTS, _SMALL = Domain(0.5, 2), Domain(-1, 1)
 
 
-def _places(draft: Draft) -> Sizes:
-    """A number for each element of the batch at each place, whatever its class."""
-    return (draft.x.shape[0], *draft.x.shape[2:])
+# One target for each place, one weight for each class.
+_LOSS = ("batch classes places...", "batch places...", "classes")
 
 
 def _loss_parts(outputs: int) -> tuple[Part, ...]:
     return (
-        Input(_places, lambda draft: Domain(0, draft.x.shape[1] - 1), ("int64", "int32")),
-        Input(channels, _WEIGHTS, share=0.4),
+        First(_LOSS[0]),
+        Input(_LOSS[1], lambda draft: Domain(0, draft["classes"] - 1), ("int64", "int32")),
+        Input(_LOSS[2], _WEIGHTS, share=0.4),
         Attr("reduction", ("none", "sum", "mean"), 0.7),
         OutputCount(1, outputs),
     )
@@ -38,22 +38,30 @@ def _loss_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, kept), (ins[0].dtype, shape)]
 
 
-def _loss_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """One target for each place, one weight for each class."""
-    wanted = (ins[0].shape[0], *ins[0].shape[2:])
-    found = [len(ins[1].shape) == len(wanted), *(p == q for p, q in zip(ins[1].shape, wanted, strict=False))]
-    return [*found, ins[2].shape[0] == ins[0].shape[1]] if len(ins) > 2 else found
+_SIGNAL, _FILTER = "batch channels length", "channels 1 kernel"
+_KEY = "batch length kv_num_heads*size"
+_VALUE, _STATE = "batch length kv_num_heads*width", "batch kv_num_heads size width"
+_GATES = "batch length kv_num_heads"
 
 
-def _same_shapes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    a, b = ins[0].shape, ins[1].shape
-    return [len(a) == len(b), *(p == q for p, q in zip(a, b, strict=False))]
+def _rule(word: str) -> Callable[[Draft], bool]:
+    return lambda draft: word in draft.attrs.get("update_rule", "gated_delta")
 
 
-def _causal_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    channels, w = ins[0].shape[1], ins[1].shape
-    bias = [ins[2].shape[0] == channels] if len(ins) > 2 and ins[2] is not None else []
-    return [len(w) == 3, w[0] == channels, w[1] == 1, *bias]
+# Every head has its own key; a state is carried in half of the time.
+_LINEAR = (
+    Attr("q_num_heads", lambda draft: draft.rng.choice(divisors(draft.x.shape[2]))),
+    Attr("kv_num_heads", lambda draft: draft.rng.choice(divisors(draft["q_num_heads"]))),
+    First("batch length _"),
+    Count("size", lambda draft: draft.x.shape[2] // draft["q_num_heads"]),
+    Count("width", between(1, 3)),
+    Attr("update_rule", ("linear", "gated", "delta", "gated_delta"), 0.9),
+    Input(_KEY, _SMALL),
+    Input(_VALUE, _SMALL),
+    Input(_STATE, _SMALL, share=0.5),
+    Input(_GATES, Domain(-2, 0), share=_rule("gated")),
+    Input(_GATES, Domain(0, 1), share=_rule("delta")),
+)
 
 
 def _heads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -80,32 +88,6 @@ def _gated_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _linear_attention(builder: Builder, q: Tensor) -> Instance:
-    """Every head has its own key; a state is carried in half of the time."""
-    rng, attrs = builder.rng, Attributes()
-    batch, length, width = q.shape
-    heads = rng.choice(divisors(width))
-    size, value_size = width // heads, rng.between(1, 3)
-    groups = rng.choice(divisors(heads))
-    rule = rng.choice(("linear", "gated", "delta", "gated_delta"))
-    if rule != "gated_delta" or rng.random() < builder.style.rates.attribute:
-        attrs["update_rule"] = rule
-    small = Domain(-1, 1)
-    ins: list[Tensor | None] = [
-        q,
-        builder.match(q.dtype, (batch, length, groups * size), small),
-        builder.match(q.dtype, (batch, length, groups * value_size), small),
-        builder.match(q.dtype, (batch, groups, size, value_size), small)
-        if rng.random() < builder.style.rates.optional_input
-        else None,
-        builder.match(q.dtype, (batch, length, groups), Domain(-2, 0)) if rule.startswith("gated") else None,
-        builder.match(q.dtype, (batch, length, groups), Domain(0, 1)) if rule.endswith("delta") else None,
-    ]
-    while ins[-1] is None:
-        ins.pop()
-    return Instance(ins, {"q_num_heads": heads, "kv_num_heads": groups, **attrs})
-
-
 def _linear_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     batch, length, width = ins[0].shape
     heads, groups = attrs["q_num_heads"], attrs["kv_num_heads"]
@@ -119,25 +101,6 @@ def _linear_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
         (1 + size) ** length * (length + 1.0) if "delta" in attrs.get("update_rule", "gated_delta") else length + 1.0
     )
     return [(-ins[0].size * size * state, ins[0].size * size * state), (-state, state)]
-
-
-def _causal(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    batch, channels, _ = x.shape
-    kernel = rng.between(2, 4)
-    bias = builder.match(x.dtype, (channels,)) if rng.random() < builder.style.rates.bias else None
-    past = (
-        builder.match(x.dtype, (batch, channels, kernel - 1))
-        if rng.random() < builder.style.rates.optional_input
-        else None
-    )
-    ins = [x, builder.match(x.dtype, (channels, 1, kernel), Domain(-1, 1)), bias, past]
-    while ins[-1] is None:
-        ins.pop()
-    attrs: Attributes = (
-        {"activation": rng.choice(("silu", "swish", "none"))} if rng.random() < builder.style.rates.attribute else {}
-    )
-    return Instance(ins, attrs)
 
 
 def _causal_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -158,7 +121,7 @@ OPERATORS = (
         "NegativeLogLikelihoodLoss",
         parts=_loss_parts(1),
         infer=lambda ins, attrs: _loss_type(ins, attrs)[:1],
-        requires=_loss_fits,
+        requires=agree(*_LOSS),
         bounds=lambda ins, attrs: _loss_bounds(ins, attrs)[:1],
         ranks=(2, 4),
         family="loss",
@@ -170,7 +133,7 @@ OPERATORS = (
         "SoftmaxCrossEntropyLoss",
         parts=_loss_parts(2),
         infer=_loss_type,
-        requires=_loss_fits,
+        requires=agree(*_LOSS),
         bounds=_loss_bounds,
         ranks=(2, 4),
         family="loss",
@@ -181,7 +144,7 @@ OPERATORS = (
     Operator(
         "SwiGLU",
         parts=(Input(whole), Attr("alpha", (0.5, 1.702), 0.4)),
-        requires=_same_shapes,
+        requires=agree("all...", "all..."),
         bounds=_gated_bounds,
         family="attention",
         dtypes=FLOATS,
@@ -189,7 +152,7 @@ OPERATORS = (
     ),
     Operator(
         "LinearAttention",
-        _linear_attention,
+        parts=_LINEAR,
         infer=_linear_types,
         requires=_heads_fit,
         bounds=_linear_bounds,
@@ -201,9 +164,16 @@ OPERATORS = (
     ),
     Operator(
         "CausalConvWithState",
-        _causal,
+        parts=(
+            First(_SIGNAL),
+            Count("kernel", between(2, 4)),
+            Input(_FILTER, _SMALL),
+            Input("channels", share=0.5),
+            Input(lambda draft: (*draft.x.shape[:2], draft["kernel"] - 1), share=0.5),
+            Attr("activation", ("silu", "swish", "none"), 0.5),
+        ),
         infer=_causal_types,
-        requires=_causal_fits,
+        requires=agree(_SIGNAL, _FILTER, "channels"),
         bounds=_causal_bounds,
         ranks=(3, 3),
         family="window",

@@ -8,14 +8,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
-from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, Sampler, hull
+from opsieve.gen.spec.builder import Sizes
+from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, hull
 from opsieve.gen.spec.domains import ANY, Domain, exact
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Attr, AxisAttr, Draft, Input, Instance, channels, from_axis
+from opsieve.gen.spec.instance import (
+    Attr,
+    AxisAttr,
+    Count,
+    Draft,
+    Input,
+    Numbers,
+    OutputCount,
+    channels,
+    from_axis,
+    named,
+    some,
+)
 from opsieve.gen.spec.row_rules import normalised_rows, rows_of_first
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import dropout, long_sum, normalised_size
 
 _SCALE = Domain(0.2, 2)
@@ -25,29 +37,11 @@ _VARIANCE = Domain(0.3, 4)
 _EPSILON = Attr("epsilon", (1e-3, 1e-2, 1e-5), 0.4)
 
 
-def _batch(builder: Builder, x: Tensor) -> Instance:
-    channels = (x.shape[1],) if x.rank > 1 else (1,)
-    extra = builder.takes("BatchNormalization", "T1") if builder.opset >= 15 else frozenset()
-    dtype = (
-        x.dtype
-        if not extra or builder.rng.random() < builder.style.rates.own_statistics_dtype
-        else builder.liked(extra)
-    )
-    stats = x.dtype if builder.opset < 15 else dtype
-    ins = [
-        x,
-        builder.match(dtype, channels, _SCALE),
-        builder.match(dtype, channels),
-        builder.match(stats, channels, Domain(-2, 2)),
-        builder.match(stats, channels, _VARIANCE),
-    ]
-    return Instance(
-        ins,
-        {"epsilon": builder.rng.choice((1e-3, 1e-2, 1e-5))}
-        if builder.rng.random() < builder.style.rates.unlikely_attribute
-        else {},
-        1,
-    )
+def _statistics_type(draft: Draft) -> str:
+    """That of the first input, or now and then another since they may differ."""
+    if draft.opset < 15 or draft.draws(0.9, 0.0):
+        return draft.x.dtype
+    return draft.builder.liked(draft.builder.takes("BatchNormalization", "T1"))
 
 
 def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -100,7 +94,11 @@ def _layer_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 
 
 def _groups(draft: Draft) -> int:
-    return draft.rng.choice(divisors(draft.x.shape[1]))
+    if draft.open is None:
+        return draft.rng.choice(divisors(draft.x.shape[1]))
+    groups = draft.rng.choice((1, 1, 2, 3, 4))
+    draft.holds(draft.x.shape[1] % groups == 0)
+    return groups
 
 
 def _group_parameters(draft: Draft) -> Sizes:
@@ -117,15 +115,19 @@ def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [*found, either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
 
 
-def _mean_variance(builder: Builder, x: Tensor) -> Instance:
-    # Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal: those of a leaf differ.
+def _unequal(draft: Draft) -> None:
+    """Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal: those of a leaf differ."""
+    x = draft.x
     if math.prod(x.shape) < 4 or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
-        shape = x.shape if math.prod(x.shape) >= 4 else (2, 3, *(builder.rng.between(1, 3) for _ in x.shape[2:]))
-        x = builder.leaf(x.dtype, shape, Domain(-2, 2), ("input", "input", "initializer"))
-    axes = builder.rng.some(range(x.rank), builder.rng.between(1, x.rank))
-    if math.prod(x.shape[axis] for axis in axes) < 2:
-        axes = list(range(x.rank))
-    return Instance([x], {"axes": axes})  # always given: the checker of onnx 1.23 refuses the default
+        shape = x.shape if math.prod(x.shape) >= 4 else (2, 3, *(draft.rng.between(1, 3) for _ in x.shape[2:]))
+        draft.inputs = [draft.builder.leaf(x.dtype, shape, Domain(-2, 2), ("input", "input", "initializer"))]
+
+
+def _axes_of_two(draft: Draft) -> list[int]:
+    """Axes with two elements at least; always given: the checker of onnx 1.23 refuses the default."""
+    shape = draft.x.shape
+    axes = draft.rng.some(range(len(shape)), draft.rng.between(1, len(shape)))
+    return axes if math.prod(shape[axis] for axis in axes) > 1 else list(range(len(shape)))
 
 
 def _axes_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -142,28 +144,9 @@ def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal(ins[:1], math.prod(x.shape))
 
 
-def _dropout(builder: Builder, x: Tensor) -> Instance:
-    """In inference: the ratio has no effect."""
-    rng = builder.rng
-    ins: list[Tensor | None] = [x]
-    if rng.random() < builder.style.rates.unlikely_input:
-        ins.append(builder.ints([rng.choice((0.0, 0.5))], "float32", ()))
-        if rng.random() < builder.style.rates.unlikely_input:
-            ins.append(builder.ints([0], "bool", ()))
-    return Instance(ins, {}, 1 if rng.random() < builder.style.rates.one_output else 2)
-
-
-def norm(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
+def norm(name: str, **more: Any) -> Operator:
     """A normalisation of floats; the result has the type of the first input."""
-    return Operator(name, sample, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
-
-
-def _open_group_norm(builder: OpenBuilder, x: Tensor) -> Instance:
-    groups = builder.rng.choice((1, 1, 2, 3, 4))
-    builder.relations.append(x.shape[1] % groups == 0)
-    parameters = (groups,) if builder.opset < 21 else (x.shape[1],)
-    scale = builder.match(x.dtype, parameters, Domain(0.2, 2))
-    return Instance([x, scale, builder.match(x.dtype, parameters)], {"num_groups": groups})
+    return Operator(name, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
 
 
 def _one_type_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -180,7 +163,12 @@ def _wide_scale(ins: Ins, attrs: Mapping[str, Any]) -> bool:
 OPERATORS = (
     norm(
         "BatchNormalization",
-        _batch,
+        parts=(
+            Count("type", _statistics_type),
+            *(Input(channels, domain, named("type")) for domain in (_SCALE, ANY, Domain(-2, 2), _VARIANCE)),
+            _EPSILON,
+            OutputCount(1),
+        ),
         requires=_channels_agree,
         bounds=_batch_bounds,
         safe=(ANY, ANY, ANY, ANY, _VARIANCE),
@@ -218,7 +206,7 @@ OPERATORS = (
         requires=_groups_fit,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])),
         ranks=(3, 5),
-        symbolic=_open_group_norm,
+        symbolic=True,
         varied=True,
     ),
     norm(
@@ -247,7 +235,7 @@ OPERATORS = (
     # ONNX's own definition of it, a function, is only well-typed in float32.
     norm(
         "MeanVarianceNormalization",
-        _mean_variance,
+        parts=(_unequal, Attr("axes", _axes_of_two)),
         dtypes=("float32",),
         requires=_axes_inside,
         bounds=_mean_variance_bounds,
@@ -256,7 +244,11 @@ OPERATORS = (
     ),
     Operator(
         "Dropout",
-        _dropout,
+        # in inference: the ratio has no effect
+        parts=(
+            some(Numbers((0.0, 0.5), "float32", True), Numbers((0,), "bool", True, share=0.4), share=0.4),
+            some(OutputCount(1), share=0.7),
+        ),
         same_shape=True,
         infer=lambda ins, attrs: [(ins[0].dtype, ins[0].shape), ("bool", ins[0].shape)],
         bounds=lambda ins, attrs: [hull(ins, attrs), (0.0, 1.0)],

@@ -4,112 +4,66 @@ Sources: the ONNX operator pages of RNN, GRU, LSTM, Attention, RotaryEmbedding, 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import Sizes
 from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain, Site, dim_index, lengths, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import (
+    Attr,
+    Count,
+    Draft,
+    First,
+    Input,
+    Numbers,
+    OutputCount,
+    Part,
+    between,
+    one_of,
+    since,
+    some,
+)
 from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.symbolic_arith import Truth
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.shape_patterns import agree, shape_of, sized
+from opsieve.gen.spec.symbolic_arith import Truth, divisors
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 
-_SMALL = Domain(-1, 1)
+_SMALL, _SAFE = Domain(-1, 1), Domain(-4, 4)
+_QUERY, _KEY, _VALUE = "batch heads queries size", "batch groups keys size", "batch groups keys width"
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-def _recurrent(name: str) -> Any:
-    gates = _GATES[name]
+def _shapes(gates: int, attrs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of all inputs; those of the sequence, and of states, hang on whether the batch comes first."""
+    state = "batch directions hidden_size" if attrs.get("layout") else "directions batch hidden_size"
+    return (
+        "batch length features" if attrs.get("layout") else "length batch features",
+        f"directions {gates}*hidden_size features",
+        f"directions {gates}*hidden_size hidden_size",
+        f"directions {2 * gates}*hidden_size",
+        "batch",
+        state,
+        state,
+        "directions 3*hidden_size",
+    )
 
-    def sample(builder: Builder, x: Tensor) -> Instance:
-        rng, attrs = builder.rng, Attributes()
-        hidden = rng.between(1, 4)
-        attrs["hidden_size"] = hidden
-        direction = rng.choice(("forward", "forward", "reverse", "bidirectional"))
-        if direction != "forward" or rng.random() < builder.style.rates.rare_attribute:
-            attrs["direction"] = direction
-        directions = 2 if direction == "bidirectional" else 1
-        # 0 is all that onnxruntime has.
-        layout = rng.below(2) if builder.opset >= 14 and rng.random() < builder.style.rates.batch_first else 0
-        if layout:
-            attrs["layout"] = 1
-        if x.shape[2] > 16:
-            x = builder.match(x.dtype, (*x.shape[:2], rng.between(1, 8)))
-        length, batch, features = (x.shape[1], x.shape[0], x.shape[2]) if layout else x.shape
-        ins: list[Tensor | None] = [
-            x,
-            builder.match(x.dtype, (directions, gates * hidden, features), _SMALL),
-            builder.match(x.dtype, (directions, gates * hidden, hidden), _SMALL),
-        ]
-        state = (batch, directions, hidden) if layout else (directions, batch, hidden)
-        ins.append(
-            builder.match(x.dtype, (directions, 2 * gates * hidden), _SMALL)
-            if rng.random() < builder.style.rates.bias
-            else None
-        )
-        ins.append(
-            builder.ints([rng.between(1, length) for _ in range(batch)], "int32")
-            if rng.random() < builder.style.rates.sequence_lengths
-            else None
-        )
-        ins.append(builder.match(x.dtype, state, _SMALL) if rng.random() < builder.style.rates.unlikely_input else None)
-        if name == "LSTM":
-            ins.append(
-                builder.match(x.dtype, state, _SMALL) if rng.random() < builder.style.rates.unlikely_input else None
-            )
-            ins.append(
-                builder.match(x.dtype, (directions, 3 * hidden), _SMALL)
-                if rng.random() < builder.style.rates.peepholes
-                else None
-            )
-            if rng.random() < builder.style.rates.coupled_gates:
-                attrs["input_forget"] = 1
-        if name == "GRU" and rng.random() < builder.style.rates.unlikely_attribute:
-            attrs["linear_before_reset"] = 1
-        if name == "RNN" and rng.random() < builder.style.rates.unlikely_attribute:
-            attrs["activations"] = [rng.choice(("Relu", "Tanh", "Sigmoid")) for _ in range(directions)]
-        while ins[-1] is None:
-            ins.pop()
-        return Instance(ins, attrs, rng.between(1, 3 if name == "LSTM" else 2))
 
-    return sample
+def _directed(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {**attrs, "directions": 2 if attrs.get("direction") == "bidirectional" else 1}
 
 
 def _weights_fit(name: str) -> Any:
-    gates = _GATES[name]
-
-    def requires(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-        hidden, directions = attrs["hidden_size"], 2 if attrs.get("direction") == "bidirectional" else 1
-        w, r = ins[1].shape, ins[2].shape
-        found = [
-            *(w[0] == directions, w[1] == gates * hidden, w[2] == ins[0].shape[2]),
-            *(r[0] == directions, r[1] == gates * hidden, r[2] == hidden),
-        ]
-        if len(ins) > 3 and ins[3] is not None:
-            found += [ins[3].shape[0] == directions, ins[3].shape[1] == 2 * gates * hidden]
-        batch = ins[0].shape[0 if attrs.get("layout") else 1]
-        if len(ins) > 4 and ins[4] is not None:
-            found.append(ins[4].shape[0] == batch)
-        wanted = (batch, directions, hidden) if attrs.get("layout") else (directions, batch, hidden)
-        found += [p == q for state in ins[5:7] if state is not None for p, q in zip(state.shape, wanted, strict=True)]
-        if len(ins) > 7 and ins[7] is not None:
-            found += [ins[7].shape[0] == directions, ins[7].shape[1] == 3 * hidden]
-        return found
-
-    return requires
+    return lambda ins, attrs: sized(_shapes(_GATES[name], attrs), ins, _directed(attrs))[1]
 
 
 def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    hidden, directions = attrs["hidden_size"], 2 if attrs.get("direction") == "bidirectional" else 1
-    if attrs.get("layout"):
-        batch, length, _ = ins[0].shape
-        all_, last = (batch, length, directions, hidden), (batch, directions, hidden)
-    else:
-        length, batch, _ = ins[0].shape
-        all_, last = (length, directions, batch, hidden), (directions, batch, hidden)
-    return [(ins[0].dtype, all_), (ins[0].dtype, last), (ins[0].dtype, last)]
+    *_, state, _ = texts = _shapes(1, attrs)
+    known = sized(texts, ins[:3], _directed(attrs))[0]
+    all_states = f"batch length {state[6:]}" if attrs.get("layout") else f"length {state}"
+    shapes = (shape_of(text, known) for text in (all_states, state, state))
+    return [(ins[0].dtype, shape) for shape in shapes]
 
 
 def _state_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
@@ -126,11 +80,52 @@ def _recurrent_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -
     return math.prod(ins[0].shape[:2]) * (math.prod(ins[1].shape) + math.prod(ins[2].shape))
 
 
+_OWN: dict[str, tuple[Part, ...]] = {
+    "RNN": (
+        Attr(
+            "activations",
+            lambda draft: [draft.rng.choice(("Relu", "Tanh", "Sigmoid")) for _ in range(draft["directions"])],
+            0.4,
+        ),
+        OutputCount(1, 2),
+    ),
+    "GRU": (Attr("linear_before_reset", (1,), 0.4), OutputCount(1, 2)),
+    "LSTM": (Attr("input_forget", (1,), 0.1), OutputCount(1, 3)),
+}
+
+
+def _recurrent_parts(name: str) -> tuple[Part, ...]:
+    """At `layout` 0, which is all that onnxruntime has, more often than not."""
+
+    def shaped(place: int) -> Callable[[Draft], str]:
+        return lambda draft: _shapes(_GATES[name], draft.attrs)[place]
+
+    return (
+        Attr("hidden_size", between(1, 4)),
+        Attr("direction", ("forward", "reverse", "reverse", "bidirectional", "bidirectional"), 0.6),
+        since(14, Attr("layout", (1,), 0.1)),
+        Count("directions", lambda draft: _directed(draft.attrs)["directions"]),
+        First(
+            shaped(0),
+            fits=lambda draft: draft["features"] <= 16,
+            other=lambda draft: (*draft.x.shape[:2], draft.rng.between(1, 8)),
+        ),
+        *(Input(shaped(place), _SMALL) for place in (1, 2)),
+        Input(shaped(3), _SMALL, share=0.5),
+        Numbers(
+            lambda draft: [draft.rng.between(1, draft["length"]) for _ in range(draft["batch"])], "int32", share=0.2
+        ),
+        Input(shaped(5), _SMALL, share=0.4),
+        *((Input(shaped(6), _SMALL, share=0.4), Input(shaped(7), _SMALL, share=0.2)) if name == "LSTM" else ()),
+        *_OWN[name],
+    )
+
+
 def recurrent(name: str) -> Operator:
     """RNN, GRU or LSTM."""
     return Operator(
         name,
-        _recurrent(name),
+        parts=_recurrent_parts(name),
         requires=_weights_fit(name),
         infer=_states if name == "LSTM" else lambda ins, attrs: _states(ins, attrs)[:2],
         bounds=_state_bounds if name == "LSTM" else lambda ins, attrs: _state_bounds(ins, attrs)[:2],
@@ -145,36 +140,37 @@ def recurrent(name: str) -> Operator:
     )
 
 
-def _attention(builder: Builder, q: Tensor) -> Instance:
-    """Query, key and value with four dimensions; key heads may be shared by groups of query heads."""
-    rng, attrs = builder.rng, Attributes()
-    if max(q.shape) > 8:
-        q = builder.match(q.dtype, tuple(min(side, 6) for side in q.shape), Domain(-4, 4))
-    batch, heads, queries, size = q.shape
-    key_heads = rng.choice([n for n in range(1, heads + 1) if heads % n == 0])
-    keys, value_size = rng.between(1, 6), rng.between(1, 5)
-    k = builder.match(q.dtype, (batch, key_heads, keys, size), Domain(-4, 4))
-    v = builder.match(q.dtype, (batch, key_heads, keys, value_size))
-    ins: list[Tensor | None] = [q, k, v]
-    if rng.random() < builder.style.rates.rare_attribute:
-        attrs["is_causal"] = 1
-    elif rng.random() < builder.style.rates.unlikely_input:
-        kind = rng.choice(("bool", q.dtype))
-        if kind == "bool":  # no row may be masked out whole: nothing would be left to attend to
-            ins.append(
-                builder.ints(
-                    [1 if column == 0 else rng.below(2) for _ in range(queries) for column in range(keys)],
-                    "bool",
-                    (queries, keys),
-                )
-            )
-        else:
-            ins.append(builder.match(q.dtype, (queries, keys), Domain(-2, 2)))
-    if rng.random() < builder.style.rates.rare_attribute:
-        attrs["scale"] = rng.choice((0.5, 1.0, 0.125))
-    if rng.random() < builder.style.rates.softcap:
-        attrs["softcap"] = rng.choice((1.0, 5.0))
-    return Instance(ins, attrs, 1)
+def _some_kept(draft: Draft) -> list[int]:
+    """No row may be masked out whole: nothing would be left to attend to."""
+    return [
+        1 if column == 0 else draft.rng.below(2) for _ in range(draft["queries"]) for column in range(draft["keys"])
+    ]
+
+
+# Key heads may be shared by groups of query heads.
+_ATTENTION = (
+    First(
+        _QUERY,
+        fits=lambda draft: max(draft.x.shape) <= 8,
+        other=lambda draft: tuple(min(side, 6) for side in draft.x.shape),
+        domain=_SAFE,
+    ),
+    Count("groups", lambda draft: draft.rng.choice(divisors(draft["heads"]))),
+    Count("keys", between(1, 6)),
+    Count("width", between(1, 5)),
+    Input(_KEY, _SAFE),
+    Input(_VALUE),
+    one_of(
+        some(Attr("is_causal", (1,))),
+        some(),
+        some(),
+        Numbers(_some_kept, "bool", shape="queries keys"),
+        Input("queries keys", Domain(-2, 2), share=0.5),
+    ),
+    Attr("scale", (0.5, 1.0, 0.125), 0.3),
+    Attr("softcap", (1.0, 5.0), 0.2),
+    OutputCount(1),
+)
 
 
 def _attended(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -187,24 +183,35 @@ def _attention_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -
     return count
 
 
-def _rotary(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if x.shape[3] % 2:
-        x = builder.match(x.dtype, (*x.shape[:3], 2 * rng.between(1, 4)))
-    batch, _, length, size = x.shape
-    turned = size
-    if size >= 4 and rng.random() < builder.style.rates.rare_attribute:
-        turned = 2 * rng.between(1, size // 2)
-        attrs["rotary_embedding_dim"] = turned
-    if rng.random() < builder.style.rates.unlikely_attribute:
-        attrs["interleaved"] = 1
-    if rng.random() < builder.style.rates.optional_input:
-        caches = [builder.match(x.dtype, (batch, length, turned // 2), _SMALL) for _ in range(2)]
-        return Instance([x, *caches], attrs)
-    rows = length + rng.between(0, 2)
-    caches = [builder.match(x.dtype, (rows, turned // 2), _SMALL) for _ in range(2)]
-    places = builder.ints([rng.below(rows) for _ in range(batch * length)], "int64", (batch, length))
-    return Instance([x, *caches, places], attrs)
+def _turned(draft: Draft) -> None:
+    """How many columns are turned: all of them, or an even number."""
+    size = draft["size"]
+    if size >= 4 and draft.rng.random() < draft.builder.style.rates.rare_attribute:
+        draft.attrs["rotary_embedding_dim"] = size = 2 * draft.rng.between(1, size // 2)
+    draft.sizes["half"] = size // 2
+
+
+_ROTARY = (
+    First(
+        "batch heads length size",
+        fits=lambda draft: draft["size"] % 2 == 0,
+        other=lambda draft: (*draft.x.shape[:3], 2 * draft.rng.between(1, 4)),
+    ),
+    _turned,
+    Attr("interleaved", (1,), 0.4),
+    one_of(
+        some(Input("batch length half", _SMALL), Input("batch length half", _SMALL)),
+        some(
+            Count("rows", lambda draft: draft["length"] + draft.rng.between(0, 2)),
+            Input("rows half", _SMALL),
+            Input("rows half", _SMALL),
+            Numbers(
+                lambda draft: [draft.rng.below(draft["rows"]) for _ in range(draft["batch"] * draft["length"])],
+                shape="batch length",
+            ),
+        ),
+    ),
+)
 
 
 def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -225,28 +232,23 @@ def _rotary_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _tensor_scatter(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    axis = rng.between(1, x.rank - 1)
-    length = rng.between(1, x.shape[axis])
-    if axis != x.rank - 2 or rng.random() < builder.style.rates.unlikely_attribute:
-        attrs["axis"] = axis - x.rank if rng.random() < builder.style.rates.negative_cache_axis else axis
-    update = builder.match(x.dtype, tuple(length if place == axis else side for place, side in enumerate(x.shape)))
-    if rng.random() < builder.style.rates.no_write_index:
-        return Instance([x, update], attrs)
-    circular = rng.random() < builder.style.rates.unlikely_attribute
-    if circular:
-        attrs["mode"] = "circular"
-    last = x.shape[axis] - 1 if circular else x.shape[axis] - length
-    return Instance([x, update, builder.ints([rng.between(0, last) for _ in range(x.shape[0])])], attrs)
+def _cache_axis(draft: Draft) -> None:
+    """Any axis but that of the batch; the last but one is the default."""
+    rng, rates, rank = draft.rng, draft.builder.style.rates, draft.x.rank
+    draft.axis = rng.between(1, rank - 1)
+    if draft.axis != rank - 2 or rng.random() < rates.unlikely_attribute:
+        draft.attrs["axis"] = draft.axis - rank if rng.random() < rates.negative_cache_axis else draft.axis
 
 
-def _attention_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    q, k, v = (tensor.shape for tensor in ins[:3])
-    return [
-        *(len(k) == len(q) and len(v) == len(q), k[0] == q[0], v[0] == q[0]),
-        *(k[1] == v[1], q[1] % k[1] == 0, k[2] == v[2], k[3] == q[3]),
-    ]
+def _shorter(draft: Draft) -> Sizes:
+    shape = draft.x.shape
+    return (*shape[: draft.axis], draft["length"], *shape[draft.axis + 1 :])
+
+
+def _starts(draft: Draft) -> list[int]:
+    """One that goes round may begin anywhere."""
+    last = draft.side - (1 if "mode" in draft.attrs else draft["length"])
+    return [draft.rng.between(0, last) for _ in range(draft.x.shape[0])]
 
 
 def _write_start(site: Site) -> Domain:
@@ -260,11 +262,14 @@ OPERATORS = (
     *map(recurrent, _GATES),
     Operator(
         "Attention",
-        _attention,
+        parts=_ATTENTION,
         infer=_attended,
-        requires=_attention_fits,
+        requires=lambda ins, attrs: [
+            *agree(_QUERY, _KEY, _VALUE)(ins, attrs),
+            ins[0].shape[1] % ins[1].shape[1] == 0,
+        ],
         bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
-        safe=(Domain(-4, 4),),
+        safe=(_SAFE,),
         ranks=(4, 4),
         family="attention",
         dtypes=FLOATS,
@@ -273,7 +278,7 @@ OPERATORS = (
     ),
     Operator(
         "RotaryEmbedding",
-        _rotary,
+        parts=_ROTARY,
         requires=_rotary_fits,
         bounds=_rotary_bounds,
         ranks=(4, 4),
@@ -283,7 +288,12 @@ OPERATORS = (
     ),
     Operator(
         "TensorScatter",
-        _tensor_scatter,
+        parts=(
+            _cache_axis,
+            Count("length", lambda draft: draft.rng.between(1, draft.side)),
+            Input(_shorter),
+            some(Attr("mode", ("circular",), 0.4), Numbers(_starts), share=0.7),
+        ),
         bounds=lambda ins, attrs: (min(ins[0].low, ins[1].low), max(ins[0].high, ins[1].high)),
         ranks=(2, 5),
         family="attention",

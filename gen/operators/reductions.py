@@ -8,26 +8,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, OpenBuilder
-from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
+from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, every_axis, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
 from opsieve.gen.spec.instance import (
     Attr,
+    AxisAttr,
     Draft,
-    Instance,
     Numbers,
     Part,
-    axis_of,
     drawn_axis,
     flag,
-    signed,
 )
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import reduced_rows, rows_beside_axis
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import (
     OpenRule,
     long_sum,
@@ -252,17 +249,6 @@ def _log_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return (ins[0].low - ins[0].high - math.log(side), 0.0)
 
 
-def _top(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    axis = axis_of(builder, x)
-    if axis not in (-1,) or rng.random() < builder.style.rates.default:
-        attrs["axis"] = axis
-    count = rng.binned(1, x.shape[attrs.get("axis", -1)])
-    if rng.random() < builder.style.rates.attribute:
-        attrs["largest"] = rng.below(2)
-    return Instance([x, builder.ints([count])], attrs)
-
-
 def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, values = ins[0].shape, ins[1].values
     assert values is not None
@@ -286,11 +272,10 @@ _BEST = (*_AXIS, flag("keepdims", 0.5), flag("select_last_index", 0.3))
 _RUNNING = (flag("exclusive", 0.4), flag("reverse", 0.4), Numbers(drawn_axis, ("int64", "int32"), scalar=True))
 
 
-def along(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
+def along(name: str, **more: Any) -> Operator:
     """An operator along one axis."""
     return Operator(
         name,
-        sample,
         ranks=more.pop("ranks", (1, 5)),
         family=more.pop("family", "axis"),
         symbolic=more.pop("symbolic", True),
@@ -307,11 +292,8 @@ def _top_count(site: Site) -> Domain:
     return Domain(1, min(size, 3)) if size else exact([1])
 
 
-def _open_top(builder: OpenBuilder, x: Tensor) -> Instance:
-    attrs: Attributes = {"axis": signed(builder, builder.rng.below(x.rank), x.rank)}
-    if builder.rng.random() < builder.style.rates.attribute:
-        attrs["largest"] = builder.rng.below(2)
-    return Instance([x, builder.ints([builder.number(1)])], attrs)
+def _how_many(draft: Draft) -> list[Size]:
+    return [draft.rng.binned(1, draft.side) if draft.open is None else draft.open.number(1)]
 
 
 def _soft(name: str, bounds: Any, undefined: OpenRule, rounding: Rounding = Rounding.NONE) -> Operator:
@@ -368,7 +350,7 @@ AXIS = (
     ),
     along(
         "TopK",
-        _top,
+        parts=(AxisAttr(-1), Numbers(_how_many), flag("largest", 0.5)),
         infer=_top_types,
         requires=_top_fits,
         bounds=_top_bounds,
@@ -378,7 +360,6 @@ AXIS = (
             nan_input,
             unsorted,
         ),
-        symbolic=_open_top,
         rank_ends=RankEnds.LEAST,
         rounding=Rounding.EXACT | Rounding.JUMPS,
     ),

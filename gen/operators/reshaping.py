@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.operators.layouts import layout, sides_for, values_of
-from opsieve.gen.spec.builder import Builder, OpenBuilder
+from opsieve.gen.spec.builder import FREE, OpenBuilder
 from opsieve.gen.spec.declaration import Moves
 from opsieve.gen.spec.domains import Domain, Site, every_axis, exact
-from opsieve.gen.spec.instance import Attr, Draft, Instance, signed, viewed
+from opsieve.gen.spec.instance import Attr, Draft, First, Instance, Numbers, signed, some, viewed
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import (
@@ -24,15 +24,16 @@ from opsieve.gen.spec.symbolic_arith import (
 from opsieve.gen.spec.tensor import Ins, Tensor, Typed
 
 
-def _reshape(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
+def _same_elements(draft: Draft) -> list[int]:
+    """A shape for as many elements; of its sizes one may be left to infer, and some be copied."""
+    rng, rates, x = draft.rng, draft.builder.style.rates, draft.x
     count = math.prod(x.shape)
-    asked: list[int] = [] if count == 1 and rng.random() < builder.style.rates.to_scalar else sides_for(builder, count)
-    if asked and rng.random() < builder.style.rates.inferred_size:
+    asked: list[int] = [] if count == 1 and rng.random() < rates.to_scalar else sides_for(draft.builder, count)
+    if asked and rng.random() < rates.inferred_size:
         asked[rng.below(len(asked))] = -1
-    if rng.random() < builder.style.rates.copied_size:  # a zero copies the size of the same axis
+    if rng.random() < rates.copied_size:  # a zero copies the size of the same axis
         asked = [0 if place < x.rank and side == x.shape[place] else side for place, side in enumerate(asked)]
-    return Instance([x, builder.ints(asked)])
+    return asked
 
 
 def _reshaped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -68,18 +69,9 @@ def _flatten_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis <= rank]
 
 
-def _unsqueeze(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    more = rng.between(1, 2) if x.rank < 4 else 1
-    axes = rng.some(range(x.rank + more), more)
-    return Instance(
-        [
-            x,
-            builder.ints(
-                [axis - x.rank - more if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
-            ),
-        ]
-    )
+def _new_places(draft: Draft) -> list[int]:
+    rank, more = draft.x.rank, draft.rng.between(1, 2) if draft.x.rank < 4 else 1
+    return [signed(draft.builder, axis, rank + more) for axis in draft.rng.some(range(rank + more), more)]
 
 
 def _unsqueezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -95,22 +87,17 @@ def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given)]
 
 
-def _squeeze(builder: Builder, x: Tensor) -> Instance:
-    rng, ones = builder.rng, [axis for axis, side in enumerate(x.shape) if side == 1]
-    if rng.random() < builder.style.rates.all_ones:
-        return Instance([x])
-    if not ones:
-        x = builder.match(x.dtype, tuple(1 if axis == x.rank - 1 else -1 for axis in range(x.rank)))
-        ones = [axis for axis, side in enumerate(x.shape) if side == 1]
-    axes = rng.some(ones, rng.between(1, len(ones)))
-    return Instance(
-        [
-            x,
-            builder.ints(
-                [axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
-            ),
-        ]
-    )
+def _is_squeezed(draft: Draft) -> bool:
+    """Now and then every axis of size 1 is, and none named."""
+    return draft.open is not None or not draft.draws(draft.builder.style.rates.all_ones, 0.0)
+
+
+def _single_axes(draft: Draft) -> list[int]:
+    """Some axes of size 1; where sizes are open they come to be so."""
+    rng, rank = draft.rng, draft.x.rank
+    ones = [axis for axis in range(rank) if draft.open is not None or draft.x.shape[axis] == 1]
+    most = len(ones) if draft.open is None else min(2, rank)
+    return [signed(draft.builder, axis, rank) for axis in rng.some(ones, rng.between(1, most))]
 
 
 def _squeezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -131,12 +118,10 @@ def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [shape[axis] == 1 for axis in given]
 
 
-def _expand(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in x.shape]
-    if x.rank < 5 and rng.random() < builder.style.rates.new_axis:
-        asked.insert(0, rng.between(1, 3))
-    return Instance([x, builder.ints(asked)])
+def _grown(draft: Draft) -> list[int]:
+    rng = draft.rng
+    asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in draft.x.shape]
+    return [rng.between(1, 3), *asked] if draft.x.rank < 5 and draft.draws(0.4, 0.0) else asked
 
 
 def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -221,11 +206,6 @@ def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:
     return Instance([viewed(x, tuple(view))], {"axis": signed(builder, axis, x.rank) if axis < x.rank else axis})
 
 
-def _open_squeeze(builder: OpenBuilder, x: Tensor) -> Instance:
-    axes = builder.rng.some(range(x.rank), builder.rng.between(1, min(2, x.rank)))
-    return Instance([x, builder.ints([signed(builder, axis, x.rank) for axis in axes])])
-
-
 def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
     rng, asked = builder.rng, list[Size]()
     for side in x.shape:
@@ -246,8 +226,8 @@ def _open_grows(asked: Size, side: Size) -> bool:
 RESHAPES = (
     layout(
         "Reshape",
-        _reshape,
-        _reshaped,
+        infer=_reshaped,
+        parts=(Numbers(_same_elements),),
         requires=_same_count,
         usual={1: _target_shape},
         moves=Moves.IN_ORDER,
@@ -259,8 +239,7 @@ RESHAPES = (
     ),
     layout(
         "Flatten",
-        None,
-        _flat,
+        infer=_flat,
         parts=(Attr("axis", _any_axis, 0.7),),
         requires=_flatten_inside,
         ranks=(1, 5),
@@ -271,8 +250,8 @@ RESHAPES = (
     ),
     layout(
         "Unsqueeze",
-        _unsqueeze,
-        _unsqueezed,
+        infer=_unsqueezed,
+        parts=(Numbers(_new_places),),
         requires=_new_axes,
         ranks=(0, 4),
         usual={1: every_axis},
@@ -283,20 +262,29 @@ RESHAPES = (
     ),
     layout(
         "Squeeze",
-        _squeeze,
-        _squeezed,
+        infer=_squeezed,
+        parts=(
+            some(
+                First(
+                    fits=lambda draft: draft.open is not None or 1 in draft.x.shape,
+                    other=lambda draft: (*(FREE for _ in draft.x.shape[1:]), 1),
+                ),
+                Numbers(_single_axes),
+                where=_is_squeezed,
+            ),
+        ),
         requires=_ones,
         ranks=(1, 5),
         usual={1: _ones_of},
         moves=Moves.IN_ORDER,
-        symbolic=_open_squeeze,
+        symbolic=True,
         size_rule=SizeRule.REGROUPED,
         rounding=Rounding.EXACT,
     ),
     layout(
         "Expand",
-        _expand,
-        _expanded,
+        infer=_expanded,
+        parts=(Numbers(_grown),),
         requires=_expand_fits,
         usual={1: _expanded_shape},
         moves=Moves.FIRST,

@@ -14,12 +14,27 @@ from opsieve.gen.operators.control import in_graph
 from opsieve.gen.operators.layouts import all_hull, values_of
 from opsieve.gen.operators.slice_concat import split_sizes
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Moves, Operator, Sampler
+from opsieve.gen.spec.declaration import Moves, Operator
 from opsieve.gen.spec.domains import ZERO
 from opsieve.gen.spec.dtype_facts import NUMBER
-from opsieve.gen.spec.instance import Instance, Numbers, axis_of
+from opsieve.gen.spec.instance import (
+    Attr,
+    AxisAttr,
+    Count,
+    Draft,
+    Input,
+    Instance,
+    Numbers,
+    drawn_axis,
+    flag,
+    named,
+    one_of,
+    some,
+    whole,
+)
 from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.symbolic_arith import divisors
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 
 _ELEMENTS = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")
 _SEQUENCES = tuple(f"sequence({dtype})" for dtype in _ELEMENTS)
@@ -29,11 +44,6 @@ _OPTIONALS = tuple(f"optional({dtype})" for dtype in _ELEMENTS)
 def element(dtype: str) -> str:
     """The dtype of a container's elements: `float32` of `sequence(float32)`."""
     return dtype.partition("(")[2][:-1]
-
-
-def _construct(builder: Builder, x: Tensor) -> Instance:
-    others = [builder.match(x.dtype, x.shape) for _ in range(builder.rng.below(3))]
-    return Instance([x, *others])
 
 
 def _place(builder: Builder, last: int = 0) -> Tensor:
@@ -63,18 +73,9 @@ def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
     )
 
 
-def _split(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    axis = axis_of(builder, x)
-    if axis or rng.random() < builder.style.rates.default:
-        attrs["axis"] = axis
-    side = x.shape[axis]
-    if rng.random() < builder.style.rates.no_split:
-        if rng.random() < builder.style.rates.attribute:
-            attrs["keepdims"] = rng.below(2)
-        return Instance([x], attrs)
-    size = rng.choice([n for n in range(1, side + 1) if side % n == 0])  # all parts alike
-    return Instance([x, builder.ints([size], "int64", ())], attrs)
+def _even_size(draft: Draft) -> int:
+    """All parts are alike."""
+    return draft.rng.choice(divisors(draft.side))
 
 
 def _split_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -94,12 +95,6 @@ def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         return [(element(ins[0].dtype), (*shape[:at], "?", *shape[at:]))]
     at = axis % len(shape)
     return [(element(ins[0].dtype), (*shape[:at], "?", *shape[at + 1 :]))]
-
-
-def _join(builder: Builder, x: Tensor) -> Instance:
-    if x.rank and builder.rng.random() < builder.style.rates.likely_attribute:
-        return Instance([x], {"axis": axis_of(builder, x)})
-    return Instance([x], {"axis": builder.rng.between(-x.rank - 1, x.rank), "new_axis": 1})
 
 
 def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
@@ -135,23 +130,22 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
-def held(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Operator:
+def held(name: str, infer: Any, **more: Any) -> Operator:
     """An operator on sequences or optionals."""
-    return Operator(name, sample, infer=infer, family="container", **more)
+    return Operator(name, infer=infer, family="container", **more)
 
 
 OPERATORS = (
     held(
         "SequenceConstruct",
-        _construct,
         lambda ins, attrs: [(f"sequence({ins[0].dtype})", ins[0].shape)],
+        parts=(some(Input(whole), some(Input(whole), share=0.5), share=0.7),),
         bounds=all_hull,
         dtypes=_ELEMENTS,
         moves=Moves.EVERY,
     ),
     held(
         "SequenceAt",
-        None,
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         parts=(Numbers(lambda draft: draft.rng.choice((0, -1)), ("int64", "int32"), scalar=True),),
         dtypes=_SEQUENCES,
@@ -161,54 +155,67 @@ OPERATORS = (
     ),
     held(
         "SequenceInsert",
-        in_graph(_insert),
         _same,
+        sample=in_graph(_insert),
         bounds=lambda ins, attrs: all_hull(ins[:2], attrs),
         dtypes=_SEQUENCES,
         usual={2: ZERO},
     ),
-    held("SequenceErase", in_graph(_erase), _same, dtypes=_SEQUENCES, usual={1: ZERO}),
+    held("SequenceErase", _same, sample=in_graph(_erase), dtypes=_SEQUENCES, usual={1: ZERO}),
     held(
         "SequenceLength",
-        None,
         lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (0.0, 100.0),
         dtypes=_SEQUENCES,
     ),
     held(
         "SplitToSequence",
-        _split,
         _split_type,
+        parts=(
+            AxisAttr(0),
+            one_of(some(flag("keepdims", 0.5)), Numbers(_even_size, scalar=True)),
+        ),
         ranks=(1, 5),
         dtypes=_ELEMENTS,
         usual={1: split_sizes},
         moves=Moves.FIRST,
     ),
-    held("ConcatFromSequence", _join, _joined, dtypes=_SEQUENCES, moves=Moves.EVERY),
+    held(
+        "ConcatFromSequence",
+        _joined,
+        parts=(
+            Count("joins", lambda draft: draft.x.rank and draft.draws(0.6, 0.0)),
+            some(Attr("axis", drawn_axis), where=named("joins")),
+            some(
+                Attr("axis", lambda draft: draft.rng.between(-draft.x.rank - 1, draft.x.rank)),
+                Attr("new_axis", (1,)),
+                where=lambda draft: not draft["joins"],
+            ),
+        ),
+        dtypes=_SEQUENCES,
+        moves=Moves.EVERY,
+    ),
     held(
         "SequenceMap",
-        in_graph(_map),
         lambda ins, attrs: [(ins[0].dtype, ins[0].shape)],
+        sample=in_graph(_map),
         bounds=_map_bounds,
         dtypes=_SEQUENCES,
     ),
     held(
         "Optional",
-        None,
         lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)],
         dtypes=_ELEMENTS,
         moves=Moves.IN_ORDER,
     ),
     held(
         "OptionalGetElement",
-        None,
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         dtypes=_OPTIONALS,
         moves=Moves.IN_ORDER,
     ),
     held(
         "OptionalHasElement",
-        None,
         lambda ins, attrs: [("bool", ())],
         bounds=lambda ins, attrs: (0.0, 1.0),
         dtypes=_OPTIONALS,

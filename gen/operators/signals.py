@@ -8,42 +8,50 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.model.tensors import DTYPES, data_size
-from opsieve.gen.operators.elementwise import CAST_TARGETS
+from opsieve.gen.operators.elementwise import CAST_TARGETS, holds_all
 from opsieve.gen.operators.layouts import values_of
-from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Moves, Operator
 from opsieve.gen.spec.domains import Domain, Site, exact, size_of
-from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
-from opsieve.gen.spec.instance import Attr, Draft, Instance
+from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, NUMBER, is_float
+from opsieve.gen.spec.instance import (
+    Attr,
+    Count,
+    Draft,
+    First,
+    Input,
+    Numbers,
+    between,
+    flag,
+    named,
+    never,
+    signed,
+    since,
+    some,
+    whole,
+)
 from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import cast_of_float, nan_element
 
 
-def _fourier(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if x.shape[-1] not in (1, 2):
-        x = builder.match(x.dtype, (*x.shape[:-1], rng.between(1, 2)))
-    axis = rng.between(1, x.rank - 2) if x.rank > 2 else 0
-    length = None
-    if rng.random() < builder.style.rates.unlikely_input:
-        length = builder.ints([rng.between(1, x.shape[axis] + 2)], "int64", ())
-    kind = rng.choice(("inverse", "onesided", "", ""))
-    if kind == "inverse" and x.shape[-1] == 2:
-        attrs["inverse"] = 1
-    if kind == "onesided" and x.shape[-1] == 1:
-        attrs["onesided"] = 1
-    if builder.opset < 20:
-        attrs["axis"] = axis
-        return Instance([x] if length is None else [x, length], attrs)
-    return Instance(
-        [
-            x,
-            length,
-            builder.ints([axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis], "int64", ()),
-        ],
-        attrs,
-    )
+def _length_axis(draft: Draft) -> int:
+    """Not the last axis, which holds real and imaginary parts, nor that of the batch where there is another."""
+    draft.axis = draft.rng.between(1, draft.x.rank - 2) if draft.x.rank > 2 else 0
+    return draft.axis
+
+
+_FOURIER = (
+    First(
+        fits=lambda draft: draft.x.shape[-1] in (1, 2),
+        other=lambda draft: (*draft.x.shape[:-1], draft.rng.between(1, 2)),
+    ),
+    Count("place", _length_axis),
+    Numbers(lambda draft: draft.rng.between(1, draft.side + 2), scalar=True, share=0.4),
+    some(Attr("axis", named("place")), where=lambda draft: draft.opset < 20),
+    since(20, Numbers(lambda draft: signed(draft.builder, draft.axis, draft.x.rank), scalar=True)),
+    some(Attr("inverse", (1,), 0.25), where=lambda draft: draft.x.shape[-1] == 2),
+    some(Attr("onesided", (1,), 0.25), where=lambda draft: draft.x.shape[-1] == 1),
+)
 
 
 def _fourier_axis(ins: Ins, attrs: Mapping[str, Any]) -> int:
@@ -64,17 +72,14 @@ def _fourier_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _short_time(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    length = rng.between(4, 16)
-    signal = builder.match(x.dtype, (rng.between(1, 2), length, 1))
-    frame, step = rng.between(2, length), rng.between(1, 4)
-    taper = (
-        builder.match(x.dtype, (frame,), Domain(0, 1)) if rng.random() < builder.style.rates.optional_input else None
-    )
-    attrs["onesided"] = rng.below(2)  # always given: onnx 1.23 infers the default wrongly
-    given = builder.ints([frame], "int64", ())
-    return Instance([signal, builder.ints([step], "int64", ()), taper, given], attrs)
+_SHORT_TIME = (
+    First("batch length 1", fits=never, other=lambda draft: (draft.rng.between(1, 2), draft.rng.between(4, 16), 1)),
+    Numbers(between(1, 4), scalar=True),
+    Count("frame", lambda draft: draft.rng.between(2, draft["length"])),
+    Input("frame", Domain(0, 1), share=0.5),
+    Numbers(named("frame"), scalar=True),
+    flag("onesided"),  # always given: onnx 1.23 infers the default wrongly
+)
 
 
 def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -83,12 +88,11 @@ def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[0].shape[0], (ins[0].shape[1] - frame) // step + 1, bins, 2))]
 
 
-def _cast_like(builder: Builder, x: Tensor) -> Instance | None:
-    allowed = builder.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
-    dtype = builder.liked(allowed)
-    if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):
-        return None
-    return Instance([x, builder.match(dtype, builder.shape(0, 2))])
+def _like_type(draft: Draft) -> str:
+    allowed = draft.builder.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
+    return draft.builder.liked(
+        frozenset(dtype for dtype in allowed if dtype == draft.x.dtype or holds_all(dtype, draft.x))
+    )
 
 
 def _cast_like_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -110,11 +114,10 @@ _SAME_WIDTH = {
 }
 
 
-def _bit_cast(builder: Builder, x: Tensor) -> Instance:
-    dtype = _SAME_WIDTH[x.dtype]
-    if x.low < 0 or x.high > LARGEST[dtype]:  # a sign bit would make another number of it
-        x = builder.match(x.dtype, x.shape, Domain(0, min(LARGEST[dtype], LARGEST[x.dtype])))
-    return Instance([x], {"to": NUMBER[dtype]})
+def _same_bits(draft: Draft) -> Domain:
+    """A sign bit would make another number of it."""
+    dtype = draft.x.dtype
+    return Domain(0, min(LARGEST[_SAME_WIDTH[dtype]], LARGEST[dtype]))
 
 
 def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -149,7 +152,7 @@ def _frame_length(site: Site) -> Domain:
 OPERATORS = (
     Operator(
         "DFT",
-        _fourier,
+        parts=_FOURIER,
         infer=_fourier_type,
         bounds=_fourier_bounds,
         ranks=(2, 4),
@@ -162,7 +165,7 @@ OPERATORS = (
     ),
     Operator(
         "STFT",
-        _short_time,
+        parts=_SHORT_TIME,
         infer=_short_time_type,
         bounds=lambda ins, attrs: (-2 * ins[0].size * ins[0].shape[1], 2 * ins[0].size * ins[0].shape[1]),
         ranks=(3, 3),
@@ -174,7 +177,7 @@ OPERATORS = (
     ),
     Operator(
         "CastLike",
-        _cast_like,
+        parts=(Input(lambda draft: draft.builder.shape(0, 2), dtype=_like_type),),
         same_shape=True,
         infer=lambda ins, attrs: [(ins[1].dtype, ins[0].shape)],
         bounds=_cast_like_bounds,
@@ -187,7 +190,10 @@ OPERATORS = (
     ),
     Operator(
         "BitCast",
-        _bit_cast,
+        parts=(
+            First(fits=lambda draft: draft.x.within(_same_bits(draft)), other=whole, domain=_same_bits),
+            Attr("to", lambda draft: NUMBER[_SAME_WIDTH[draft.x.dtype]]),
+        ),
         infer=lambda ins, attrs: [(DTYPES[attrs["to"]], ins[0].shape)],
         requires=lambda ins, attrs: [data_size(ins[0].dtype, 8) == data_size(DTYPES[attrs["to"]], 8)],
         family="cast",

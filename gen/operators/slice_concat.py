@@ -11,13 +11,13 @@ from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Moves, RankEnds
 from opsieve.gen.spec.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis, signed
+from opsieve.gen.spec.instance import Attr, AxisAttr, Count, Draft, Instance, Numbers, drawn_axis, named, signed, some
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import concatenated_rows
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 
 
 def _slice(builder: Builder, x: Tensor) -> Instance:
@@ -178,19 +178,19 @@ def _join_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     ]
 
 
-def _split(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    axis = axis_of(builder, x)
-    side = x.shape[axis]
-    parts = rng.between(1, min(side, 4))
-    attrs: Attributes = {"axis": axis} if axis or rng.random() < builder.style.rates.default else {}
-    if builder.opset >= 18 and rng.random() < builder.style.rates.unlikely_attribute:
-        each = -(-side // parts)
-        if each * (parts - 1) < side:  # else the last part would be empty
-            return Instance([x], {**attrs, "num_outputs": parts})
-    cuts = rng.some(range(1, side), parts - 1)
-    sizes = [b - a for a, b in zip([0, *cuts], [*cuts, side], strict=True)]
-    return Instance([x, builder.ints(sizes)], attrs)
+def _even(draft: Draft) -> bool:
+    """Whether only the number of parts is given; the last of them may not be empty."""
+    if draft.open is not None or draft.opset < 18 or not draft.draws(0.4, 0.0):
+        return False
+    each = -(-draft.side // draft["parts"])
+    return bool(each * (draft["parts"] - 1) < draft.side)
+
+
+def _part_sizes(draft: Draft) -> list[Size]:
+    if draft.open is not None:
+        return [draft.open.number(1) for _ in range(draft["parts"])]
+    cuts = draft.rng.some(range(1, draft.side), draft["parts"] - 1)
+    return [b - a for a, b in zip([0, *cuts], [*cuts, draft.side], strict=True)]
 
 
 def _split_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -225,7 +225,9 @@ def _some_axes(draft: Draft) -> list[int]:
     return draft.rng.some(range(draft.x.rank), draft.rng.between(1, draft.x.rank))
 
 
-def _near_sizes(draft: Draft) -> list[int]:
+def _near_sizes(draft: Draft) -> list[Size]:
+    if draft.open is not None:
+        return [draft.open.number(1, 16) for _ in draft.attrs["axes"]]
     return [max(1, draft.x.shape[axis] + draft.rng.between(-2, 2)) for axis in draft.attrs["axes"]]
 
 
@@ -306,22 +308,11 @@ def _open_pad(builder: OpenBuilder, x: Tensor) -> Instance:
     return Instance(ins, {} if plain else {"mode": mode})
 
 
-def _open_split(builder: OpenBuilder, x: Tensor) -> Instance:
-    axis = builder.rng.below(x.rank)
-    sizes = [builder.number(1) for _ in range(builder.rng.between(1, 4))]
-    return Instance([x, builder.ints(sizes)], {"axis": signed(builder, axis, x.rank)})
-
-
-def _open_crop(builder: OpenBuilder, x: Tensor) -> Instance:
-    axes = builder.rng.some(range(x.rank), builder.rng.between(1, x.rank))
-    return Instance([x, builder.ints([builder.number(1, 16) for _ in axes])], {"axes": axes})
-
-
 OPERATORS = (
     layout(
         "Slice",
-        _slice,
-        _slice_types,
+        sample=_slice,
+        infer=_slice_types,
         requires=_slice_fits,
         ranks=(1, 5),
         usual={1: ZERO, 2: _slice_ends, 3: every_axis, 4: exact([1])},
@@ -332,8 +323,8 @@ OPERATORS = (
     ),
     layout(
         "Pad",
-        _pad,
-        _padded,
+        sample=_pad,
+        infer=_padded,
         requires=_pads_fit,
         bounds=_pad_bounds,
         ranks=(1, 5),
@@ -346,8 +337,7 @@ OPERATORS = (
     ),
     layout(
         "Concat",
-        None,
-        _joined,
+        infer=_joined,
         parts=(Attr("axis", drawn_axis), _others),
         requires=_join_fits,
         bounds=all_hull,
@@ -362,13 +352,19 @@ OPERATORS = (
     ),
     layout(
         "Split",
-        _split,
-        _split_types,
+        infer=_split_types,
+        parts=(
+            AxisAttr(0),
+            Count("parts", lambda draft: draft.rng.between(1, 4 if draft.open is not None else min(draft.side, 4))),
+            Count("even", _even),
+            some(Attr("num_outputs", named("parts")), where=named("even")),
+            some(Numbers(_part_sizes), where=lambda draft: not draft["even"]),
+        ),
         requires=_split_fits,
         ranks=(1, 5),
         usual={1: split_sizes},
         moves=Moves.FIRST,
-        symbolic=_open_split,
+        symbolic=True,
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.PARTED,
         sizes_unsaid=True,
@@ -376,15 +372,14 @@ OPERATORS = (
     ),
     layout(
         "CenterCropPad",
-        None,
-        _cropped,
+        infer=_cropped,
         parts=(Attr("axes", _some_axes), Numbers(_near_sizes)),
         requires=_crop_fits,
         bounds=with_zero,
         ranks=(1, 5),
         dtypes=NUMERIC,
         usual={1: like_output(Domain(1, 4))},
-        symbolic=_open_crop,
+        symbolic=True,
         per_axis=(1,),
     ),
 )

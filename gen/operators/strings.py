@@ -6,60 +6,44 @@ Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer,
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator, Sampler
-from opsieve.gen.spec.instance import Attr, Instance, Partner, between
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.instance import Attr, Count, Draft, First, Part, Partner, between, flag, some
 from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
-from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Ins, Typed
 from opsieve.gen.spec.undefined import case_by_locale, split_of_empty
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
 
-def _normalise(builder: Builder, x: Tensor) -> Instance:
-    """Without stop words, which would leave a number of words that only a run tells."""
-    rng = builder.rng
-    attrs: Attributes = {"locale": "C"}  # the default, en_US, is not on every machine
-    if rng.random() < builder.style.rates.case_change:
-        attrs["case_change_action"] = rng.choice(("LOWER", "UPPER", "NONE"))
-    if rng.random() < builder.style.rates.rare_attribute:
-        attrs["is_case_sensitive"] = rng.below(2)
-    if x.rank == 2 and x.shape[0] != 1:
-        x = builder.match("string", (1, x.shape[1]))
-    return Instance([x], attrs)
+def _pool(draft: Draft) -> list[Any]:
+    words = ("a", "b", "cat", "Dog", "x y", "zebra")
+    pool = draft.rng.shuffled(range(6))
+    return [words[number] for number in pool] if draft.x.dtype == "string" else pool
 
 
-def _vectorize(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    pool = list(rng.shuffled(range(6)))
-    pairs = rng.between(0, 1) and 2
-    singles = len(pool) - 2 * pairs
-    attrs: Attributes = {
-        "mode": rng.choice(("TF", "IDF", "TFIDF")),
-        "min_gram_length": 1,
-        "max_gram_length": 2 if pairs else 1,
-        "max_skip_count": rng.between(0, 1) if pairs else 0,
-        "ngram_counts": [0, singles] if pairs else [0],
-        "ngram_indexes": list(range(singles + pairs)),
-    }
-    if x.dtype == "string":
-        attrs["pool_strings"] = [("a", "b", "cat", "Dog", "x y", "zebra")[number] for number in pool]
-    else:
-        attrs["pool_int64s"] = pool
-    if rng.random() < builder.style.rates.attribute:
-        attrs["weights"] = [float(rng.between(1, 3)) for _ in range(singles + pairs)]
-    return Instance([x], attrs)
+# Single words, or pairs of them behind those.
+_NGRAMS: tuple[Part, ...] = (
+    Count("pairs", (0, 2)),
+    Attr("mode", ("TF", "IDF", "TFIDF")),
+    Attr("min_gram_length", (1,)),
+    Attr("max_gram_length", lambda draft: 2 if draft["pairs"] else 1),
+    Attr("max_skip_count", lambda draft: draft.rng.below(2) if draft["pairs"] else 0),
+    Attr("ngram_counts", lambda draft: [0, 6 - 2 * draft["pairs"]] if draft["pairs"] else [0]),
+    Attr("ngram_indexes", lambda draft: list(range(6 - draft["pairs"]))),
+    some(Attr("pool_strings", _pool), where=lambda draft: draft.x.dtype == "string"),
+    some(Attr("pool_int64s", _pool), where=lambda draft: draft.x.dtype != "string"),
+    Attr("weights", lambda draft: [float(draft.rng.between(1, 3)) for _ in draft["ngram_indexes"]], 0.5),
+)
 
 
 def _vector(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("float32", (*ins[0].shape[:-1], max(attrs["ngram_indexes"]) + 1))]
 
 
-def text(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Operator:
+def text(name: str, infer: Any, **more: Any) -> Operator:
     """An operator on strings."""
     return Operator(
         name,
-        sample,
         infer=infer,
         family="text",
         dtypes=more.pop("dtypes", ("string",)),
@@ -79,32 +63,44 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 OPERATORS = (
     text(
         "StringConcat",
-        None,
         lambda ins, attrs: [("string", broadcast(ins[0].shape, ins[1].shape))],
         parts=(Partner(),),
         requires=lambda ins, attrs: broadcasts(ins[0].shape, ins[1].shape),
     ),
     text(
         "StringSplit",
-        None,
         lambda ins, attrs: [("string", (*ins[0].shape, "?")), ("int64", ins[0].shape)],
         parts=(Attr("delimiter", (" ", "a", "qu"), 0.5), Attr("maxsplit", between(0, 3), 0.5)),
         bounds=lambda ins, attrs: [(0.0, 0.0), (0.0, 40.0)],
         undefined=(split_of_empty,),
         ranks=(1, 4),
     ),
-    text("StringNormalizer", _normalise, _same, undefined=(case_by_locale,), ranks=(1, 2), sizes_unsaid=True),
+    # Without stop words, which would leave a number of words that only a run tells.
+    text(
+        "StringNormalizer",
+        _same,
+        parts=(
+            First(
+                fits=lambda draft: draft.x.rank < 2 or draft.x.shape[0] == 1, other=lambda draft: (1, draft.x.shape[1])
+            ),
+            Attr("locale", ("C",)),  # the default, en_US, is not on every machine
+            Attr("case_change_action", ("LOWER", "UPPER", "NONE"), 0.7),
+            flag("is_case_sensitive", 0.3),
+        ),
+        undefined=(case_by_locale,),
+        ranks=(1, 2),
+        sizes_unsaid=True,
+    ),
     text(
         "RegexFullMatch",
-        None,
         lambda ins, attrs: [("bool", ins[0].shape)],
         parts=(Attr("pattern", _PATTERNS),),
         bounds=lambda ins, attrs: (0.0, 1.0),
     ),
     text(
         "TfIdfVectorizer",
-        _vectorize,
         _vector,
+        parts=_NGRAMS,
         bounds=lambda ins, attrs: (0.0, 100.0),
         dtypes=("string", "int32", "int64"),
         ranks=(1, 2),

@@ -204,7 +204,7 @@ class First:
     shape: Shaped | str = ""
     fits: Callable[[Draft], bool] | None = None
     other: Shaped | str = ""
-    domain: Domain = ANY
+    domain: Domain | Callable[[Draft], Domain] = ANY
 
     def __call__(self, draft: Draft) -> None:
         """Name its sizes, or find another."""
@@ -213,7 +213,8 @@ class First:
         if isinstance(text, str) and text:
             name_sizes(text, draft.x.shape, draft.sizes)
         if self.fits is not None and not self.fits(draft):
-            draft.inputs[0] = draft.builder.match(draft.x.dtype, draft.shape(self.other), self.domain)
+            domain = self.domain(draft) if callable(self.domain) else self.domain
+            draft.inputs[0] = draft.builder.match(draft.x.dtype, draft.shape(self.other), domain)
             draft.sizes = before
             if isinstance(text, str) and text:
                 name_sizes(text, draft.x.shape, draft.sizes)
@@ -223,17 +224,17 @@ class First:
 class Input:
     """Another input: an existing tensor of a shape or a new one, of the first input's dtype or of another (one of several).
 
-    It is there at the rate `share` (None: always); else its place is left empty.
+    It is there at the rate `share` (None: always), or where a function of the draft says so; else its place is left empty.
     """
 
     shape: Shaped | str
     domain: Domain | Callable[[Draft], Domain] = ANY
     dtype: str | Sequence[str] | Callable[[Draft], str] = ""
-    share: float | None = None
+    share: float | Callable[[Draft], bool] | None = None
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        if not draft.draws(self.share, 0.0):
+        if not (self.share(draft) if callable(self.share) else draft.draws(self.share, 0.0)):
             draft.inputs.append(None)
             return
         dtype = _dtype(self.dtype, draft)
@@ -274,11 +275,11 @@ class Partner:
 class Numbers:
     """An input of numbers that the operator looks at: axes, sizes, repeats. A vector unless a shape is given, a scalar if `scalar`.
 
-    `values` gives all of them, or one of a scalar. It is there at the rate `share` (None: always), or left out at the rate `skip`: its place is
+    `values` gives all of them, or one of a scalar, which may also be one of several. It is there at the rate `share` (None: always), or left out at the rate `skip`: its place is
     then empty. With `first` it takes the place of the first input.
     """
 
-    values: Callable[[Draft], Any]
+    values: Callable[[Draft], Any] | Sequence[Any]
     dtype: str | Sequence[str] | Callable[[Draft], str] = "int64"
     scalar: bool = False
     skip: float = 0.0
@@ -291,7 +292,7 @@ class Numbers:
         if not draft.draws(self.share, self.skip):
             draft.inputs.append(None)
             return
-        values = self.values(draft)
+        values = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
         shape = None if self.shape is None else draft.shape(self.shape)
         made = draft.builder.ints(
             [values] if self.scalar else values, _dtype(self.dtype, draft), () if self.scalar else shape

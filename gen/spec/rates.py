@@ -8,22 +8,17 @@ class SamplerRates:
     """Named by what happens at that rate. The same name in two operators is the same decision."""
 
     # Attributes and inputs that may be left out; `default`: an attribute is written though it has its default.
-    likely_attribute: float = 0.6
     attribute: float = 0.5
     unlikely_attribute: float = 0.4
     rare_attribute: float = 0.3
     default: float = 0.5
     likely_input: float = 0.6
     optional_input: float = 0.5
-    unlikely_input: float = 0.4
     rare_input: float = 0.3
-    bias: float = 0.5
 
     # Axes and positions, counted from the back or left to the default.
     negative_axis: float = 0.3
     negative_cache_axis: float = 0.5
-    negative_index: float = 0.3
-    negative_coordinate: float = 0.2
     negative_start: float = 0.25
     negative_end: float = 0.25
     end_beyond: float = 0.25  # a slice ends beyond the last element, or is counted from the back
@@ -31,7 +26,6 @@ class SamplerRates:
     all_axes_named: float = 0.2
     padded_axes: float = 0.3  # only some are named
     negative_pad: float = 0.2
-    compressed_axis: float = 0.7
     axis_left_out: float = 0.3
 
     # Shapes and orders.
@@ -42,7 +36,6 @@ class SamplerRates:
     new_axis: float = 0.4
     all_ones: float = 0.2  # every axis of size 1 is squeezed, none named
     default_order: float = 0.15
-    bare_fill: float = 0.2  # a ConstantOfShape without a value
 
     # Windows: convolutions and pools.
     strided: float = 0.6
@@ -59,30 +52,11 @@ class SamplerRates:
     batched_product: float = 0.6
     stretched_batch: float = 0.2
     vector_product: float = 0.1
-    own_statistics_dtype: float = 0.9
     no_statistics: float = 0.8
-    one_output: float = 0.7
-
-    # Numbers, dtypes and indices.
-    tensor_exponent: float = 0.5
-    own_exponent_dtype: float = 0.7
-    cast_to_palette: float = 0.5
-    zero_and_one: float = 0.6  # the values of a OneHot
-    batched_gather: float = 0.3
-    reduced_scatter: float = 0.4
-    case_change: float = 0.7
 
     # Quantised operators.
     whole_tensor: float = 0.5
     blocked: float = 0.3
-
-    # Recurrent layers and attention.
-    batch_first: float = 0.1
-    sequence_lengths: float = 0.2
-    peepholes: float = 0.2
-    coupled_gates: float = 0.1
-    softcap: float = 0.2
-    no_write_index: float = 0.3
 
     # Bodies and sequences.
     branch_grown: float = 0.7  # else a branch only hands something on
@@ -95,4 +69,3 @@ class SamplerRates:
     other_scan_axis: float = 0.5
     into_empty: float = 0.3
     no_position: float = 0.4
-    no_split: float = 0.4
