@@ -107,15 +107,6 @@ def answered(going: Sequence[Asking], workers: Workers) -> list[Any]:
     return results
 
 
-def first_broken(program: OnnxProgram, inputs: Mapping[str, Any], workers: Workers) -> str | None:
-    """The first operator, in the graph's order, with a NaN or an infinity among its results; "" for none.
-
-    None when neither onnxruntime nor ONNX's evaluator runs the program. Bodies count as their node.
-    """
-    met = answered([_checked(program, inputs)], workers)[0]
-    return met if met is None or met == "" else str(met.op_type)
-
-
 def _searching(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question, Observation, FoundValues]:
     given = FoundValues(wanted.program, dict(wanted.inputs), "given")
     met = yield from _checked(given.program, given.inputs)

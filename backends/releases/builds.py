@@ -75,11 +75,6 @@ def allow(target: ResolvedTarget) -> None:
             raise BadInput(f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE") from None
 
 
-def is_allowed(target: ResolvedTarget) -> bool:
-    """Whether all code of the user's own in the target, if there is any, was named on the command line once."""
-    return all(_mark(path).exists() for path in _own(target))
-
-
 def check_allowed(target: ResolvedTarget) -> None:
     """BadInput for code of the user's own that nobody named on the command line (`allow`)."""
     for path in _own(target):

@@ -94,15 +94,13 @@ def _times(a: float, b: float) -> float:
     return 0.0 if a == 0 or b == 0 else a * b  # zero times whatever an end stands for
 
 
-def domain_violations(graph: TypedGraph) -> list[DomainViolation]:
-    """Push the leaves' intervals through a graph; every violation, in order. The graph's tensors hold their intervals afterwards."""
-    return list(_pushed(graph, frozenset()))
-
-
 def first_violation(
     graph: TypedGraph, excused: Collection[int] = (), upto: int | None = None
 ) -> DomainViolation | None:
-    """The same up to the first violation of a node that is not excused; None when there is none among the first `upto` + 1 nodes."""
+    """Push the leaves' intervals through a graph up to the first violation of a node that is not excused.
+
+    The tensors up to there hold their intervals afterwards. None when there is none among the first `upto` + 1 nodes.
+    """
     for violation in _pushed(graph, excused, upto):
         return violation
     return None

@@ -118,17 +118,6 @@ def loose(steps: Sequence[str]) -> bool:
     return any(found.loose for step in steps if (found := rule(step)))
 
 
-def is_legal(steps: Sequence[str]) -> bool:
-    """Whether every pass is known and stands behind those that it needs."""
-    seen: set[str] = set()
-    for step in steps:
-        found = rule(step)
-        if found is None or not set(found.after) <= seen:
-            return False
-        seen.add(found.name)
-    return True
-
-
 def legalised(steps: Sequence[str]) -> Steps:
     """The sequence with what its passes need put before them."""
     done: list[str] = []

@@ -22,7 +22,7 @@ from opsieve.backends.releases import builds
 from opsieve.backends.releases.builds import (
     allow,
     build_environment,
-    is_allowed,
+    check_allowed,
     stated_version,
     trusted,
     unstated_version,
@@ -151,7 +151,7 @@ def test_a_fault_of_a_build_is_found_and_exported(tree: Path, case: Path, capsys
     folder.mkdir()
     tree.rename(folder / "moved")  # another path, named in a call
     assert [run.judged.verdict.verdict for run in api.run(case, targets=[written(folder / "moved")])] == ["fail"]
-    assert is_allowed(resolve(target))
+    check_allowed(resolve(target))
     head = out.partition('"""')[2].partition('"""')[0]
     assert "Seen with a build of onnxoptimizer of one's own" in " ".join(head.split())
     assert "'onnxoptimizer" not in head  # pip would install the release
@@ -180,7 +180,6 @@ def test_a_rebuilt_tree_has_another_version(tree: Path) -> None:
 def test_a_build_that_only_a_file_names_does_not_run(tree: Path) -> None:
     target = resolve(written(tree))
     (tree / "src" / "onnxoptimizer" / "__init__.py").write_text("open(__file__ + '.ran', 'w')")
-    assert not is_allowed(target)
     assert trusted("onnxoptimizer==0.4.2") == "onnxoptimizer==0.4.2"
     with pytest.raises(BadInput, match="never named on the command line"):
         trusted(str(target))
@@ -218,7 +217,8 @@ def test_a_wrong_path_is_one_sentence(
     assert (code, out) == (2, "")
     assert word in err
     assert len(err.splitlines()) == 1
-    assert not is_allowed(resolve(written(tmp_path / place)))
+    with pytest.raises(BadInput, match="never named on the command line"):
+        check_allowed(resolve(written(tmp_path / place)))
 
 
 @pytest.mark.usefixtures("_store")

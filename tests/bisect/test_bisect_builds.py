@@ -13,7 +13,7 @@ from test_bisect_case_commits import PARTS, RIGHT, WRONG, compiler_history, nega
 from wheels import wheel
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.releases.builds import is_allowed
+from opsieve.backends.releases.builds import check_allowed
 from opsieve.bisect.blame.build_order import by_history
 from opsieve.bisect.blame.release_commit import ReleaseEnd
 from opsieve.bisect.blame.wording import Clues
@@ -222,7 +222,7 @@ def test_builds_are_the_ends_of_a_search_through_commits(tmp_path: Path) -> None
     answer = bisect_commits(request, history.folder, lambda said: None)
     assert isinstance(answer, CommitAnswer)
     assert (answer.culprit_commit, answer.commits) == (history.shas[3], 5)
-    assert is_allowed(resolve(f"onnxslim@{new}"))
+    check_allowed(resolve(f"onnxslim@{new}"))
     with pytest.raises(BadInput, match="states no commit"):
         bisect_commits(replace(request, bad=f"onnxslim@{bare}"), history.folder, lambda said: None)
     again = bisect_commits(replace(request, bad="main@{0}"), history.folder, lambda said: None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, with_weights
-from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, domain_violations, first_violation, unknown
+from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, first_violation, push, unknown
 from opsieve.gen.analysis.typed_graph import movable, read_graph
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
@@ -24,6 +24,11 @@ ORT = resolve("onnxruntime:disable_all")
 def workers():
     with Workers() as found:
         yield found
+
+
+def domain_violations(graph):
+    """Every violation, in the graph's order."""
+    return [met for place, step in enumerate(graph.nodes) if (met := push(step, place)) is not None]
 
 
 def parsed(text, opset=21):

@@ -1,9 +1,22 @@
 import random
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.gen.relax.passes import LEFT_OUT, RULES, crossed, draw, extended, is_legal, legalised
+from opsieve.gen.relax.passes import LEFT_OUT, RULES, crossed, draw, extended, legalised, rule
+
+
+def is_legal(steps: Sequence[str]) -> bool:
+    """Whether every pass is known and stands behind those that it needs."""
+    seen: set[str] = set()
+    for step in steps:
+        found = rule(step)
+        if found is None or not set(found.after) <= seen:
+            return False
+        seen.add(found.name)
+    return True
+
 
 rngs = st.randoms(use_true_random=False)
 

@@ -11,7 +11,6 @@ from opsieve.backends.probing.value_search import (
     ValueSearchRequest,
     exposed,
     finite,
-    first_broken,
     search_values,
 )
 from opsieve.backends.workers.workers import Workers
@@ -37,6 +36,13 @@ def program(body, opset=21):
 
 def search(given, inputs, workers, **effort):
     return next(search_values([ValueSearchRequest(given, inputs, 0)], workers, Effort(**effort)))
+
+
+def first_broken(given, inputs, workers):
+    """The first operator with a NaN or an infinity among its results, "" for none: what a search says that tries nothing."""
+    found = search(given, inputs, workers, methods=())
+    assert found.how == ("none" if found.broken else "given")
+    return found.broken
 
 
 def by_gradient(given, inputs, workers, **effort):
