@@ -23,7 +23,7 @@ from opsieve.triage.store.finished_test import Campaign
 
 _CONNECT = 10.0  # seconds
 _LOOK = 5.0  # seconds between two looks which workers are there: each is a question to the scheduler
-# What a client raises whose scheduler is gone: it has no connection to ask, no key in what it was told.
+# What a client raises whose scheduler is gone: it has no connection to ask, no key in the answer.
 _GONE = (OSError, TimeoutError, AttributeError, KeyError, RuntimeError)
 _WAIT = 30.0  # seconds that a campaign waits for a first worker, or for one in place of the last
 
