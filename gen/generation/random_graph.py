@@ -249,7 +249,7 @@ def _measure_texts(builder: GraphBuilder) -> None:
         ]
         if names and builder.program.pieces.count > 1:
             operator = operators()[builder.rng.choice(names)]
-            others = [builder.match("string", text.shape)] if operator.parts else []
+            others = [builder.match("string", text.shape)] if operator.pairs else []
             builder.add(operator, [text, *others], {})
 
 

@@ -223,7 +223,7 @@ OPERATORS = (
             some(
                 Attr("batch_axis", named("batch")),
                 Attr("time_axis", lambda draft: 1 - draft["batch"]),
-                where=lambda draft: draft["batch"] == 0 or draft.draws(0.5, 0.0),
+                where=lambda draft: draft["batch"] == 0 or draft.draws(0.5),
             ),
             Numbers(_as_long),
         ),

@@ -103,11 +103,11 @@ def _fmod(draft: Draft) -> None:
 def _is_spread(draft: Draft) -> bool:
     """Whether the exponents are a tensor of their own: of a positive base."""
     x = draft.x
-    return draft.draws(0.5, 0.0) and x.low >= 0.1 and x.dtype in draft.builder.takes("Pow", "T1")
+    return draft.draws(0.5) and x.low >= 0.1 and x.dtype in draft.builder.takes("Pow", "T1")
 
 
 def _exponent_type(draft: Draft) -> str:
-    dtype = draft.x.dtype if draft.draws(0.7, 0.0) else draft.rng.choice(("float32", "int64", "int32"))
+    dtype = draft.x.dtype if draft.draws(0.7) else draft.rng.choice(("float32", "int64", "int32"))
     return dtype if dtype in draft.builder.takes("Pow", "T1") else "float32"  # bfloat16 is no exponent
 
 
@@ -321,7 +321,7 @@ def _target(draft: Draft) -> int:
     """A type of the palette, or any, that holds all elements."""
     had = form("Cast", draft.opset)
     assert had is not None
-    dtype = draft.rng.choice(draft.builder.style.palette if draft.draws(0.5, 0.0) else CAST_TARGETS)
+    dtype = draft.rng.choice(draft.builder.style.palette if draft.draws(0.5) else CAST_TARGETS)
     if dtype not in had.types["T2"] or not holds_all(dtype, draft.x):
         dtype = draft.rng.choice(
             [each for each in CAST_TARGETS if each in had.types["T2"] and holds_all(each, draft.x)]

@@ -26,7 +26,7 @@ _INDEX_TYPES = ("int64", "int64", "int32")
 
 def _inside(draft: Draft) -> Domain:
     """Positions in the drawn axis; now and then they count from the back too."""
-    return Domain(-draft.side if draft.draws(0.3, 0.0) else 0, draft.side - 1)
+    return Domain(-draft.side if draft.draws(0.3) else 0, draft.side - 1)
 
 
 def _few_sides(draft: Draft) -> Sizes:
@@ -57,7 +57,7 @@ def _same_rank(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 def _coordinates(draft: Draft) -> Domain:
     """All inside the smallest of the sides that they go to."""
     side = min(draft.x.shape[draft["batch"] : draft["batch"] + draft["depth"]])
-    return Domain(-side if draft.draws(0.2, 0.0) else 0, side - 1)
+    return Domain(-side if draft.draws(0.2) else 0, side - 1)
 
 
 def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -141,7 +141,7 @@ def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _hot_values(draft: Draft) -> list[int]:
-    return [0, 1] if draft.draws(0.6, 0.0) else [draft.rng.between(-2, 0), draft.rng.between(1, 3)]
+    return [0, 1] if draft.draws(0.6) else [draft.rng.between(-2, 0), draft.rng.between(1, 3)]
 
 
 def _hot_type(draft: Draft) -> str:

@@ -39,7 +39,7 @@ _EPSILON = Attr("epsilon", (1e-3, 1e-2, 1e-5), 0.4)
 
 def _statistics_type(draft: Draft) -> str:
     """That of the first input, or now and then another since they may differ."""
-    if draft.opset < 15 or draft.draws(0.9, 0.0):
+    if draft.opset < 15 or draft.draws(0.9):
         return draft.x.dtype
     return draft.builder.liked(draft.builder.takes("BatchNormalization", "T1"))
 

@@ -96,7 +96,7 @@ def _scale_type(draft: Draft) -> str:
     had = form("DequantizeLinear", draft.opset)
     assert had is not None
     floats = had.types[had.inputs[1].type] & {"float32", "float16"}
-    return draft.builder.liked(floats) if draft.draws(0.3, 0.0) else "float32"
+    return draft.builder.liked(floats) if draft.draws(0.3) else "float32"
 
 
 def _quantized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -180,7 +180,7 @@ OPERATORS = (
             scale(lambda draft: draft.x.dtype, "grain..."),
             some(
                 zero_point("result", "grain..."),
-                where=lambda draft: draft["result"] != "uint8" or draft.draws(0.7, 0.0),
+                where=lambda draft: draft["result"] != "uint8" or draft.draws(0.7),
             ),
         ),
         dtypes=("float32", "float16", "bfloat16"),
@@ -236,7 +236,7 @@ OPERATORS = (
         lambda ins, attrs: full(ins[7].dtype),
         parts=(
             First(fits=lambda draft: draft.x.rank > 1, other="rows inner"),
-            Count("type", lambda draft: "float16" if draft.opset >= 21 and draft.draws(0.1, 0.0) else "float32"),
+            Count("type", lambda draft: "float16" if draft.opset >= 21 and draft.draws(0.1) else "float32"),
             *(scale(named("type")), zero_point(0)),
             Input(lambda draft: (draft.x.shape[-1], FREE), dtype=other_bytes),
             *(scale(named("type")), zero_point(3)),
@@ -272,7 +272,7 @@ OPERATORS = (
         parts=(
             *(*_WINDOWS, *scaled(0)),
             Input("maps channels kernel...", dtype=other_bytes),
-            Count("grain", lambda draft: (draft["maps"],) if draft.draws(0.4, 0.0) else ()),
+            Count("grain", lambda draft: (draft["maps"],) if draft.draws(0.4) else ()),
             scale(shape="grain..."),
             Numbers(_filter_zeros, _filter_type, shape="grain..."),
             *scaled(0),

@@ -89,7 +89,7 @@ def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _is_squeezed(draft: Draft) -> bool:
     """Now and then every axis of size 1 is, and none named."""
-    return draft.open is not None or not draft.draws(draft.builder.style.rates.all_ones, 0.0)
+    return draft.open is not None or not draft.draws(draft.builder.style.rates.all_ones)
 
 
 def _single_axes(draft: Draft) -> list[int]:
@@ -121,7 +121,7 @@ def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 def _grown(draft: Draft) -> list[int]:
     rng = draft.rng
     asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in draft.x.shape]
-    return [rng.between(1, 3), *asked] if draft.x.rank < 5 and draft.draws(0.4, 0.0) else asked
+    return [rng.between(1, 3), *asked] if draft.x.rank < 5 and draft.draws(0.4) else asked
 
 
 def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

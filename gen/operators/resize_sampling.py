@@ -241,7 +241,7 @@ OPERATORS = (
             some(
                 Attr("cubic_coeff_a", (-0.5, -0.75), 0.4), Attr("exclude_outside", (1,), 0.3), where=_is_mode("cubic")
             ),
-            Count("sized", lambda draft: draft.open is not None or draft.draws(0.5, 0.0)),
+            Count("sized", lambda draft: draft.open is not None or draft.draws(0.5)),
             some(left_out, left_out, Numbers(_near_sizes), where=named("sized")),
             some(left_out, Numbers(_scales, "float32"), where=lambda draft: not draft["sized"]),
         ),

@@ -184,7 +184,7 @@ OPERATORS = (
         "ConcatFromSequence",
         _joined,
         parts=(
-            Count("joins", lambda draft: draft.x.rank and draft.draws(0.6, 0.0)),
+            Count("joins", lambda draft: draft.x.rank and draft.draws(0.6)),
             some(Attr("axis", drawn_axis), where=named("joins")),
             some(
                 Attr("axis", lambda draft: draft.rng.between(-draft.x.rank - 1, draft.x.rank)),

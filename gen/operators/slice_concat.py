@@ -180,7 +180,7 @@ def _join_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _even(draft: Draft) -> bool:
     """Whether only the number of parts is given; the last of them may not be empty."""
-    if draft.open is not None or draft.opset < 18 or not draft.draws(0.4, 0.0):
+    if draft.open is not None or draft.opset < 18 or not draft.draws(0.4):
         return False
     each = -(-draft.side // draft["parts"])
     return bool(each * (draft["parts"] - 1) < draft.side)

@@ -99,7 +99,7 @@ class Draft:
         assert first is not None
         return first
 
-    def draws(self, share: float | None, skip: float) -> bool:
+    def draws(self, share: float | None, skip: float = 0.0) -> bool:
         """Whether a part that is there at this `share`, or left out at the rate `skip`, is there this time."""
         if share is not None:
             return self.rng.random() < share
@@ -234,7 +234,7 @@ class Input:
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        if not (self.share(draft) if callable(self.share) else draft.draws(self.share, 0.0)):
+        if not (self.share(draft) if callable(self.share) else draft.draws(self.share)):
             draft.inputs.append(None)
             return
         dtype = _dtype(self.dtype, draft)
@@ -306,7 +306,7 @@ def some(*parts: Part, share: float | None = None, where: Callable[[Draft], bool
     """Parts that are there together: at the rate `share` (None: always), and only `where` a draft allows them."""
 
     def drawn(draft: Draft) -> None:
-        if (where is None or where(draft)) and draft.draws(share, 0.0):
+        if (where is None or where(draft)) and draft.draws(share):
             for part in parts:
                 part(draft)
 

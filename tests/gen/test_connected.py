@@ -11,6 +11,7 @@ from opsieve.gen.build.pieces import Pieces
 from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, fill, finish, start
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.structure import Structure
+from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.spec.builder import FREE
 from opsieve.gen.spec.domains import ANY, Domain
@@ -118,3 +119,12 @@ def test_pieces_are_the_connected_components(edges: list[tuple[int, int, bool]])
     assert pieces.count == sum(bool(each & main) for each in sets)
     for each in sets:
         assert len({pieces.root(str(item)) for item in each}) == 1
+
+
+def test_texts_are_measured_by_what_takes_them() -> None:
+    """Equal reads two, Shape and Size one, whatever attributes they have."""
+    only = frozenset(("StringConcat", "RegexFullMatch", "Shape", "Size", "Relu", "Add"))
+    inputs = {"StringConcat": 2, "RegexFullMatch": 1, "Shape": 1, "Size": 1, "Relu": 1, "Add": 2}
+    for seed in range(12):
+        nodes = list(all_nodes(generate("isra", seed, GenRequest(nodes=12, only=only)).program.proto.graph.node))
+        assert all(len(node.input) == inputs.get(node.op_type, len(node.input)) for node in nodes), seed

@@ -34,6 +34,13 @@ UNTOLD = (
 )
 
 
+# What parts do not do, and why.
+SAMPLED = {
+    **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), "grows a body"),
+    **dict.fromkeys(("SequenceInsert", "SequenceErase"), "puts a node before itself"),
+    **dict.fromkeys(("Slice", "Pad"), "draws several numbers for each axis that hang together"),
+}
+
 FAMILIES: dict[str, list[Operator]] = {}
 for _operator in operators().values():
     FAMILIES.setdefault(_operator.family, []).append(_operator)
@@ -44,6 +51,10 @@ def test_every_operator_of_onnx_is_declared_or_excluded_with_a_reason() -> None:
     assert there <= known().keys()
     assert len([name for name in operators() if "::" not in name]) >= 170
     assert all(len(operator.excluded) > 20 for operator in known().values() if operator.excluded)
+
+
+def test_only_what_parts_cannot_say_has_a_sampler() -> None:
+    assert {name for name, operator in operators().items() if operator.sample is not None} == SAMPLED.keys()
 
 
 def test_what_is_usually_drawn_is_safe() -> None:
