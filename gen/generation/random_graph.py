@@ -60,8 +60,8 @@ _LONG_SHARE = 0.9
 # Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
 _SIZES_LEFT: Mapping[str, Any] = MappingProxyType({"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3})
 _JOIN_TRIES = 8
-# Families that would starve if what does not fit were drawn again.
-_SELDOM = ("text", "signal", "control", "recurrent", "source", "image", "quantised")
+# Families that would starve if another were drawn in their place.
+_SELDOM = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
 _COMMON = "binary"  # the family that patterns are full of already: others join pieces rather
 _COMMON_SHARE = 0.1  # of its operators may join the pieces of a program, drawn for each
 _TRIES_A_NODE = 8
@@ -168,7 +168,7 @@ def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
     """One of some operators: now and then one that merges tensors, or another where one would need adapters."""
     rng, style = builder.rng, builder.style
     choice, last = rng.choice(from_all), builder.scope.deepest()
-    if last is None:
+    if last is None or choice.op.family in _SELDOM:
         return choice
     fit = merging(from_all, last.dtype)
     if fit and rng.random() < style.merged:
@@ -177,7 +177,7 @@ def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
             found = rng.choice(fit)
         if not steps_first(last, found, style.ranged):
             return found
-    if choice.op.family in _SELDOM or rng.random() >= style.suited:
+    if rng.random() >= style.suited:
         return choice
     return choice if not steps_first(last, choice, style.ranged) else rng.choice(from_all)
 

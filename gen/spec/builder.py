@@ -51,17 +51,17 @@ class Style:
 
     pick: float = 0.97
     ranged: bool = True
-    merged: float = 0.35
+    merged: float = 0.5
     suited: float = 0.8
     chain: float = 1.0
     unread: float = 0.6
     adapt: float = 0.6
     hub: float = 0.02
-    crowd: float = 0.5
-    fit: float = 0.3
-    diamond: float = 0.9
+    crowd: float = 0.05
+    fit: float = 0.4
+    diamond: float = 0.97
     meet: float = 0.9
-    frugal: float = 0.95
+    frugal: float = 0.9
     joined: float = 0.97
     middle: float = 0.04
     dead: float = 0.1

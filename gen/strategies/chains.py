@@ -88,8 +88,8 @@ _FIELD = 59
 _RECURRENCE = (2, 1, 3)  # of which the polynomial is primitive: the period is 59**3 - 1
 _PERIOD = _FIELD**3 - 1
 _PALETTES = (("float32",), ("float32",), ("float16",), ("float16",), ("float32", "int64"))
-_AHEAD = 3  # symbols that wait
-_ENDS = 3  # results before the last that a chain may go on from
+_AHEAD = 4  # symbols that wait
+_ENDS = 1  # results before the last that a chain may go on from
 _READ = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -104,7 +104,7 @@ class ChainRates:
     missed: float = 0.3
     fixed: float = 0.6
     in_body: float = 0.03
-    shared: float = 0.25
+    shared: float = 0.15
     given: float = 0.1
 
 
@@ -113,7 +113,12 @@ _PARAMETERS = 0.1  # of further inputs are results where they are to be paramete
 
 
 def chains(request: GenRequest, seed: int) -> Case:
-    """The program of a seed: as much of the sequence and as many rewrites as the nodes wished for hold, and other nodes where operators are not there."""
+    """The program of a seed."""
+    return finish(chained(request, seed), request, NAME, seed)
+
+
+def chained(request: GenRequest, seed: int) -> GraphBuilder:
+    """As much of the sequence and as many rewrites as the nodes wished for hold, and other nodes where operators are not there."""
     builder = start(request, seed, NAME, palettes=_PALETTES)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     there, bodied = _table(builder.opset, request.only, request.dtypes)
@@ -136,7 +141,7 @@ def chains(request: GenRequest, seed: int) -> Case:
             choice, end = _next(waiting, ends, builder.style.ranged)
             _go_on(builder, choice, end, ends)
     fill(builder, request)
-    return finish(builder, request, NAME, seed)
+    return builder
 
 
 @functools.cache

@@ -29,7 +29,10 @@ from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.registry import strategy
 
 NAME = "function-rewrite"
-_BASES = ("isra", "pattern", "mutate")
+_BASES = ("isra", "chains", "pattern", "mutate")
+_BESIDE = (
+    1 << 48
+)  # from a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but others
 _DOMAINS = ("local", "local.inner", "opsieve")
 _MOST = 6  # nodes of one function
 _IDENTITY, _IF = "Identity", "If"
@@ -85,9 +88,9 @@ class RewriteLimits:
 def function_rewrite(request: GenRequest, seed: int) -> Case:
     """The program of a seed: one of another strategy, rewritten."""
     rng = Rng(f"{NAME} {seed}")
-    base = strategy(rng.choice(_BASES))(replace(request, types=True), seed)
+    base = strategy(rng.choice(_BASES))(replace(request, types=True), _BESIDE + seed)
     program = rewritten(onnx_program(base.program, NAME), rng, RewriteLimits(request.only, request.supports))
-    origin = replace(base.origin, generator=NAME, wish=to_record(request))
+    origin = replace(base.origin, generator=NAME, seed=seed, wish=to_record(request))
     return replace(base, program=OnnxProgram(program.model, f"{NAME}-{seed}"), origin=origin)
 
 

@@ -23,12 +23,16 @@ from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST
 from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.patterns.strategy import planted
 
 NAME = "mutate"
 _DTYPES = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
 _KINDS = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "doubled", "dtype", "shape")
 _MOST_SPLICED = 8  # nodes
+_BESIDE = (
+    1 << 48
+)  # from a seed to those of its sources, so that they are no programs that `mix` has of the other strategies
 _GROWN = 5  # nodes added to a program of the corpus, at most
 
 
@@ -77,8 +81,8 @@ def mutate(request: GenRequest, seed: int) -> Case:
         opset = request.opset or (SUPPORTED if rng.chance(_RATES.newest) else rng.between(OLDEST, SUPPORTED))
         wished = replace(request, opset=opset)
         crossed = request.nodes > 3 and rng.chance(_RATES.crossed)
-        source = _made(wished, rng, 2 * seed, rng.choice(_RATES.beside if crossed else _RATES.own))
-        donor = _made(wished, rng, 2 * seed + 1, _RATES.donor) if crossed else None
+        source = _made(wished, rng, _BESIDE + 2 * seed, rng.choice(_RATES.beside if crossed else _RATES.own))
+        donor = _made(wished, rng, _BESIDE + 2 * seed + 1, _RATES.donor) if crossed else None
     builder = start(wished, seed, NAME, ranged=not request.corpus)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     if donor is not None:
@@ -92,12 +96,12 @@ def mutate(request: GenRequest, seed: int) -> Case:
 
 
 def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
-    """Part of an architecture, or a program of the strategy isra or pattern as it was grown, with a share of the nodes wished for."""
+    """Part of an architecture, or a program of the strategy isra, chains or pattern as it was grown, with a share of the nodes wished for."""
     smaller = replace(request, nodes=max(1, round(request.nodes * share)))
     part = _architecture(smaller, rng) if rng.chance(_RATES.architecture) else None
     if part is not None:
         return part
-    made = rng.choice((_grown_anew, _grown_anew, planted))(smaller, seed)
+    made = rng.choice((_grown_anew, chained, planted))(smaller, seed)
     return Source(made.opset, tuple(made.nodes), tuple(outputs(made)))
 
 
