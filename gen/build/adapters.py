@@ -76,7 +76,7 @@ def nearest(tensors: Sequence[Tensor], choice: "OpChoice", ranged: bool, hub: in
     """
     dtypes, low, high, safe = choice.dtypes, choice.low, choice.high, choice.safe
     ranged = ranged and safe is not ANY
-    near, most = tensors[0], -math.inf
+    near, most = tensors[0], -(1 << 60)
     for tensor in tensors:
         good = hub * tensor.reads if hub else tensor.depth
         if good > most:  # else steps do not change it
@@ -98,6 +98,18 @@ def steps_to(tensor: Tensor, dtype: str, shape: Shape, domain: Domain, ranged: b
         + (len(tensor.shape) > len(shape))
         + (ranged and domain is not ANY and not tensor.within(domain))
     )
+
+
+def nearest_to(tensors: Sequence[Tensor], dtype: str, shape: Shape, domain: Domain, ranged: bool) -> tuple[Tensor, int]:
+    """Of some tensors the first that takes fewest nodes to be brought into a dtype and shape, and inside a domain; and how many."""
+    near, fewest = tensors[0], steps_to(tensors[0], dtype, shape, domain, ranged)
+    for tensor in tensors[1:]:
+        if not fewest:
+            break
+        steps = steps_to(tensor, dtype, shape, domain, ranged)
+        if steps < fewest:
+            near, fewest = tensor, steps
+    return near, fewest
 
 
 def _all_or_nothing(builder: "GraphBuilder", tensor: Tensor, steps: Callable[[Tensor], Tensor | None]) -> Tensor | None:
@@ -252,7 +264,7 @@ def _ranged(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> Tensor |
         if positive is not None:
             return positive
     if not is_float(tensor.dtype):
-        low, high = math.ceil(low), math.floor(high)
+        low, high = float(math.ceil(low)), float(math.floor(high))
     made = _added(
         builder, "Clip", [tensor, builder.ints([low], tensor.dtype, ()), builder.ints([high], tensor.dtype, ())], {}
     )

@@ -28,7 +28,7 @@ _UNSIGNED = (1 << 64) - 1  # negative numbers are written as their complement in
 _NODE_ATTRIBUTE, _NODE_DOMAIN = b"\x2a", b"\x3a"
 _GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER = b"\x0a", b"\x12", b"\x2a"
 _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_VALUE_INFO = b"\x5a", b"\x62", b"\x6a"
-_ATTRIBUTE_NAME, _FLOAT, _INT, _STRING, _TENSOR, _GRAPH = b"\x0a", b"\x15", b"\x18", b"\x22", b"\x2a", b"\x32"
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH = b"\x15", b"\x18", b"\x22", b"\x2a", b"\x32"
 _FLOATS, _INTS, _STRINGS, _ATTRIBUTE_TYPE = b"\x3d", b"\x40", b"\x4a", b"\xa0\x01"
 _TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_RAW = b"\x08", b"\x10", b"\x4a"
 _INFO_TYPE = b"\x12"
@@ -75,7 +75,7 @@ class _Texts(dict[str, bytes]):
 
 
 _INPUTS, _OUTPUTS, _NODE_NAMES, _OPS = _Texts(b"\x0a"), _Texts(b"\x12"), _Texts(b"\x1a"), _Texts(b"\x22")
-_INFO_NAMES, _TENSOR_NAMES = _Texts(b"\x0a"), _Texts(b"\x42")
+_INFO_NAMES, _TENSOR_NAMES, _ATTRIBUTE_NAMES = _Texts(b"\x0a"), _Texts(b"\x42"), _Texts(b"\x0a")
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -123,7 +123,7 @@ def encoded_node(node: Node, domains: set[str]) -> bytes:
     parts += [_OUTPUTS[tensor.name] for tensor in node.outs]
     parts += (_NODE_NAMES[node.name], _OPS[node.op])
     for name, value in node.attrs.items():
-        parts.append(_field(_NODE_ATTRIBUTE, _attribute(name, value, domains)))
+        parts.append(_attribute(name, value, domains))
     if node.domain:
         parts.append(_text(_NODE_DOMAIN, node.domain))
         domains.add(node.domain)
@@ -136,7 +136,7 @@ def encoded_constant(name: str, tensor: bytes) -> bytes:
         (
             _OUTPUTS[name],
             _OPS["Constant"],
-            _field(_NODE_ATTRIBUTE, _typed("value", _field(_TENSOR, tensor), AttributeProto.TENSOR)),
+            _typed("value", _field(_TENSOR, tensor), AttributeProto.TENSOR),
         )
     )
 
@@ -166,7 +166,7 @@ def _tensor_head(shape: tuple[int, ...], dtype: str) -> bytes:
 
 
 def _attribute(name: str, value: Any, domains: set[str]) -> bytes:
-    """An AttributeProto."""
+    """The AttributeProto of a NodeProto, with its tag."""
     kind = type(value)
     if kind is int or kind is bool:
         return _integer(name, value)
@@ -189,7 +189,7 @@ def _attribute(name: str, value: Any, domains: set[str]) -> bytes:
 
 
 def _typed(name: str, content: bytes, kind: int) -> bytes:
-    return _text(_ATTRIBUTE_NAME, name) + content + _ATTRIBUTE_TYPE + _BYTES[kind]
+    return _field(_NODE_ATTRIBUTE, _ATTRIBUTE_NAMES[name] + content + _ATTRIBUTE_TYPE + _BYTES[kind])
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -10,10 +10,10 @@ import math
 import operator
 from collections.abc import Sequence
 
-from opsieve.gen.build.adapters import adapt_first, adapt_to, nearest, steps_first, steps_to
+from opsieve.gen.build.adapters import adapt_first, adapt_to, nearest, nearest_to, steps_first, steps_to
 from opsieve.gen.build.graph import BodyGraph, Node, Shape, is_closed, volume
 from opsieve.gen.build.program_state import ProgramState
-from opsieve.gen.build.scope import TensorScope, is_numeric_result
+from opsieve.gen.build.scope import NUMERIC, TensorScope, is_numeric_result
 from opsieve.gen.spec.builder import FREE
 from opsieve.gen.spec.catalogue import OpChoice
 from opsieve.gen.spec.declaration import Operator
@@ -201,8 +201,9 @@ class GraphBuilder:
         if pieces.count < 2 or first.leaf or not loose:
             return []
         home = pieces.root(first.name)
-        drawn = (loose[int(self.rng.random() * len(loose))] for _ in range(2 * _TRIES))
-        return [other for other in drawn if is_numeric_result(other) and pieces.root(other.name) != home]
+        random, count, apart = self.rng.random, len(loose), pieces.apart
+        drawn = [loose[int(random() * count)] for _ in range(2 * _TRIES)]
+        return [each for each in drawn if not each.leaf and each.dtype in NUMERIC and apart(each.name, home)]
 
     def _adapted(self, dtype: str, shape: Shape, domain: Domain) -> Tensor | None:
         """A result made to fit as a further input: one of another piece rather than any; None where that fails, or is not drawn."""
@@ -213,13 +214,12 @@ class GraphBuilder:
             if self.rng.random() >= self.style.fit:
                 return None
             loose = self.scope.recent if self.rng.random() < self.style.diamond else self.scope.loose
-            drawn = (loose[int(self.rng.random() * len(loose))] for _ in range(_TRIES if loose else 0))
+            drawn = [loose[int(self.rng.random() * len(loose))] for _ in range(_TRIES if loose else 0)]
             guests = [other for other in drawn if is_numeric_result(other) and other is not self._first]
         if not guests:
             return None
-        steps = {id(guest): steps_to(guest, dtype, shape, domain, self.style.ranged) for guest in guests}
-        near = min(guests, key=lambda guest: steps[id(guest)])
-        if steps[id(near)] > 1 and self.rng.random() < self.style.frugal:
+        near, steps = nearest_to(guests, dtype, shape, domain, self.style.ranged)
+        if steps > 1 and self.rng.random() < self.style.frugal:
             return None
         return adapt_to(self, near, dtype, shape, domain)
 
@@ -242,7 +242,7 @@ class GraphBuilder:
         """A dtype of the palette among those allowed; any of them when there is none, or now and then."""
         liked = [dtype for dtype in self.style.palette if dtype in allowed]
         loyal = liked and self.rng.random() < self.style.loyal
-        return self.rng.choice(liked if loyal else sorted(allowed & LARGEST.keys()))
+        return self.rng.choice(liked if loyal else sorted(allowed.intersection(LARGEST)))
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes. Existing or new."""
@@ -354,7 +354,7 @@ class GraphBuilder:
         program, enter = self.program, self.scope.enter
         several = isinstance(bounds, list)
         outs: list[Tensor] = []
-        depth = _depth_behind(ins)
+        joined, depth = _read(ins)
         for place, typed in enumerate(types):
             if typed is None:
                 outs.append(Tensor("", "", ()))
@@ -364,33 +364,27 @@ class GraphBuilder:
             made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
             made.depth = depth
             outs.append(made)
+            joined.append(made.name)
             if _can_be_read(op, shape):
                 enter(made)
                 program.elements += volume(shape)
-        for tensor in ins:
-            if tensor is not None:
-                tensor.reads += 1
-        self.nodes.append(Node(op, domain, ins, outs, attrs, program.named("n")))
-        self._connect(ins, outs, attrs)
+        self._lay(Node(op, domain, ins, outs, attrs, program.named("n")), joined)
         if self.scope.outer is not None:
             program.inner += 1
         return outs
 
     def emit_as(self, op: str, ins: Sequence[Tensor], attrs: Attributes, made: Tensor) -> None:
         """Add a node whose output is a tensor that only the caller goes on with."""
-        for tensor in ins:
-            tensor.reads += 1
-        made.depth = _depth_behind(ins)
-        self.nodes.append(Node(op, "", ins, [made], attrs, self.program.named("n")))
-        self._connect(ins, [made], attrs)
+        joined, made.depth = _read(ins)
+        self._lay(Node(op, "", ins, [made], attrs, self.program.named("n")), [*joined, made.name])
 
-    def _connect(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor], attrs: Attributes) -> None:
-        """Note that a node makes what it reads, what it gives and what is in its bodies hang together."""
-        names = [tensor.name for tensor in (*ins, *outs) if tensor is not None and tensor.name and not tensor.leaf]
-        for value in attrs.values() if attrs else ():
+    def _lay(self, node: Node, joined: list[str]) -> None:
+        """Add a node, and note that the results it reads and gives and what is in its bodies hang together."""
+        self.nodes.append(node)
+        for value in node.attrs.values():
             if type(value) is BodyGraph:
-                names += [out.name for node in value.nodes for out in node.outs if out.name]
-        self.program.pieces.connect(names, self.scope.outer is None)
+                joined += [out.name for inner in value.nodes for out in inner.outs if out.name]
+        self.program.pieces.connect(joined, self.scope.outer is None)
 
     def undo(self, start: int) -> list[Node]:
         """Take back the nodes from a place on, and give them."""
@@ -483,18 +477,27 @@ class GraphBuilder:
         return added
 
 
-def _depth_behind(ins: Sequence[Tensor | None]) -> int:
+def _read(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
+    """Count that tensors are read; the results among them, and how many nodes lead to what is made of them."""
+    names: list[str] = []
     depth = 0
     for tensor in ins:
-        if tensor is not None and tensor.depth > depth:
-            depth = tensor.depth
-    return 1 + depth
+        if tensor is not None:
+            tensor.reads += 1
+            if not tensor.leaf and tensor.name:
+                names.append(tensor.name)
+                if tensor.depth > depth:
+                    depth = tensor.depth
+    return names, depth + 1
 
 
 def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
     """Whether each output's type holds all numbers of its interval."""
     if not isinstance(bounds, list):
-        return not types or types[0] is None or _holds(types[0][0], *bounds)
+        if not types or types[0] is None:
+            return True
+        dtype = types[0][0]
+        return dtype not in LARGEST or (LEAST[dtype] <= bounds[0] and bounds[1] <= LARGEST[dtype])
     return all(typed is None or _holds(typed[0], low, high) for (low, high), typed in zip(bounds, types, strict=False))
 
 

@@ -21,6 +21,10 @@ class Pieces:
         parent[name] = top
         return top
 
+    def apart(self, name: str, root: str) -> bool:
+        """Whether a result is of another piece than the one that `root` stands for."""
+        return self._parent.get(name) != root and self.root(name) != root
+
     def connect(self, names: Iterable[str], main: bool) -> None:
         """These results hang together; with `main` a node of the main graph is among those that make or read them."""
         parent, mains, top, held = self._parent, self._main, "", 0

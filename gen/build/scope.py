@@ -15,6 +15,7 @@ from opsieve.gen.spec.tensor import Tensor
 _TRIES = 3
 _RECENT = 8
 BY_DEPTH = operator.attrgetter("depth")
+NUMERIC = LARGEST.keys() - {"string"}  # dtypes of numbers
 
 
 class TensorScope:
@@ -48,7 +49,7 @@ class TensorScope:
         self.pools[dtype, len(shape)].append(tensor)
         self.shapes[dtype, shape].append(tensor)
         self.loose.append(tensor)
-        if is_numeric_result(tensor):
+        if not tensor.leaf and dtype in NUMERIC:
             self.recent.append(tensor)
             if len(self.recent) > 2 * _RECENT:
                 del self.recent[:_RECENT]
@@ -124,4 +125,4 @@ class TensorScope:
 
 def is_numeric_result(tensor: Tensor) -> bool:
     """Whether it is a result of numbers, which can be made fit for most operators."""
-    return not tensor.leaf and tensor.dtype in LARGEST and tensor.dtype != "string"
+    return not tensor.leaf and tensor.dtype in NUMERIC

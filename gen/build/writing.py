@@ -192,6 +192,6 @@ def fill_array(dtype: str, shape: Iterable[int], low: float, high: float, place:
         return (numbers < 0.5).reshape(shape)
     if "float" in dtype:
         return (numbers * (high - low) + low).astype(_DTYPES[dtype]).reshape(shape)
-    low, high = math.ceil(low), math.floor(high)
-    whole: Array = (np.floor(numbers * (high - low + 1)) + low).astype(_DTYPES[dtype]).reshape(shape)
+    least, most = math.ceil(low), math.floor(high)
+    whole: Array = (np.floor(numbers * (most - least + 1)) + least).astype(_DTYPES[dtype]).reshape(shape)
     return whole

@@ -8,7 +8,7 @@ Types and intervals come from the operators' declarations, and what a declaratio
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from opsieve.gen.build.adapters import stays
 from opsieve.gen.build.graph import Shape
@@ -76,7 +76,7 @@ class PatternBuilder:
     was laid, `inner` are tensors inside of the structure and `met` is how many conditions there were.
     """
 
-    rates = PatternRates()
+    rates: ClassVar[PatternRates] = PatternRates()
 
     def __init__(
         self, builder: GraphBuilder, twisted: bool = False, broken: int | None = None, onto: Tensor | None = None

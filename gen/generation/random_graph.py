@@ -193,24 +193,39 @@ def fill(builder: GraphBuilder, request: GenRequest) -> None:
         builder.grow(draw(builder, from_all))
 
 
+@functools.lru_cache(maxsize=1024)
+def _joiners(from_all: OpTable) -> tuple[Sequence[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]:
+    """Those of some operators that can join pieces: by family, and of the common one each with how many families come before it."""
+    families: dict[str, list[OpChoice]] = {}
+    common = []
+    for choice in pairing(from_all):
+        if choice.op.family == _COMMON:
+            common.append((len(families), choice))
+        else:
+            families.setdefault(choice.op.family, []).append(choice)
+    return tuple(families.values()), common
+
+
 def join(builder: GraphBuilder) -> None:
     """Nodes that read results of two pieces each, until the program hangs together: as far as that can be, and at the rate of its style."""
     style, program = builder.style, builder.program
-    joiners: dict[str, list[OpChoice]] = {}
-    for choice in pairing(program.choices):
-        if choice.op.family != _COMMON or program.only is not None or builder.rng.random() < _COMMON_SHARE:
-            joiners.setdefault(choice.op.family, []).append(choice)
-    if not joiners or builder.rng.random() >= style.joined:
+    random, (families, common) = builder.rng.random, _joiners(program.choices)
+    few = [each for each in common if program.only is not None or random() < _COMMON_SHARE]
+    joiners = [*families[: few[0][0]], [choice for _, choice in few], *families[few[0][0] :]] if few else families
+    if not joiners or random() >= style.joined:
         return
     if program.pieces.count < 2:
         return
     _measure_texts(builder)
     builder.style = _joining(style)
+    results, seen = list[Tensor](), 0
     for _ in range(_JOIN_TRIES * (program.pieces.count - 1)):
-        apart = _apart(builder)
+        results += [out for node in builder.nodes[seen:] for out in node.outs if is_numeric_result(out)]
+        seen = len(builder.nodes)  # a draw that fails takes back its own nodes only
+        apart = _apart(builder, results)
         if not apart or program.elements >= builder.budget.elements:
             break
-        builder.grow(builder.rng.choice(builder.rng.choice(tuple(joiners.values()))), apart)
+        builder.grow(builder.rng.choice(builder.rng.choice(joiners)), apart)
     builder.style = style
 
 
@@ -224,14 +239,13 @@ def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
         builder.grow(draw(builder, program.choices))
 
 
-def _apart(builder: GraphBuilder) -> list[Tensor]:
-    """Results of numbers that hang together with nothing that the newest rests on."""
+def _apart(builder: GraphBuilder, results: Sequence[Tensor]) -> list[Tensor]:
+    """Those of some results of numbers that hang together with nothing that the newest rests on."""
     pieces, recent = builder.program.pieces, builder.scope.recent
     if pieces.count < 2 or not recent:
         return []
-    home = pieces.root(recent[-1].name)
-    made = [out for node in builder.nodes for out in node.outs if out.name and is_numeric_result(out)]
-    return [out for out in made if is_closed(out.shape) and pieces.root(out.name) != home]
+    home, apart = pieces.root(recent[-1].name), pieces.apart
+    return [out for out in results if apart(out.name, home) and is_closed(out.shape)]
 
 
 def _measure_texts(builder: GraphBuilder) -> None:

@@ -5,17 +5,19 @@ dtypes. A program is guided by the programs before it in its batch of 256 seeds.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from opsieve.gen.build.graph import Node
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start, weighted_choices
-from opsieve.gen.metrics.coverage import Chain, Link, OperatorCoverage
+from opsieve.gen.metrics.coverage import Link, OperatorCoverage
 from opsieve.gen.spec.catalogue import choices
-from opsieve.gen.spec.tensor import Tensor, Typed
+from opsieve.gen.spec.tensor import Tensor
 
 BATCH = 256
+Links: TypeAlias = dict[str, tuple[Link, set[Link]]]  # of a result: what made it, and what that reads
 _CANDIDATES = 3  # a fourth finds little more and takes a twentieth of the time
 NAME = "hirfuzz"
 # Drawing an instance of these adds nodes: of one that is not taken they would be left lying about.
@@ -32,8 +34,7 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
-    makers = dict[str, str]()
-    links: dict[str, tuple[Link, set[Link]]] = {}  # of a result: what made it, and what that reads
+    links: Links = {}
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         best, most = None, -1
         builder.hold()
@@ -49,7 +50,6 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
                 builder.prune(first, made.inputs if made is not None else ())
                 adapters = builder.undo(first)  # until it is taken
                 for node in adapters:
-                    makers.update((out.name, node.op) for out in node.outs)
                     _note_links(links, node.op, node.ins, node.outs)
             held = builder.program.inner - inner
             builder.program.inner = inner  # nodes in bodies count once they are taken
@@ -57,9 +57,11 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
                 continue
             types = operator.infer(made.inputs, made.attributes)[: made.outputs]  # type: ignore[arg-type]
             outs = [typed for typed in types if typed is not None]
-            producers = [makers[tensor.name] for tensor in made.inputs if tensor is not None and tensor.name in makers]
+            read = _read(links, made.inputs)
+            producers = [link[0] for link, _ in read]
             new = coverage.novelty(operator.name, outs, producers) - len(adapters)  # which nobody asked for
-            chains = _chains(links, operator.name, outs, made.inputs)
+            last = (operator.name, outs[0][0] if outs else "")
+            chains = {(first, link, last) for link, before in read for first in before}
             covered = new + coverage.new_chains(chains)
             if covered > most:
                 best, most = (operator, made, types, outs, producers, held, adapters, chains), covered
@@ -81,29 +83,18 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
             builder.program.inner += held
             coverage.note(operator.name, outs, producers)
             coverage.note_chains(chains)
-            makers.update((tensor.name, operator.name) for tensor in added)
     return builder
 
 
-def _note_links(
-    links: dict[str, tuple[Link, set[Link]]], op: str, ins: Sequence[Tensor | None], outs: Sequence[Tensor]
-) -> None:
-    link = (op, outs[0].dtype)
-    before = {links[tensor.name][0] for tensor in ins if tensor is not None and tensor.name in links}
-    links.update((out.name, (link, before)) for out in outs)
+def _read(links: Links, ins: Sequence[Tensor | None]) -> list[tuple[Link, set[Link]]]:
+    """What is known of the results among some inputs."""
+    return [links[tensor.name] for tensor in ins if tensor is not None and tensor.name in links]
 
 
-def _chains(
-    links: dict[str, tuple[Link, set[Link]]], op: str, outs: Sequence[Typed], ins: Sequence[Tensor | None]
-) -> set[Chain]:
-    """The chains of three operators that end at a node."""
-    last = (op, outs[0][0] if outs else "")
-    return {
-        (first, links[tensor.name][0], last)
-        for tensor in ins
-        if tensor is not None and tensor.name in links
-        for first in links[tensor.name][1]
-    }
+def _note_links(links: Links, op: str, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> None:
+    known = (op, outs[0].dtype), {link for link, _ in _read(links, ins)}
+    for out in outs:
+        links[out.name] = known
 
 
 _BATCHES = Batches(BATCH, OperatorCoverage, _guided)
