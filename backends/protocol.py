@@ -165,7 +165,7 @@ class Costly(Protocol):
 
     milliseconds: Mapping[
         str, float
-    ]  # of CPU, by form of program: a usual one of 5 to 30 nodes, compiled and run, its unoptimised build too
+    ]  # of CPU where onnxruntime takes 10, by form of program: a usual one of 5 to 30 nodes, with all that is asked to judge it
 
 
 class ScriptsModules(Protocol):

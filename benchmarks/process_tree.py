@@ -82,9 +82,13 @@ def compiler_of(command: bytes) -> str:
     for word in command.split(b"\0"):
         if word.startswith(b"{") and b'"attribute"' in word:
             config = json.loads(word)
-            name = str(config["attribute"])
-            return Path(config["backend"]).stem if name == "BACKEND" else name.lower()
+            return name_of(Path(config["backend"]), str(config["attribute"]))
     return ""
+
+
+def name_of(file: Path, attribute: str) -> str:
+    """How the compiler of a backend is called here."""
+    return file.stem if attribute == "BACKEND" else attribute.lower()
 
 
 def _cpu(pid: int) -> float:

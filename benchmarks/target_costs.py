@@ -1,38 +1,46 @@
-"""What a generated program takes on each target, its unoptimised build included: the `milliseconds` that backends state.
+"""What a generated program takes on each target in a campaign: the `milliseconds` that backends state.
 
     python benchmarks/target_costs.py [--tests N] TARGET...
 
-Programs are those of `mix` (5 to 30 nodes) within what the target has. CPU is that of everything below this process, read from /proc; starting is left out.
+Programs are those of `mix` (5 to 30 nodes) within what the target has, judged as a campaign does. CPU is that of the target's own processes, read from /proc: both builds
+and the forks that confirm failures; what several targets share (an unoptimised run, the reference) and the first 16 tests are left out.
 """
 
 import argparse
 import json
 import os
 
-from campaign_rate import children_cpu
+from process_tree import cpu_by_compiler, name_of
 
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.triage.campaign.campaign import new_campaign
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.campaign.testing import do_tests
+
+WARM = 16
 
 
 def milliseconds(name: str, tests: int) -> float:
     """Of CPU, on average."""
     target = resolve(name)
-    builds = [target, *([target.baseline] if target.baseline else [])]
+    shared = target.baseline.stand_in if target.baseline is not None else None
+    own = name_of(target.plugin.file, target.plugin.attribute)
     with Workers(Limits(seconds=60)) as workers:
         plan = CampaignPlan(supports=(support(Prober(workers, target).table()),))
-        cases = [plan.case(5, number) for number in range(tests + 1)]
-        for build in builds:
-            workers.observe(build, cases[0].program, cases[0].inputs)
-        before = children_cpu(os.getpid(), -1)
-        for case in cases[1:]:
-            for build in builds:
-                workers.observe(build, case.program, case.inputs)
-        return 1000 * (children_cpu(os.getpid(), -1) - before) / tests
+        campaign = new_campaign(5, [target, *([shared] if shared is not None else [])], plan)
+        cases = {number: plan.case(5, number) for number in range(WARM + tests)}
+        lab, before = ObservationCache(workers), 0.0
+        for first in range(0, WARM + tests, WARM):
+            if first == WARM:
+                before = cpu_by_compiler(os.getpid())[own]
+            do_tests(campaign, {number: case for number, case in cases.items() if 0 <= number - first < WARM}, lab)
+            lab.forget()
+        return 1000 * (cpu_by_compiler(os.getpid())[own] - before) / tests
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_spawn import Spawn
 from opsieve.triage.campaign.plan import CampaignPlan, planned
 from opsieve.triage.campaign.schedule.costs import Costs, read
-from opsieve.triage.campaign.schedule.pace import ALONE, FIRST, Pace
+from opsieve.triage.campaign.schedule.pace import ALONE, FIRST, LENT, Pace
 from opsieve.triage.store.store import Store
 
 COSTS = Costs(({"onnx": 10.0}, {"onnx": 100.0}))
@@ -74,6 +74,32 @@ def test_a_slow_target_has_its_share_of_time_and_what_is_new_to_it() -> None:
     met = set().union(*(programs[number] for number in asked))
     chosen_blindly = set().union(*(programs[number] for number in range(0, tests, tests // len(asked))))
     assert len(met) > 1.05 * len(chosen_blindly)
+
+
+def test_a_target_that_takes_long_owes_the_others_little_at_the_start() -> None:
+    costs = Costs(({"onnx": 10.0}, {"onnx": 900.0}))
+    pace, asked = Pace(("quick", "slow"), costs, {}), []
+    for number in range(300):
+        has = {f"op{number} {place}" for place in range(50)}
+        if pace.decide(number, "onnx", has, ("quick",), (), ())[0]:
+            asked.append(number)
+    assert asked[:2] == [ALONE, ALONE + 1]
+    assert 900 * len(asked) < 10 * 300 + LENT + 900
+    assert asked[2] > 100
+
+
+def test_a_large_program_counts_as_several() -> None:
+    spent = {}
+    for features in (50, 200):
+        pace, rng = Pace(("quick", "slow"), COSTS, {}), random.Random(1)
+        asked = 0
+        for number in range(600):
+            # Half of the programs are small; the large ones promise more, so that the slow target has hardly any other.
+            size = features if rng.random() < 0.5 else 25
+            has = {f"op{number} {place}" for place in range(size)}
+            asked += bool(pace.decide(number, "onnx", has, ("quick",), (), ())[0])
+        spent[features] = asked
+    assert spent[200] < spent[50]
 
 
 def test_what_fails_elsewhere_in_a_new_way_is_asked_as_soon_as_something_is_saved_but_not_for_ever() -> None:

@@ -300,6 +300,7 @@ ONNXOPTIMIZER = Transformed(
     import_onnxoptimizer,
     run_onnxoptimizer,
     patterns=NO_TYPE,
+    milliseconds=8.0,
 )
 ONNXSIM = Transformed(
     "onnxsim",
@@ -310,7 +311,7 @@ ONNXSIM = Transformed(
     run_onnxsim,
     patterns=NO_TYPE,
     environment={"ONNXSIM_CERTIFY": "0"},  # a proof with z3 after the work, where z3 is installed; it alters nothing
-    milliseconds=29.0,
+    milliseconds=33.0,
 )
 ONNXSCRIPT = Transformed(
     "onnxscript",
@@ -319,7 +320,7 @@ ONNXSCRIPT = Transformed(
     ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
     import_onnxscript,
     run_onnxscript,
-    milliseconds=44.0,
+    milliseconds=40.0,
 )
 ONNXSLIM = Transformed(
     "onnxslim",
@@ -329,5 +330,5 @@ ONNXSLIM = Transformed(
     ("onnx<1.20", "sympy", "packaging", "ml_dtypes", "colorama"),
     import_onnxslim,
     run_onnxslim,
-    milliseconds=59.0,
+    milliseconds=77.0,
 )

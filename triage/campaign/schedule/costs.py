@@ -11,7 +11,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.model.bad_input import BadInput, shown
 
 USUAL = 10.0  # of a backend that states none
-SLOW = 4.0  # times the cheapest target's cost: a target beyond is asked about some programs only
+SLOW = 2.0  # times the cheapest target's cost: a target beyond is asked about some programs only
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 While the quick targets are asked about every program, a slow one saves up what each of them took; it is asked once it has something saved
 and the program promises as much as the best of late. What promises: that another target failed on it in a way that is new, operators and
-edges that the slow target has not met. All of it is counted (costs.py), in the order of the tests: what is decided of a test follows from the tests
-before it and from what the quick targets answered.
+edges that the slow target has not met. Such programs are larger than others, so a test counts by its features. All of it is counted (costs.py), in the order of
+the tests: what is decided of a test follows from the tests before it and from what the quick targets answered.
 """
 
 import json
@@ -14,10 +14,12 @@ from opsieve.triage.campaign.schedule.costs import Costs
 from opsieve.triage.campaign.schedule.features import is_operator
 
 ALONE = 2  # tests that quick targets do alone: the first results do not wait for the imports of slow ones
-FIRST = 8  # tests that every target does then, before anything is known
+FIRST = 8  # tests that every target does then, before anything is known, as far as it is lent the time
+LENT = 1000.0  # milliseconds: what others have to wait for until it is paid back
 SAVED = 2.0  # tests for which a target may save
 SAVED_ENOUGH = 1.0  # tests; then it is asked about whatever is new to it
 _FAILURE, _OPERATOR, _EDGE = 100.0, 3.0, 1.0  # what they promise
+_USUAL = {"onnx": 50.0, "relax": 17.0, "tir": 25.0}  # features of a program that costs what a backend states
 _OFTEN = 3  # failures of one fingerprint; further ones promise nothing
 
 
@@ -68,7 +70,8 @@ class Pace:
             new = new or seen <= _OFTEN
             if seen <= _OFTEN + 1:
                 changes[f"failed|{key}"] = str(seen)
-        taken = [self._costs.of(place, form) for name, place in self._quick.items() if name in answered]
+        size = max(1, len(has)) / _USUAL.get(form, max(1, len(has)))
+        taken = [size * self._costs.of(place, form) for name, place in self._quick.items() if name in answered]
         income = sum(taken) / len(taken) if taken else 0.0
         asked = []
         for name, place in self._slow.items():
@@ -80,7 +83,7 @@ class Pace:
                 asked_now = wanted and self._promising(name, cost, income, number, has, new)
             self._saved[name] = min(self._saved[name] + income, SAVED * cost if wanted else float("inf"))
             if asked_now:
-                self._saved[name] -= cost
+                self._saved[name] -= size * cost
                 fresh = sorted(set(has) - self._met[name])
                 self._met[name].update(fresh)
                 changes |= {f"met|{name}|{feature}": "" for feature in fresh}
@@ -98,6 +101,6 @@ class Pace:
         best = self._bar[name] * (1 - min(1.0, income / cost))  # it fades within the time that one test takes
         self._bar[name] = max(score, best)
         if number < ALONE + FIRST:
-            return number >= ALONE
+            return number >= ALONE and self._saved[name] > -LENT
         saved = self._saved[name] / cost
         return saved >= 0 and (score >= best or (saved >= SAVED_ENOUGH and score > 0) or saved >= SAVED)
