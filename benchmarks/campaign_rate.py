@@ -97,6 +97,7 @@ class Spent:
             "failures": self.failed,
             "bare_tests_per_second_one_core": round(self.bare / self.bare_wall, 1),
             "bare_ms_of_cpu_a_test": round(1000 * self.bare_cpu / self.bare, 2),
+            "cores": round(cpu / self.wall, 2),
             "share_of_ceiling_by_cpu": round(self.bare_cpu / self.bare * self.tests / cpu, 3),
         }
 
