@@ -19,7 +19,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What is collected is a large heap that stays: to go through it every 700 objects costs more than the tests leave behind.
-gc.set_threshold(20_000, 20, 50)
+gc.set_threshold(100_000, 20, 50)
 
 # Variables that tests set and no compiler reads: with another value they ask for no other zygote.
 _NOT_FOR_COMPILERS = [
@@ -103,8 +103,13 @@ _OF_COMPILERS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those first: xdist gives each process a part of the row."""
-    items.sort(key=lambda item: item.path.name not in _OF_COMPILERS)
+    """Those first, then the terminal app's: xdist gives each process a part of the row, and long tests at its end would leave the others idle."""
+    items.sort(key=lambda item: (item.path.name not in _OF_COMPILERS, item.path.parent.name != "tui"))
+
+
+def pytest_collection_finish() -> None:
+    """No collection of garbage goes through what was collected again, nor the five with which pytest ends."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

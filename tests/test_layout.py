@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -166,9 +166,17 @@ def _named() -> tuple[Named, ...]:
     return tuple(
         Named(path, node.name, (node.end_lineno or 0) - node.lineno, isinstance(node, ast.ClassDef))
         for path, text in _modules()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in _definitions(ast.parse(text).body)
     )
+
+
+def _definitions(statements: Sequence[ast.AST]) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The classes and functions among statements and in their bodies; expressions, most of a tree, hold none."""
+    for node in statements:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        for body in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _definitions(getattr(node, body, ()))
 
 
 def test_a_class_name_has_one_meaning() -> None:

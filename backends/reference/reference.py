@@ -38,9 +38,19 @@ class ReferenceBackend(NoReleases):
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
     def load(self) -> str:
-        """Import the evaluator; the version of onnx."""
+        """Import the evaluator, and evaluate one Relu so that forked workers find lazy parts and the operators' declarations loaded."""
+        import numpy as np
         import onnx.reference.ops._op_list
+        from onnx import helper
 
+        from opsieve.backends.protocol import Request
+
+        x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "warm", [x], [y])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        request = Request(model.SerializeToString(), {"precision": "native"}, {}, lambda stage: None)
+        with contextlib.suppress(Exception):  # it is said by the test that meets it again
+            self.prepare(request)({"x": np.ones(1, np.float32)})
         return str(onnx.__version__)
 
     def prepare(self, request: "Request") -> "Run":

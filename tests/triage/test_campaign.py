@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -100,7 +101,8 @@ def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path)
     for name, lanes in (("one", 1), ("two", 2)):
         with Store(tmp_path / name) as store:
             store.begin(campaign)
-            for _ in run(store, campaign, growing, Limits(seconds=20), lanes=lanes, tests=32):
+            limits = Limits(seconds=20)
+            for _ in run(store, campaign, growing, limits, lanes=lanes, tests=WHOLE, start=thread_spawn):
                 pass
             assert set(store.totals(campaign)[FAKE]) >= {"pass", "fail"}
             assert "unsupported" not in store.totals(campaign)[FAKE]
@@ -108,14 +110,13 @@ def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path)
     assert seen[0] == seen[1]
 
 
-def test_what_is_found_is_what_was_seeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = opsieve(
-        "fuzz", *TARGETS, "--tests", "32", "--seed", "3", "--store", tmp_path / "s", "--json", capsys=capsys
-    )
+def test_what_is_found_is_what_was_seeded(tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(whole, tmp_path / "s")
+    code, out, _ = opsieve("fuzz", "--tests", "32", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
     told = json.loads(out)
     assert code == 1
     assert set(told["failures"]) >= {"crash", "error", "mismatch"}
-    assert told["tests"] == 32
+    assert (told["tests"], told["tests_now"]) == (32, 32 - WHOLE)
     assert told["unsupported"] > 0
     assert told["environment"] == 0
     assert 0 < told["clusters"] <= told["fingerprints"]
