@@ -104,7 +104,7 @@ def compare(
     with np.errstate(all="ignore"):
         for name, want in expected.items():
             if name not in got:
-                mismatches[name] = Mismatch(name, "missing", fraction=1.0, expected=_kind_text(want))
+                mismatches[name] = Mismatch(name, "missing", fraction=1.0, expected=type_text(want))
                 continue
             length = terms.get(name, 0) if terms else 0
             found = _value(name, got[name], want, dtypes.get(name, ""), policy, length, rules)
@@ -160,9 +160,9 @@ def identical(a: Any, b: Any) -> bool:
 def _value(name: str, got: Any, want: Any, dtype: str, policy: Policy, terms: int, rules: set[str]) -> Mismatch | None:
     if isinstance(want, (list, tuple)) or isinstance(got, (list, tuple)):
         if not (isinstance(want, (list, tuple)) and isinstance(got, (list, tuple))):
-            return Mismatch(name, "type", fraction=1.0, got=_kind_text(got), expected=_kind_text(want))
+            return Mismatch(name, "type", fraction=1.0, got=type_text(got), expected=type_text(want))
         if len(got) != len(want):
-            return Mismatch(name, "shape", fraction=1.0, got=_kind_text(got), expected=_kind_text(want))
+            return Mismatch(name, "shape", fraction=1.0, got=type_text(got), expected=type_text(want))
         for index, (a, b) in enumerate(zip(got, want, strict=True)):
             found = _value(f"{name}[{index}]", a, b, dtype, policy, terms, rules)
             if found is not None:
@@ -171,7 +171,7 @@ def _value(name: str, got: Any, want: Any, dtype: str, policy: Policy, terms: in
     if want is None or got is None:
         if want is got:
             return None
-        return Mismatch(name, "type", fraction=1.0, got=_kind_text(got), expected=_kind_text(want))
+        return Mismatch(name, "type", fraction=1.0, got=type_text(got), expected=type_text(want))
     return _tensor(name, np.asarray(got), np.asarray(want), dtype, policy, terms, rules)
 
 
@@ -309,13 +309,14 @@ def _clip(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _kind_text(value: Any) -> str:
+def type_text(value: Any, dtype: str = "") -> str:
+    """What a value is, as `float32[2, 3]`; `dtype` is the type that the model declares, where that is not numpy's."""
     if value is None:
         return "nothing"
     if isinstance(value, (list, tuple)):
         return f"a sequence of {len(value)}"
     array = np.asarray(value)
-    return f"{_name(array.dtype)}{list(array.shape)}"
+    return f"{dtype or _name(array.dtype)}{list(array.shape)}"
 
 
 @cache

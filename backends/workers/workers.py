@@ -23,7 +23,7 @@ from opsieve.backends.releases.builds import build_environment, check_allowed, o
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
-from opsieve.backends.workers.sandbox.policy import shut_in, starts_processes, without_secrets
+from opsieve.backends.workers.sandbox.policy import allowed_devices, shut_in, starts_processes, without_secrets
 from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES, SharedZygotes
 from opsieve.backends.workers.zygotes.work_clock import out_of_memory_kills
 from opsieve.backends.workers.zygotes.zygote import (
@@ -297,7 +297,7 @@ class Workers:
         """A new worker of the target's backend; where that shares another's zygote, the worker loads it."""
         source = target.plugin
         shared = (source.file, source.attribute) if target.zygote[0] != target.name else None
-        return zygote.fork(self.limits, shared, starts_processes(source.backend))
+        return zygote.fork(self.limits, shared, starts_processes(source.backend), bool(allowed_devices(source.backend)))
 
     def _lock(self, key: object) -> threading.Lock:
         with self._guard:

@@ -123,6 +123,18 @@ def test_secrets_are_not_handed_on() -> None:
         assert without_secrets(secret) == secret
 
 
+@pytest.mark.parametrize(("allowed", "bounded"), [("", True), ("/dev/shm", True), ("/dev/null", False)])
+def test_where_a_device_is_let_in_addresses_are_not_bounded(
+    allowed: str, bounded: bool, fresh: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(policy.ALLOWED, allowed)
+    target = resolve("fake")
+    assert fresh.observe(target, chain("Relu"), X).outcome == "ok"
+    limits = Path(f"/proc/{fresh._workers[target].pid}/limits").read_text().splitlines()
+    unlimited = {line[:26].strip() for line in limits if line[26:].split()[0] == "unlimited"}
+    assert ("Max address space" not in unlimited, "Max data size" not in unlimited) == (bounded, not bounded)
+
+
 @pytest.mark.parametrize("name", [policy.SWITCH, policy.ALLOWED])
 def test_a_variable_that_says_nothing_known_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "perhaps")

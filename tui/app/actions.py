@@ -71,7 +71,11 @@ class Actions:
         """Write a title of one's own."""
         row = subject.cluster
         own = row.title if row.title != row.own_title else ""
-        self._line(f"Title of {row.id}", own, one_line(row.own_title, 200), lambda text: self._app.decide(lambda ledger: ledger.rename(row.id, text)))  # fmt: skip
+
+        def written(text: str) -> None:
+            self._app.decide(lambda ledger: ledger.rename(row.id, text))
+
+        self._line(f"Title of {row.id}", own, one_line(row.own_title, 200), written)
 
     def issue(self, subject: ActionSubject) -> None:
         """Link the cluster to an issue, which makes it known; an empty address takes the link away."""

@@ -28,7 +28,6 @@ import importlib.util
 import json
 import mmap
 import os
-import re
 import resource
 import select
 import shutil
@@ -444,8 +443,7 @@ class ForkServer:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         bound = mapped + limits["memory"]
         # A device's driver reserves far more addresses than it ever fills: where devices are let in, what can be written to is bounded.
-        with_device = re.search(r"/dev/(?!shm\b)", os.environ.get("OPSIEVE_SANDBOX_ALLOW", "")) is not None
-        resource.setrlimit(resource.RLIMIT_DATA if with_device else resource.RLIMIT_AS, (bound, bound))
+        resource.setrlimit(resource.RLIMIT_DATA if limits["devices"] else resource.RLIMIT_AS, (bound, bound))
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["printed"], limits["printed"]))
         faulthandler.enable(log)
         if self.config["shim"]:

@@ -66,12 +66,10 @@ def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
     """What `shut_in.py` needs to know for a zygote of the backend that reads these files besides its Python's; None without a sandbox."""
     if not is_on():
         return None
-    allowed = [*filter(None, os.environ.get(ALLOWED, "").split(",")), *getattr(backend, "sandbox_allows", ())]
+    allowed, paths, devices = _allowed(backend), _allowed_paths(backend), allowed_devices(backend)
     for item in allowed:
         if item != NETWORK and not item.startswith("/"):
             raise BadInput(f"{ALLOWED} lists absolute paths and `network`, not {shown(item)}")
-    paths = [path for item in allowed if item != NETWORK for path in sorted(glob.glob(item))]
-    devices = [path for path in paths if path.startswith("/dev/") and not f"{path}/".startswith("/dev/shm/")]
     files = {str(path) for path in readable} | _own_files() | _libraries() | (set(paths) - set(devices))
     return {
         **{name: str(_HERE / f"{name}.py") for name in _FILES},
@@ -81,6 +79,21 @@ def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
         "kept": [],
         "without": dict(_refused),
     }
+
+
+def allowed_devices(backend: Backend) -> list[str]:
+    """The devices that workers of a backend may use, in a sandbox and without one; shared memory is none."""
+    return [
+        path for path in _allowed_paths(backend) if path.startswith("/dev/") and not f"{path}/".startswith("/dev/shm/")
+    ]
+
+
+def _allowed(backend: Backend) -> list[str]:
+    return [*filter(None, os.environ.get(ALLOWED, "").split(",")), *getattr(backend, "sandbox_allows", ())]
+
+
+def _allowed_paths(backend: Backend) -> list[str]:
+    return [path for item in _allowed(backend) if item != NETWORK for path in sorted(glob.glob(item))]
 
 
 def shut_in(

@@ -261,17 +261,23 @@ class Zygote:
         self._probes = probes if probes.total else None
         return int(answer["planted"])
 
-    def fork(self, limits: Limits, plugin: tuple[Path, str] | None = None, processes: bool = True) -> "Worker":
+    def fork(
+        self,
+        limits: Limits,
+        plugin: tuple[Path, str] | None = None,
+        processes: bool = True,
+        devices: bool = False,
+    ) -> "Worker":
         """A new worker under `limits`; it serves the zygote's backend, or the `plugin` whose file and attribute these are.
 
-        Where the zygote is shut in, a worker without `processes` can start none.
+        Where the zygote is shut in, a worker without `processes` can start none. With `devices`, what is bounded is not what it reserves.
         """
         ours, theirs = socket.socketpair()
         log, state = memory_file("log", append=True), memory_file("state")
         status, status_theirs = socket.socketpair()
         status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
-        config["processes"] = processes
+        config.update(processes=processes, devices=devices)
         if plugin is not None:
             config["plugin"] = [str(plugin[0]), plugin[1]]
         fds = array.array("i", [theirs.fileno(), log, state, status_theirs.fileno()])

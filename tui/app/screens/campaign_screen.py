@@ -163,7 +163,9 @@ def campaign_lines(found: Snapshot) -> list[Line]:
     lines += [((f"  {one_line(status, 20):16}", ""), (f"{many:9,}", "")) for status, many in counts.by_status.items()]
     lines += [(), (("verdicts, test by target", "strong"),)]
     total = max(1, sum(counts.verdicts.values()))
-    lines += [((f"  {one_line(verdict, 20):16}", ""), (f"{many:9,}", ""), (f"  {100 * many / total:.1f} %", "dim")) for verdict, many in counts.verdicts.items()]  # fmt: skip
+    for verdict, many in counts.verdicts.items():
+        share = f"  {100 * many / total:.1f} %"
+        lines.append(((f"  {one_line(verdict, 20):16}", ""), (f"{many:9,}", ""), (share, "dim")))
     lines += [(), (("campaigns", "strong"),)]
     for each in found.campaigns:
         lines.append(

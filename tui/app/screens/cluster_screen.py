@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from opsieve.gen.model.printable import counted
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.rows import ClusterRow, MemberPage, MemberRow, RelatedRow
+from opsieve.triage.store.rows import ClusterRow, FingerprintRow, MemberPage, MemberRow, RelatedRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.services.background import in_background
@@ -160,7 +160,11 @@ class ClusterScreen(SteadyScreen[None]):
             show([((one_line(sentence), "bad"),)])
 
         if name == "about":
-            in_background(self, "page", lambda: store.fingerprints(row.id), lambda found: show([*cluster_lines(row, now), *fingerprint_lines(found, components=False)]), refused)  # fmt: skip
+
+            def about(found: Sequence[FingerprintRow]) -> None:
+                show([*cluster_lines(row, now), *fingerprint_lines(found, components=False)])
+
+            in_background(self, "page", lambda: store.fingerprints(row.id), about, refused)
         elif name == "why":
             in_background(
                 self,
@@ -243,8 +247,6 @@ class ClusterScreen(SteadyScreen[None]):
                 app_of(self).decide(lambda ledger: ledger.split(name))
 
         def found(fingerprints: Sequence[object]) -> None:
-            from opsieve.triage.store.rows import FingerprintRow
-
             rows = [each for each in fingerprints if isinstance(each, FingerprintRow)]
             options = [(member, f"member {one_line(member, 120)}")] if member else []
             if len(rows) > 1:

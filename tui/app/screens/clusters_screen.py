@@ -129,8 +129,12 @@ class ClustersScreen(SteadyScreen[None]):
         """The next rows."""
         store, text, sort, down, after = app_of(self).store, self.filter_text, self.sort, self.reversed, self.next
         wanted = FAR if event.far else PAGE
+
+        def found() -> ClusterPage:
+            return pages(store, text, sort, down, after, wanted)
+
         if after:
-            in_background(self, "rows", lambda: pages(store, text, sort, down, after, wanted), lambda page: self._further(page, event.far), self._refuse)  # fmt: skip
+            in_background(self, "rows", found, lambda page: self._further(page, event.far), self._refuse)
 
     def _first(self, page: ClusterPage, keep: bool) -> None:
         self.problem = ""

@@ -118,7 +118,8 @@ class ExportScreen(SteadyScreen[None]):
             )
             state.update("")
         elif not self.ready:
-            view.show([(("nothing to write: ", "bad"), (one_line(job.said, 1000) or job.state, "")), *(((one_line(line, 600), "dim"),) for line in list(job.log)[-20:-1])])  # fmt: skip
+            log = [((one_line(line, 600), "dim"),) for line in list(job.log)[-20:-1]]
+            view.show([(("nothing to write: ", "bad"), (one_line(job.said, 1000) or job.state, "")), *log])
             state.update("")
         else:
             view.show(preview(job.output, self.kind))

@@ -73,10 +73,12 @@ def _error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
 
     found = []
     for name, wanted in right.items():
-        made = error_map(outputs[name], wanted.value, wanted.within) if name in outputs and not isinstance(outputs[name], (list, tuple, type(None))) else None  # fmt: skip
+        got = outputs.get(name)
+        made = None if got is None or isinstance(got, (list, tuple)) else error_map(got, wanted.value, wanted.within)
         if made is not None:
             worst = made.worst if math.isfinite(made.worst) else None
-            found.append({"output": name, "shape": list(made.shape), "rows": list(made.rows), "fraction": made.fraction, "worst": worst, "within": wanted.within})  # fmt: skip
+            drawn = {"shape": list(made.shape), "rows": list(made.rows), "fraction": made.fraction}
+            found.append({"output": name, **drawn, "worst": worst, "within": wanted.within})
     return found
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from opsieve.backends.compare import type_text
+
 WHOLE = 24  # elements of a tensor that is shown whole
 WORST = 12  # elements that are shown of a larger one
 _LONGEST = 40  # characters of an element
@@ -59,7 +61,7 @@ def tensor_differences(
 
 def _difference(output: str, got: Any, expected: Any, within: float, dtype: str) -> TensorDifference:
     left, right = _array(got), _array(expected)
-    types = _type(expected, dtype), _type(got)
+    types = type_text(expected, dtype), type_text(got)
     if left.shape != right.shape or not right.size:
         first = range(min(WORST, max(left.size, right.size)))
         flat = [(left.ravel(), right.ravel(), at) for at in first]
@@ -94,15 +96,6 @@ def _numeric(array: Any) -> bool:
 
 def _array(value: Any) -> Any:
     return np.asarray([] if value is None else value)
-
-
-def _type(value: Any, dtype: str = "") -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, (list, tuple)):
-        return f"sequence of {len(value)}"
-    array = np.asarray(value)
-    return f"{dtype or ('string' if array.dtype.kind in 'OUS' else array.dtype)}[{','.join(map(str, array.shape))}]"
 
 
 def _index(at: int, shape: tuple[int, ...]) -> str:

@@ -145,7 +145,9 @@ def trace(observations: Sequence[Observation], components: Sequence[Component]) 
     if not seen.frames:
         found.append((("there is no frame", "dim"),))
     if template is not None:
-        found += [(), (("message, normalised", "strong"),), (("+ " if template.kept else "- ", "good" if template.kept else "dim"), (one_line(template.value, 1000), "")), ((f"  {one_line(template.hint, 300)}", "dim"),)]  # fmt: skip
+        kept = ("+ ", "good") if template.kept else ("- ", "dim")
+        found += [(), (("message, normalised", "strong"),), (kept, (one_line(template.value, 1000), ""))]
+        found.append(((f"  {one_line(template.hint, 300)}", "dim"),))
     for title, text in (("message", seen.message), ("traceback", seen.traceback), ("log", seen.log)):
         if text.strip():
             found += [(), ((title, "strong"),), *lines_of(text)]

@@ -19,7 +19,9 @@ def replay_lines(job: Job | None) -> list[Line]:
     report = job.report()
     if job.state != "done" or not report:
         return [((f"{job.state}", "bad"),), *(((one_line(line, 600), ""),) for line in list(job.log)[-20:])]
-    found: list[Line] = [((one_line(str(report.get("verdict", ""))), _TONES.get(str(report.get("verdict")), "warn")), (f"  {one_line(str(report.get('reason', '')), 600)}", "strong"))]  # fmt: skip
+    verdict, reason = str(report.get("verdict", "")), str(report.get("reason", ""))
+    tone = _TONES.get(verdict, "warn")
+    found: list[Line] = [((one_line(verdict), tone), (f"  {one_line(reason, 600)}", "strong"))]
     names = ("target", "version", "kind", "stage", "message", "blame")
     found += facts(*((name, str(report.get(name, ""))) for name in names))
     with suppress(TypeError, ValueError):

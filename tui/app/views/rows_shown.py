@@ -125,7 +125,8 @@ def fingerprint_lines(fingerprints: Sequence[FingerprintRow], *, components: boo
     """Why each fingerprint is in its cluster, and what it is made of."""
     found: list[Line] = []
     for each in fingerprints:
-        found += [(), ((one_line(each.key, 120), "accent"), (f"  {counted(each.count, 'failure')}", "")), (("here because ", "dim"), (one_line(each.why, 400), ""))]  # fmt: skip
+        found += [(), ((one_line(each.key, 120), "accent"), (f"  {counted(each.count, 'failure')}", ""))]
+        found.append((("here because ", "dim"), (one_line(each.why, 400), "")))
         if components:
             found += component_lines(each.components)
     return found
@@ -148,10 +149,12 @@ def history_lines(decisions: Sequence[Decision]) -> list[Line]:
     """What people decided, the latest first."""
     if not decisions:
         return [(("nobody decided anything here yet", "dim"),)]
-    return [
-        ((f"{moment(each.at)}  ", "dim"), (one_line(each.text, 300), "dim" if each.state != "done" else ""), ("" if each.state == "done" else f"  ({each.state})", "warn"))
-        for each in decisions
-    ]  # fmt: skip
+    found: list[Line] = []
+    for each in decisions:
+        done = each.state == "done"
+        text = (one_line(each.text, 300), "" if done else "dim")
+        found.append(((f"{moment(each.at)}  ", "dim"), text, ("" if done else f"  ({each.state})", "warn")))
+    return found
 
 
 def member_difference(first: MemberRow, second: MemberRow) -> list[Line]:
@@ -161,30 +164,25 @@ def member_difference(first: MemberRow, second: MemberRow) -> list[Line]:
         ((f"{one_line(second.name, 200)}", "accent"),),
         (),
     ]
-    names = (
-        "target",
-        "version",
-        "verdict",
-        "kind",
-        "stage",
-        "fingerprint",
-        "blame",
-        "nodes",
-        "reduced",
-        "reason",
-        "message",
-    )
+    names = ["target", "version", "verdict", "kind", "stage", "fingerprint"]
+    names += ["blame", "nodes", "reduced", "reason", "message"]
     same: list[str] = []
     for name in names:
         one, other = str(getattr(first, name)), str(getattr(second, name))
         if one == other:
             same.append(name)
         else:
-            found += [((name, "strong"),), (("  < ", "bad"), (one_line(one, 1000), "")), (("  > ", "good"), (one_line(other, 1000), ""))]  # fmt: skip
+            found += _both(name, one, other)
     mine, others = set(first.operators), set(second.operators)
     if mine == others:
         same.append("operators")
     else:
-        found += [(("operators", "strong"),), (("  < ", "bad"), (one_line(" ".join(sorted(mine - others))), "")), (("  > ", "good"), (one_line(" ".join(sorted(others - mine))), ""))]  # fmt: skip
+        found += _both("operators", " ".join(sorted(mine - others)), " ".join(sorted(others - mine)))
     found += [(), (("equal: ", "dim"), (", ".join(same) or "nothing", ""))]
     return found
+
+
+def _both(name: str, one: str, other: str) -> list[Line]:
+    """What two members have under a name."""
+    first, second = one_line(one, 1000), one_line(other, 1000)
+    return [((name, "strong"),), (("  < ", "bad"), (first, "")), (("  > ", "good"), (second, ""))]

@@ -22,7 +22,8 @@ def tensor_lines(job: Job | None, wrong: bool) -> list[Line]:
     if job.state != "done" or not report:
         return [(("its outputs are not known: ", "warn"), (one_line(job.said, 600) or job.state, ""))]
     where = one_line(f"{report.get('target', '')} {report.get('version', '')}", 100)
-    found: list[Line] = [(("outputs", "strong"), (f"  expected by {one_line(str(report.get('source', '')), 100)}, got by {where}", "dim"))]  # fmt: skip
+    source = one_line(str(report.get("source", "")), 100)
+    found: list[Line] = [(("outputs", "strong"), (f"  expected by {source}, got by {where}", "dim"))]
     maps = {str(each.get("output")): each for each in report.get("error_maps", []) if isinstance(each, dict)}
     for each in report.get("tensors", []):
         with suppress(KeyError, TypeError, ValueError):
@@ -51,7 +52,8 @@ def _tensor(each: dict[str, Any]) -> list[Line]:
         (*(one_line(str(part[name]), 60) for name in ("index", *_HEADINGS[1:])), part) for part in each["elements"]
     ]
     widths = [max([len(name), *(len(row[at]) for row in elements)]) for at, name in enumerate(_HEADINGS)]
-    rows: list[Line] = [((f"    {'  '.join(f'{name:{width}}' for name, width in zip(_HEADINGS, widths, strict=True))}", "dim"),)]  # fmt: skip
+    heading = "  ".join(f"{name:{width}}" for name, width in zip(_HEADINGS, widths, strict=True))
+    rows: list[Line] = [((f"    {heading}", "dim"),)]
     for *cells, part in elements:
         text = "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True))
         rows.append((("  ▸ " if part["differs"] else "    ", "bad"), (text.rstrip(), "" if part["differs"] else "dim")))
