@@ -141,17 +141,15 @@ class SharesZygote(Protocol):
 class Traced(Protocol):
     """What a backend may have besides for `--coverage`: which libraries are its compiler's own code."""
 
-    native_sources: Mapping[
-        str, str
-    ]  # how a library's file name begins -> the root of its source files' paths ("": all of it)
+    # How a library's file name begins -> the root of its source files' paths ("": all of it).
+    native_sources: Mapping[str, str]
 
 
 class ShowsGraph(Protocol):
     """What a backend may have besides, for hints where a reduction looks first: its optimised graph as an ONNX model."""
 
-    shows_graph: Mapping[
-        str, str
-    ]  # options with which it computes nothing: its only output is `model`, the graph's serialised bytes as uint8
+    # Options with which it computes nothing: its only output is `model`, the graph's serialised bytes as uint8.
+    shows_graph: Mapping[str, str]
 
 
 class TakesForms(Protocol):
@@ -163,9 +161,8 @@ class TakesForms(Protocol):
 class Costly(Protocol):
     """What a backend has besides when a test on it does not take about 10 ms, as most do: campaigns share out their time by it."""
 
-    milliseconds: Mapping[
-        str, float
-    ]  # of CPU where onnxruntime takes 10, by form of program: a usual one of 5 to 30 nodes, with all that is asked to judge it
+    # Of CPU where onnxruntime takes 10, by form of program: a usual one of 5 to 30 nodes, with all that is asked to judge it.
+    milliseconds: Mapping[str, float]
 
 
 class ScriptsModules(Protocol):

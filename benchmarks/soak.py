@@ -105,9 +105,8 @@ def watched(folder: Path, given: argparse.Namespace) -> tuple[list[Look], dict[s
             while running.poll() is None and time.monotonic() < until:
                 now = list(samples(running.pid))
                 ever |= {sample.pid for sample in now} - {running.pid}
-                if (
-                    time.monotonic() - begun < 60 * given.minutes
-                ):  # lanes that are ended take what they had used with them
+                # Lanes that are ended take what they had used with them.
+                if time.monotonic() - begun < 60 * given.minutes:
                     seen.append(look(time.monotonic() - begun, now, store, names, (scratch, before)))
                 with suppress(subprocess.TimeoutExpired):
                     running.wait(60 * given.minutes / LOOKS)

@@ -125,9 +125,8 @@ def typed(page: Path, folder: Path, binaries: Path, repositories: Mapping[str, s
             continue
         start = time.monotonic()
         code, output = run(text, desk, environment, seconds)
-        own = (
-            re.match(r"(?:\w+=\S+ )*(?:opsieve|reduce) ", text) is not None
-        )  # -2: a shell that Ctrl-C ends with its command
+        # -2: a shell that Ctrl-C ends with its command.
+        own = re.match(r"(?:\w+=\S+ )*(?:opsieve|reduce) ", text) is not None
         wrong = code not in ((0, 1, 130, -signal.SIGINT) if own else (0,)) or "Traceback (most recent" in output
         bad += wrong
         last = ascii(next((line for line in reversed(output.splitlines()) if line.strip()), ""))[1:-1]

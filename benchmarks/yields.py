@@ -126,9 +126,8 @@ def table(found: Sequence[Yield]) -> Iterator[str]:
 
 
 def main() -> None:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background job ignores it, and so would campaigns
+    # A shell's background job ignores it, and so would campaigns.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", choices=("run", "table"), default="run")
     parser.add_argument("folder", nargs="?", type=Path)

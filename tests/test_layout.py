@@ -63,6 +63,7 @@ def test_a_wheel_holds_every_file(tmp_path: Path) -> None:
     assert "opsieve/py.typed" in held
 
 
+# They run in releases' own environments, Python 3.8 among them.
 IN_OLD_WORKERS = [
     "workers/inside/child",
     "workers/inside/wire",
@@ -77,7 +78,7 @@ IN_OLD_WORKERS = [
     "compilers/worker_common",
     "compilers/ort",
     "compilers/tvm_relax",
-]  # they run in releases' own environments, Python 3.8 among them
+]
 
 
 @pytest.mark.parametrize("name", IN_OLD_WORKERS)
@@ -136,6 +137,11 @@ def test_a_long_file_of_the_product_has_a_reason() -> None:
         and len((ROOT / name).read_text().splitlines()) > _LONG
     }
     assert long <= LONG_FILES.keys(), "cut it where it has a seam, or say here why it has none"
+
+
+def test_no_comment_behind_a_statement_breaks_it_into_lines() -> None:
+    broken = re.compile(r"^\s*[])}]+[:,]?  # (?!fmt: skip|type: ignore|noqa)", re.MULTILINE)
+    assert [f"{path}: {found[0].strip()}" for path, text in _modules() for found in broken.finditer(text)] == []
 
 
 TOLD = {"triage/campaign/coverage_comparison.py": "a label that `coverage --json` prints"}

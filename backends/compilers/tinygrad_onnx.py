@@ -186,9 +186,8 @@ def to_value(result: Any) -> Any:
         return converted
     if result is None or not hasattr(result, "numpy"):
         return result if result is None else np.asarray(result)
-    if (
-        result.uop.device is None
-    ):  # a constant lies nowhere, and would be read through the device CPU, which needs clang
+    # A constant lies nowhere, and would be read through the device CPU, which needs clang.
+    if result.uop.device is None:
         result = result.clone(Device.DEFAULT)
     if result.dtype == dtypes.bfloat16:
         import ml_dtypes

@@ -56,9 +56,8 @@ def _shape(inside: str, unnamed: str) -> Shape | None:
         parts.pop()  # (num_rois,)
     if not 0 < len(parts) <= _MOST_RANK:
         return None
-    parts = [
-        part if _tree(part) is not None else _REMARK.sub("", part).strip() for part in parts
-    ]  # depth(that of the other)
+    # A remark such as `depth(that of the other)` is left out.
+    parts = [part if _tree(part) is not None else _REMARK.sub("", part).strip() for part in parts]
     terms = [part or f"any_{unnamed}_{axis}" for axis, part in enumerate(parts)]
     return tuple(terms) if all(_tree(term) is not None for term in terms) else None
 

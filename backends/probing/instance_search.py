@@ -23,11 +23,8 @@ _FURTHER = 8  # rounds in which more kinds are sought where one was found
 _PATIENCE = 32  # rounds without anything new, after which no more are begun
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
 _LISTED = re.compile(r"#(?:[,x] ?#)+")
-_DEADLY, _FAR, _REDRAWN = (
-    5,
-    4,
-    8,
-)  # deaths after which an input may be blamed, how many times oftener it is than without; draws until it is put up with
+# Deaths after which an input may be blamed, how many times oftener it is than without; draws until it is put up with.
+_DEADLY, _FAR, _REDRAWN = 5, 4, 8
 _MOST_DEATHS = 400  # of the compiler, each of which costs it a start
 
 

@@ -141,10 +141,8 @@ class _Learner:
             terms[spot] = SizeTerm(1, next(letters, "z"))
         tied = [spot for spot in spots if spot not in free]
         left: list[list[tuple[int, int]]] = []
-        for key in (
-            {spot: _named_size(trial, spot) for spot in tied},
-            size,
-        ):  # what is documented as one size, then what is as large
+        # What is documented as one size, then what is as large.
+        for key in ({spot: _named_size(trial, spot) for spot in tied}, size):
             groups = [[spot for spot in tied if key[spot] == value] for value in dict.fromkeys(key[s] for s in tied)]
             left = []
             for group, ok in zip(groups, self._varied(trial, groups, size), strict=True):

@@ -15,9 +15,8 @@ _WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _GOT = re.compile(r"(?:[Gg]ot|[Aa]ct\w{0,3}al(?:ly)?|but (?:is|was))\W{0,3}([{\[(][\d, ]{0,40}[}\])]|\d+)?")
 _AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
 _DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
-_CONSTANT = frozenset(
-    ("constant", "initializer", "initializers", "parse")
-)  # what is parsed before the first run is one
+# What is parsed before the first run is one.
+_CONSTANT = frozenset(("constant", "initializer", "initializers", "parse"))
 _MOST_NAMED = 64
 # Between which numbers elements have to lie: `in (0, 4]`, `range [0, 3)`, `> 0 and <= 4`.
 _BRACKETS = re.compile(r"(?:\bin|range|between)\W{0,3}([\[(])(-?\d{1,6}), ?(-?\d{1,6})([\])])")

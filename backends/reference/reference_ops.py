@@ -36,8 +36,6 @@ class Mean(OpRun):
     onnx 1.23 adds the others into a copy of the first input, which fails when that one has to grow.
     """
 
-    op_domain = ""
-
     def _run(self, *values):  # type: ignore[no-untyped-def]  # as above
         total = values[0]
         for value in values[1:]:
@@ -50,8 +48,6 @@ class Softsign(OpRun):
 
     onnx 1.23 divides into what numpy makes a number and not an array then, which is an error.
     """
-
-    op_domain = ""
 
     def _run(self, x):  # type: ignore[no-untyped-def]  # as above
         return (np.asarray(x / (1 + np.abs(x)), x.dtype),)
@@ -66,8 +62,6 @@ class MaxPool(OpRun):
     does not say what a window of nothing but padding gives, nor where the windows begin when SAME asks for less than no padding:
     those are not computed.
     """
-
-    op_domain = ""
 
     def _run(  # type: ignore[no-untyped-def]  # as above
         self, x, auto_pad=None, ceil_mode=0, dilations=None, kernel_shape=None, pads=None, storage_order=0, strides=None
@@ -137,8 +131,6 @@ class LRN(OpRun):
     onnx 1.23 counts the channels by the size of the batch and leaves the sums of the others zero, and takes four dimensions only.
     """
 
-    op_domain = ""
-
     def _run(self, x, alpha=None, beta=None, bias=None, size=None):  # type: ignore[no-untyped-def]  # as above
         before, after = (size - 1) // 2, size // 2  # floor and ceil of (size - 1) / 2
         squares, channels = x * x, x.shape[1]
@@ -151,8 +143,6 @@ class LRN(OpRun):
 class GlobalMaxPool(OpRun):
     """GlobalMaxPool over all dimensions behind the channels: onnx 1.23 is right for two of them only."""
 
-    op_domain = ""
-
     def _run(self, x):  # type: ignore[no-untyped-def]  # as above
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
@@ -162,8 +152,6 @@ class GatherElements(OpRun):
 
     onnx 1.23 wants the sizes of both to be equal off the axis, takes 32 rows at most, and wraps indices that are out of range.
     """
-
-    op_domain = ""
 
     def _run(self, data, indices, axis=0):  # type: ignore[no-untyped-def]  # as above
         size = data.shape[axis]
@@ -180,8 +168,6 @@ class Optional(OpRun):
     The evaluator lets no node give nothing, so an Optional without an input is not computed.
     """
 
-    op_domain = ""
-
     def _run(self, x=None, type=None):  # type: ignore[no-untyped-def]  # noqa: A002  as above
         if x is None:
             raise RuntimeImplementationError("the evaluator cannot carry an Optional that holds nothing")
@@ -191,7 +177,6 @@ class Optional(OpRun):
 class Erf(OpRun):
     """Erf to the last digit of its type: onnx 1.23 rounds it to float32, in float64 too."""
 
-    op_domain = ""
     _erf = staticmethod(np.vectorize(math.erf, otypes=["d"]))
 
     def _run(self, x):  # type: ignore[no-untyped-def]  # as above
@@ -204,8 +189,6 @@ class QLinearConv(OpRun):
     onnx 1.23 spreads scales of channels over two dimensions whatever there are, and rounds behind the zero point, so that ties fall
     to the other side where it is odd.
     """
-
-    op_domain = ""
 
     def _run(  # type: ignore[no-untyped-def]  # as above
         self, x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias=None, auto_pad="NOTSET", dilations=None, group=1,
@@ -225,8 +208,6 @@ class QLinearConv(OpRun):
 class QLinearMatMul(OpRun):
     """QLinearMatMul, rounded before the zero point is added, with scales of rows and columns: onnx 1.23 rounds behind it."""
 
-    op_domain = ""
-
     def _run(self, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero):  # type: ignore[no-untyped-def]  # as above
         def rows(value: Any) -> Any:
             return np.expand_dims(value, -1) if 0 < np.ndim(value) < a.ndim else value
@@ -240,8 +221,6 @@ class QLinearMatMul(OpRun):
 class HannWindow(OpRun):
     """HannWindow as its page writes it: onnx 1.23 squares a sine, which leaves 1e-32 where the window is 0."""
 
-    op_domain = ""
-
     def _run(self, size, output_datatype=1, periodic=1):  # type: ignore[no-untyped-def]  # as above
         length = size if periodic else size - 1
         window = 0.5 - 0.5 * np.cos(np.arange(int(size)) * np.pi * 2 / length)
@@ -253,8 +232,6 @@ class Unique(OpRun):
 
     onnx 1.23 takes the first axis where results are not sorted, and leaves one that is asked for alone sorted all the same.
     """
-
-    op_domain = ""
 
     def _run(self, x, axis=None, sorted=1):  # type: ignore[no-untyped-def]  # noqa: A002  # as above; the attribute's name
         values = x.reshape(-1) if axis is None else x
@@ -271,8 +248,6 @@ class Unique(OpRun):
 
 class Pow(OpRun):
     """Pow of integers with an exponent below 0 too: an open result (gen/spec/undefined.py), of which onnx 1.23 makes an error."""
-
-    op_domain = ""
 
     def _run(self, x, exponent):  # type: ignore[no-untyped-def]  # as above
         if x.dtype.kind in "iu" and exponent.dtype.kind == "i" and (exponent < 0).any():

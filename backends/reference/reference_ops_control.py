@@ -17,8 +17,6 @@ class Loop(OpRun):
     matrices one below the other, and no iteration at all is an error.
     """
 
-    op_domain = ""
-
     def need_context(self) -> bool:
         """The body may read values of the graph around it."""
         return True
@@ -60,8 +58,6 @@ class Scan(OpRun):
     onnx 1.23 takes the first axis forwards only, and is an error where there is nothing to scan.
     """
 
-    op_domain = ""
-
     def need_context(self) -> bool:
         """The body may read values of the graph around it."""
         return True
@@ -88,8 +84,6 @@ class ScanOfBatches(OpRun):
 
     https://onnx.ai/onnx/operators/onnx__Scan.html#scan-8. Behind the length of a sequence its outputs are 0.
     """
-
-    op_domain = ""
 
     def need_context(self) -> bool:
         """As above."""

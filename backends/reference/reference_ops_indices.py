@@ -15,8 +15,6 @@ class OneHot(OpRun):
     onnx 1.23 takes differences of the values, which strings and booleans do not have, and a depth without dimensions only.
     """
 
-    op_domain = ""
-
     def _run(self, indices, depth, values, axis=-1):  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         many = int(np.asarray(depth).item())
         at = (-1 if axis is None else axis) % (indices.ndim + 1)
@@ -27,8 +25,6 @@ class OneHot(OpRun):
 
 class NonMaxSuppression(_NonMaxSuppression):
     """NonMaxSuppression with limits without dimensions or left out: onnx 1.23 wants all but the last, of one element, and gives [0] for nothing."""
-
-    op_domain = ""
 
     def _run(  # type: ignore[no-untyped-def]  # as above
         self, boxes, scores, most=None, iou=None, score=None, center_point_box=0
@@ -44,8 +40,6 @@ class NonMaxSuppression(_NonMaxSuppression):
 
 class Pad(OpRun):
     """Pad whose numbers may be negative, which takes elements away: an error in onnx 1.23."""
-
-    op_domain = ""
 
     def _run(self, data, pads, value=None, axes=None, mode="constant"):  # type: ignore[no-untyped-def]  # as above
         return (padded(data, pads, value, axes, mode or "constant"),)

@@ -12,8 +12,6 @@ Array = np.ndarray[Any, Any]
 class LpNormalization(OpRun):
     """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
 
-    op_domain = ""
-
     def _run(self, x, axis=-1, p=2):  # type: ignore[no-untyped-def]  # as above
         sizes = np.abs(x)
         norm = sizes.sum(axis=axis, keepdims=True) if p == 1 else np.sqrt((sizes * sizes).sum(axis=axis, keepdims=True))
@@ -25,8 +23,6 @@ class BatchNormalization(OpRun):
 
     onnx 1.23 uses those of the batch, mixed with the given ones, below opset 14 in test mode too, where one output says that it is one.
     """
-
-    op_domain = ""
 
     def _run(  # type: ignore[no-untyped-def]  # as above
         self, x, scale, bias, mean, var, epsilon=1e-5, momentum=0.9, training_mode=0, spatial=1
@@ -61,8 +57,6 @@ class LayerNormalization(OpRun):
     https://onnx.ai/onnx/operators/onnx__LayerNormalization.html, `stash_type`.
     """
 
-    op_domain = ""
-
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self, x, scale, bias=None, axis=-1, epsilon=1e-5, stash_type=1
     ):
@@ -81,8 +75,6 @@ class RMSNormalization(OpRun):
 
     https://onnx.ai/onnx/operators/onnx__RMSNormalization.html, `stash_type`.
     """
-
-    op_domain = ""
 
     def _run(self, x, scale, axis=-1, epsilon=1e-5, stash_type=1):  # type: ignore[no-untyped-def]  # as above
         wide = _stashed(x, stash_type)

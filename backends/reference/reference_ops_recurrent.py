@@ -35,8 +35,6 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 class _Recurrent(OpRun):
     """What the three share. X is [steps, batch, input] ([batch, steps, input] when `layout` is 1), W [directions, gates x hidden, input]."""
 
-    op_domain = ""
-
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self, x, w, r, b=None, lengths=None, h=None, c=None, p=None, **attributes
     ):

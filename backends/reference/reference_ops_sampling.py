@@ -33,8 +33,6 @@ class RoiAlign(op_roi_align.RoiAlign):
     backward-compatible behavior)".
     """
 
-    op_domain = ""
-
     def _run(  # type: ignore[no-untyped-def, override]  # the evaluator calls it by inputs and attribute names
         self, x, rois, batch_indices, coordinate_transformation_mode=None, **attributes
     ):
@@ -67,8 +65,6 @@ if hasattr(op_resize, "_compute_x_ori"):  # evaluators before onnx 1.22 work it 
 class GridSample(OpRun):
     """GridSample over any number of dimensions, in the precision of its inputs."""
 
-    op_domain = ""
-
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self, x, grid, mode="linear", padding_mode="zeros", align_corners=0
     ):
@@ -90,8 +86,6 @@ class DeformConv(OpRun):
     https://onnx.ai/onnx/operators/onnx__DeformConv.html: a convolution each tap of which is read, linearly between elements and zero
     outside, at a place moved by `offset` and weighted by `mask`.
     """
-
-    op_domain = ""
 
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self,
@@ -198,8 +192,6 @@ def _keys(away: Array) -> Array:
 
 class Resize(op_resize.Resize):
     """Resize of booleans, which onnx 1.23 cannot cast back."""
-
-    op_domain = ""
 
     def _run(self, x, *others, **attributes):  # type: ignore[no-untyped-def, override]  # as above
         resized: Any = super()._run

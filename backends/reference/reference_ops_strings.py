@@ -14,8 +14,6 @@ class StringNormalizer(OpRun):
     onnx 1.23 takes accents away besides, splits an element at its blanks to look for stop words, and drops empty elements.
     """
 
-    op_domain = ""
-
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self, x, case_change_action="NONE", is_case_sensitive=0, locale=None, stopwords=None
     ):
@@ -37,8 +35,6 @@ class RegexFullMatch(OpRun):
     onnx 1.23 takes Python's, where they are those of all scripts.
     """
 
-    op_domain = ""
-
     def _run(self, x, pattern=""):  # type: ignore[no-untyped-def]  # as above
         found = re.compile(pattern, re.ASCII)
         matches = [found.fullmatch(str(text)) is not None for text in x.ravel().tolist()]
@@ -51,8 +47,6 @@ class StringSplit(OpRun):
     onnx 1.23 gives an empty string of many substrings the length of the longest, as here, but fails on tensors without dimensions. The
     page leaves open how many substrings an empty string has where there is a delimiter (rule `split-of-empty-string`).
     """
-
-    op_domain = ""
 
     def _run(self, x, delimiter=None, maxsplit=None):  # type: ignore[no-untyped-def]  # as above
         parts = [_split(str(text), delimiter or None, -1 if maxsplit is None else maxsplit) for text in x.ravel()]
@@ -70,8 +64,6 @@ def _split(text: str, delimiter: str | None, most: int) -> list[str]:
 
 class TfIdfVectorizer(_TfIdfVectorizer):
     """TfIdfVectorizer without weights, which are 1 then: an error in onnx 1.23 where they are asked for."""
-
-    op_domain = ""
 
     def __init__(self, node: Any, parameters: Any) -> None:
         super().__init__(node, parameters)  # type: ignore[no-untyped-call]  # onnx has no types there

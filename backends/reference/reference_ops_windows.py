@@ -18,8 +18,6 @@ class ConvTranspose(OpRun):
     `output_shape` where `pads` or no `auto_pad` is given.
     """
 
-    op_domain = ""
-
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self, x, w, bias=None, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, output_padding=None,
         output_shape=None, pads=None, strides=None,
@@ -63,8 +61,6 @@ class ConvTranspose(OpRun):
 class GlobalLpPool(OpRun):
     """GlobalLpPool, which onnx 1.23 lacks: the p-norm of all elements of a channel."""
 
-    op_domain = ""
-
     def _run(self, x, p=2):  # type: ignore[no-untyped-def]  # as above
         power = 2.0 if p is None else float(p)
         sums = (np.abs(x) ** power).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
@@ -74,8 +70,6 @@ class GlobalLpPool(OpRun):
 class MaxRoiPool(OpRun):
     """MaxRoiPool, which onnx 1.23 lacks. Its page names the layer of Fast R-CNN (https://arxiv.org/abs/1504.08083, 2.1), whose rounding it is:
     corners to the nearest place, both of them within the region, bins from the floor to the ceiling, 0 for an empty one."""
-
-    op_domain = ""
 
     def _run(self, x, rois, pooled_shape=None, spatial_scale=1.0):  # type: ignore[no-untyped-def]  # as above
         scale = np.float32(1.0 if spatial_scale is None else spatial_scale)
@@ -103,8 +97,6 @@ class MaxRoiPool(OpRun):
 
 class Multinomial(OpRun):
     """Multinomial, which onnx 1.23 lacks: any draw is right, so only types and shapes can be held against it."""
-
-    op_domain = ""
 
     def _run(self, x, dtype=6, sample_size=1, seed=None):  # type: ignore[no-untyped-def]  # as above
         draw = np.random.default_rng(0 if seed is None else int(seed))

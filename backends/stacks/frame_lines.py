@@ -11,9 +11,8 @@ from dataclasses import replace
 from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.demangle import demangle
 
-BuildId = Callable[
-    [str], str
-]  # a module's path to its build-id, "" when unknown (`opsieve.backends.stacks.native.build_id`)
+# A module's path to its build-id, "" when unknown (`opsieve.backends.stacks.native.build_id`).
+BuildId = Callable[[str], str]
 
 MAX_LINE = 2000
 

@@ -43,10 +43,8 @@ GROUPS = {
     "onnxsim": ("onnxsim-pad-avgpool-load-error", "onnxsim-sequence-input-error"),
     "tvm": ("tvm-argmax-uint8-wrong-value", "tvm-isinf-wrong-value", "tvm-onehot-type-error"),
 }
-RELEASES = {
-    "1.31.0": "onnxruntime==1.31.1",
-    "1.20.1": "onnxruntime==1.20.1",
-}  # of a manifest, by what we have beside it
+# Of a manifest, by what we have beside it.
+RELEASES = {"1.31.0": "onnxruntime==1.31.1", "1.20.1": "onnxruntime==1.20.1"}
 _HOST = 30, 90  # nodes around each bug
 
 

@@ -184,9 +184,8 @@ class Search:
             raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
         self.history, self.direction = history, direction
         self._chances = np.array([value for value, _ in belief])
-        if isinstance(
-            chance, ReproductionRate
-        ):  # the few runs behind it were chosen by when they failed: half the doubt is left
+        # The few runs behind it were chosen by when they failed: half the doubt is left.
+        if isinstance(chance, ReproductionRate):
             confidence = 1 - (1 - confidence) / 2
         self.confidence = _CERTAIN if chance == 1 else confidence
         self.tests = 0

@@ -299,9 +299,8 @@ def _looped(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
                 min(a.low, wide[0]) if b.low < a.low else a.low,
                 max(a.high, wide[1]) if b.high > a.high else a.high,
             )
-    for a, b, (low, high) in zip(
-        carried, made, starts, strict=False
-    ):  # what a turn gives from all of it is as sound, and less
+    # What a turn gives from all of it is as sound, and less.
+    for a, b, (low, high) in zip(carried, made, starts, strict=False):
         a.low, a.high = min(low, b.low), max(high, b.high)
     _take(step.outs, [*carried, *made[states:]])
 

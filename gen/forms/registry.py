@@ -130,10 +130,8 @@ FORMS: Mapping[str, Form] = {
 def named(program: Program, name: str) -> Program:
     """The same program under another name."""
     again: Program = replace(program, name=name)  # type: ignore[type-var]  # every form is a dataclass
-    for derived in (
-        "proto",
-        "digest",
-    ):  # what `cached_property` holds of the same bytes: a large model is not parsed once more
+    # What `cached_property` holds of the same bytes: a large model is not parsed once more.
+    for derived in ("proto", "digest"):
         if derived in program.__dict__:
             again.__dict__[derived] = program.__dict__[derived]
     return again

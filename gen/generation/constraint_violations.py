@@ -54,12 +54,8 @@ def false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | No
     """Which relations of a declaration are false, by number; None where it can make nothing of such an instance."""
     try:
         return [place for place, truth in enumerate(op.requires(ins, attrs)) if not truth]  # type: ignore[arg-type]
-    except (
-        IndexError,
-        KeyError,
-        ValueError,
-        ZeroDivisionError,
-    ):  # relations that only make sense when those before hold
+    # Relations that only make sense when those before hold.
+    except (IndexError, KeyError, ValueError, ZeroDivisionError):
         return None
 
 

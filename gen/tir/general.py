@@ -137,9 +137,8 @@ def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | N
         if rng.chance(RATES.loop_of_other_kind):
             return of_other_kind(rng, node, scope)
         extent = N.number(node["extent"])
-        smaller = [
-            size for size in EXTENTS if extent is not None and size < extent
-        ]  # larger ones would leave the buffers
+        # Larger ones would leave the buffers.
+        smaller = [size for size in EXTENTS if extent is not None and size < extent]
         kind = N.dtype(node["loop_var"])
         return N.with_fields(node, extent=N.integer(rng.choice(smaller), kind)) if smaller else None
     if node.type == "tirx.IfThenElse":

@@ -20,9 +20,8 @@ from opsieve.reducer.onnx_edit.graphs import (
     node_of,
 )
 
-_Element: TypeAlias = tuple[
-    str, tuple[str, str, int, int]
-]  # the body's input; operator, what it takes from, index, axis
+# The body's input; operator, what it takes from, index, axis.
+_Element: TypeAlias = tuple[str, tuple[str, str, int, int]]
 _Pair: TypeAlias = tuple[str, onnx.ValueInfoProto]
 _Stacked: TypeAlias = tuple[str, onnx.ValueInfoProto, tuple[str, int]]  # operator and axis
 

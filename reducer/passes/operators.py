@@ -17,10 +17,8 @@ from opsieve.reducer.problem.subject import Subject
 
 _MOST = 12  # nodes of a model; one of more is not yet small
 _OTHERS = 2  # operators of the model that are tried in place of each
-_PLAINEST = {
-    "bool": "Not",
-    "string": "Identity",
-}  # of any other type a Neg: an Identity is often taken out before anything else is done
+# Of any other type a Neg: an Identity is often taken out before anything else is done.
+_PLAINEST = {"bool": "Not", "string": "Identity"}
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")  # as plain as the sum that stands for others of two inputs
 
 

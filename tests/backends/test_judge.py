@@ -72,11 +72,8 @@ def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transfo
     assert vouched.verdict == "undecided"
     without_reference = {HOSTED: gives(1, 3), HOST: gives(1, 3)}
     assert hosted(dict(without_reference), expected={"y": np.float32([1, 2])})[0].verdict.verdict == "undecided"
-    for right in (
-        gives(1, 2),
-        gives(1, 4),
-        ends("error"),
-    ):  # the host on the original: right, wrong in another way, none
+    # The host on the original: right, wrong in another way, none.
+    for right in (gives(1, 2), gives(1, 4), ends("error")):
         assert hosted({**answers, HOST: right})[0].verdict.verdict == "fail"
 
 

@@ -47,9 +47,8 @@ def test_quantised_convolutions_of_any_rank(workers: Workers, rank: int, by_chan
         "x": draw.integers(0, 255, (1, 2, *[6] * rank)).astype(np.uint8),
         "xs": np.float32(0.05),
         "xz": np.uint8(120),
-        "w": draw.integers(-60, 60, (3, 2, *[3] * rank)).astype(
-            np.int8
-        ),  # of 7 bits: MLAS saturates pairs without VNNI
+        # Of 7 bits: MLAS saturates pairs without VNNI.
+        "w": draw.integers(-60, 60, (3, 2, *[3] * rank)).astype(np.int8),
         "ws": np.float32([0.01, 0.02, 0.03]) if by_channel else np.float32(0.02),
         "wz": np.int8([0, 0, 0]) if by_channel else np.int8(0),
         "ys": np.float32(0.2537),  # no ties

@@ -340,9 +340,8 @@ def test_another_device_computes_the_same_or_is_said_to_be_absent(workers: Worke
     else:
         assert seen.outcome == "environment"
         assert "torch cannot compute on cuda: " in seen.message
-    assert results(
-        workers, target.replace("cuda", "cpu"), chain("Relu"), X
-    )  # the same worker goes on with the processor
+    # The same worker goes on with the processor.
+    assert results(workers, target.replace("cuda", "cpu"), chain("Relu"), X)
 
 
 def test_a_device_is_judged_by_the_processor_and_a_compiler_by_its_own_device() -> None:

@@ -110,9 +110,8 @@ def test_what_was_cherry_picked_into_the_older_release_is_no_suspect(tmp_path: P
     made.commit([], "x", files=files, subject="start")
     made.commit([0], "x", files=files | GUILTY[1], subject=GUILTY[0])  # main
     made.commit([1], "x", files=files | GUILTY[1] | {"core/resize.cc": REWORDED}, subject="Resize: words (#8)")
-    made.commit(
-        [0], "x", files=files | GUILTY[1], subject="Allow missing attributes (#777)", plain=True
-    )  # release branch
+    # Release branch.
+    made.commit([0], "x", files=files | GUILTY[1], subject="Allow missing attributes (#777)", plain=True)
     made.write()
     found = ranked(made, Clues(passes=("Pad_Fusion",), operators=("Resize",)), old=3, new=2)
     assert found.cherry_picked == 1

@@ -75,9 +75,8 @@ def test_commands_on_a_case(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_commands_that_generate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = normalised(transcript(GENERATED, capsys), FOLDER=folder)
-    told = re.sub(
-        r"^! opsieve: \d+ of \d+ tests, .*\n", "", told, flags=re.MULTILINE
-    )  # how far it is: where it takes long
+    # How far it is: where it takes long.
+    told = re.sub(r"^! opsieve: \d+ of \d+ tests, .*\n", "", told, flags=re.MULTILINE)
     told = re.sub(r"(?<=[ (])\d[\d.]*(?=[ %,)\n])", "N", told)
     told = re.sub(r"(  new: .*\n)+", "  new: CLUSTERS\n", told)  # what a seed finds is another matter
     told = re.sub(r"(?<=: )N \w+(, N \w+)*(?= \()", "VERDICTS", told)

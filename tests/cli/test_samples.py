@@ -19,9 +19,8 @@ from opsieve.gen.case.open_case import open_case
 
 SAMPLES = sorted(path.parent for path in FOLDER.glob("*/sample.toml"))
 FACTS = {folder: tomllib.loads((folder / "sample.toml").read_text()) for folder in SAMPLES}
-FIRST = {
-    resolve(FACTS[folder]["fails"]).name: folder for folder in reversed(SAMPLES)
-}  # of each compiler one in make test
+# Of each compiler one in make test.
+FIRST = {resolve(FACTS[folder]["fails"]).name: folder for folder in reversed(SAMPLES)}
 EACH = [
     pytest.param(folder, id=folder.name, marks=() if folder in FIRST.values() else pytest.mark.slow)
     for folder in SAMPLES

@@ -30,9 +30,8 @@ def expected(request: GenRequest, seed: int) -> Made:
 WISHES = st.sampled_from((GenRequest(nodes=3), GenRequest(nodes=4), GenRequest(nodes=2, between=(2, 9))))
 
 
-@example(
-    [(GenRequest(nodes=3), 19), (GenRequest(nodes=3), FAULTY), (GenRequest(nodes=3), 20)]
-)  # a memory that an exception left half done
+# A memory that an exception left half done.
+@example([(GenRequest(nodes=3), 19), (GenRequest(nodes=3), FAULTY), (GenRequest(nodes=3), 20)])
 @given(st.lists(st.tuples(WISHES, st.integers(0, 40)), max_size=12))
 def test_what_is_made_depends_on_the_batch_alone(asked: list[tuple[GenRequest, int]]) -> None:
     batches = Batches(SIZE, list[int], noted)

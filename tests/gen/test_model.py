@@ -109,9 +109,8 @@ def test_a_link_to_a_model_is_followed_and_its_folder_is_the_links(tmp_path):
 def test_the_scopes_of_onnx():
     """What looks like a second definition but is none: a default, an input of a body that hides, equal names in two branches."""
     model = valid_models.branching()
-    model.graph.input.append(
-        helper.make_tensor_value_info("c", TensorProto.BOOL, [])
-    )  # `c` has an initializer: a default
+    # `c` has an initializer: a default.
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
     one, two = (attribute.g for attribute in model.graph.node[0].attribute)
     two.node[0].output[0] = two.output[0].name = "then_out"
     check_structure(model)
@@ -125,9 +124,8 @@ def test_the_scopes_of_onnx():
         [helper.make_tensor_value_info(name, kind, []) for name, kind in (("i", 7), ("go", 9), ("x", 1))],
         [helper.make_tensor_value_info(name, kind, []) for name, kind in (("go_out", 9), ("x_out", 1))],
     )
-    model.graph.node.append(
-        helper.make_node("Loop", ["", "c", "x"], ["z"], body=body)
-    )  # an input left out; `x` is hidden
+    # An input left out; `x` is hidden.
+    model.graph.node.append(helper.make_node("Loop", ["", "c", "x"], ["z"], body=body))
     model.graph.value_info.append(helper.make_tensor_value_info("z", 1, None))
     check_structure(model)
     assert check(model.SerializeToString()) == ""

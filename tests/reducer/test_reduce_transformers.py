@@ -74,10 +74,8 @@ BUGS = {
 }
 
 
-USUAL = (
-    "pads of a pool over four axes",
-    "the shape of nothing",
-)  # the others, in make test-all, start three more compilers
+# The others, in make test-all, start three more compilers.
+USUAL = ("pads of a pool over four axes", "the shape of nothing")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in BUGS])

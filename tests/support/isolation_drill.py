@@ -25,6 +25,7 @@ from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.zygotes.zygote import Limits
 
 MEMORY = 1 << 30
+# What is left out; None: --no-sandbox.
 WALLS = {
     "none": None,
     "all": (),
@@ -32,7 +33,7 @@ WALLS = {
     "landlock and filter": ("namespaces",),
     "landlock": ("namespaces", "filter"),
     "filter": ("namespaces", "landlock"),
-}  # what is left out; None: --no-sandbox
+}
 
 
 @contextmanager

@@ -86,9 +86,8 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str =
         if time.monotonic() > end:
             raise AssertionError(f"never came about: {what}\n{text_of(pilot.app)}")  # type: ignore[arg-type]
         await asyncio.sleep(pause)
-        pause = min(
-            1.5 * pause, 0.1
-        )  # what a process of its own does takes longer, and is not to be looked at all the time
+        # What a process of its own does takes longer, and is not to be looked at all the time.
+        pause = min(1.5 * pause, 0.1)
 
 
 async def shows(pilot: Pilot[None], *words: str) -> None:

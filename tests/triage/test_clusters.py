@@ -93,9 +93,8 @@ def test_related_clusters_are_suggested_by_average_link() -> None:
     own = [like("a", "b", "c")]
     others = {2: [like("a", "b", "c", "d")], 3: [like("x", "y", "z")], 4: [like("a", "b", "c"), like("x", "y", "z")]}
     found = related(own, others)
-    assert [one.cluster for one in found] == [
-        2
-    ]  # of 4, one half is alike and the other is not: single link would take it
+    # Of 4, one half is alike and the other is not: single link would take it.
+    assert [one.cluster for one in found] == [2]
     assert "frames in common" in found[0].reason
 
 

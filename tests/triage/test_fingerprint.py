@@ -377,9 +377,8 @@ def test_a_cause_is_told_before_what_was_made_of_it() -> None:
     assert shape.key != rank.key
     assert (shape.value("exception"), shape.value("message")) == ("ValueError", "no shape here")
     handled = "During handling of the above exception, another exception occurred:"
-    assert (
-        wrapped("KeyError: 'a'", handled).value("message") == "a pass failed"
-    )  # what was made of it was meant to be read
+    # What was made of it was meant to be read.
+    assert wrapped("KeyError: 'a'", handled).value("message") == "a pass failed"
 
 
 def test_a_type_counts_until_the_graph_is_reduced() -> None:

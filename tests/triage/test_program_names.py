@@ -42,10 +42,11 @@ def model() -> onnx.ModelProto:
 
 
 def test_names_of_every_part_and_no_words_of_authors() -> None:
+    # Neither `Result`, nor `y` and `constant_value`, which are parameters of operators, nor a number.
     assert given_names(model()) == {
         *("flag_in", "x.1", "x_1", "in_body_0", "relu_of_body", "if_0", "w/0", "w_0"),
         *("f_in", "f_out", "abs_9"),
-    }  # neither `Result`, nor `y` and `constant_value`, which are parameters of operators, nor a number
+    }
 
 
 @pytest.mark.parametrize(

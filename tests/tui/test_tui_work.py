@@ -84,9 +84,8 @@ def test_two_keys_write_a_script_and_what_was_shown_is_what_is_written(
 def test_the_other_kinds_go_to_a_path_of_ones_own(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out").mkdir()
-    monkeypatch.setattr(
-        "opsieve.tui.app.screens.export_screen.OPSIEVE", (sys.executable, "-I", "-c", EXPORTER)
-    )  # costs no compiler
+    # Costs no compiler.
+    monkeypatch.setattr("opsieve.tui.app.screens.export_screen.OPSIEVE", (sys.executable, "-I", "-c", EXPORTER))
 
     async def journey(pilot: Pilot[None]) -> None:
         await listed(pilot)
@@ -161,9 +160,8 @@ def test_the_page_of_tensors_shows_expected_got_and_difference(store: Path) -> N
         await until(pilot, lambda: screen.case is not None and screen.summary)
         page = screen.query_one("#page", LinesView)
         await pilot.press("3")
-        await until(
-            pilot, lambda: "the largest error at [" in page.text
-        )  # nobody asked for the replay: it is needed here
+        # Nobody asked for the replay: it is needed here.
+        await until(pilot, lambda: "the largest error at [" in page.text)
         table = [line.split() for line in page.text.splitlines()]
         at = next(at for at, words in enumerate(table) if words == ["element", "expected", "got", "difference"])
         index, expected, got, difference = [word for word in table[at + 1] if word != "▸"]

@@ -70,10 +70,8 @@ class GuidedModels(Planned):
         super().__init__(plan, seed)
         self._pool: list[OnnxProgram] = []
         self._built: set[int] = set()  # numbers of tests under way whose programs are built upon others
-        self._paid = {
-            False: 1.0,
-            True: 1.0,
-        }  # lately, the share of such programs that reached something new, built upon others or not
+        # Lately, the share of such programs that reached something new, built upon others or not.
+        self._paid = {False: 1.0, True: 1.0}
 
     @property
     def share(self) -> float:

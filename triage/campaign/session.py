@@ -91,9 +91,8 @@ def open_campaign(
     found = _to_resume(store, request) if request.resume else None
     if found is not None:
         plan, limited = planned(found.generator)
-        if plan.edition != generator_version() and not store.done(
-            found
-        ):  # nothing tells whether its programs are the same
+        # Nothing tells whether its programs are the same.
+        if plan.edition != generator_version() and not store.done(found):
             raise _made_by_another(found)
         targets = [resolve(name) for name in found.targets]
     else:

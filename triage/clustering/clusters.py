@@ -72,9 +72,8 @@ def alternatives(components: Sequence[Component]) -> frozenset[str]:
     found: set[tuple[str, ...]] = set()
     if text(ComponentName.KIND) == "crash" and len(frames) > 1 and not any(map(is_offset, frames)):
         found.add(("crash", backend, text(ComponentName.FRAMES), text(ComponentName.LINE)))
-    if (
-        text(ComponentName.KIND) == "crash" and ComponentName.LINE in kept
-    ):  # whoever called: it is the call on that line that died
+    # Whoever called: it is the call on that line that died.
+    if text(ComponentName.KIND) == "crash" and ComponentName.LINE in kept:
         found.add(("crash", backend, *frames[:1], text(ComponentName.LINE)))
     if text(ComponentName.KIND) == "error" and message and (text(ComponentName.PLACE) or frames):
         where = text(ComponentName.PLACE), text(ComponentName.FRAMES)

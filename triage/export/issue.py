@@ -52,17 +52,8 @@ _WORDS = {
     "round-trip": "A round trip changes the model",
     "nondeterminism": "Different results of equal runs",
 }
-_OWN_WORDS = {
-    "The",
-    "An",
-    "A",
-    "Wrong",
-    "Other",
-    "No",
-    "Too",
-    "Optimised",
-    "Different",
-}  # begin a failure in our words, not the name of an exception
+# They begin a failure in our words, not the name of an exception.
+_OWN_WORDS = {"The", "An", "A", "Wrong", "Other", "No", "Too", "Optimised", "Different"}
 _WRONG = {"shape": "Wrong shape", "dtype": "Wrong element type"}
 _STAGES = {
     "import": ", while the {noun} is read",

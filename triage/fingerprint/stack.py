@@ -84,9 +84,8 @@ def read(
     symbols = any(frame.function for frame in chosen[:limit])
     line = chosen[0].line if chosen and chosen[0].language == "python" else 0
     if exhausted and recursive:
-        lines = {
-            frame.line for frame in chosen[skipped + 1 : skipped + _TURNS]
-        }  # the innermost may have called another
+        # The innermost may have called another.
+        lines = {frame.line for frame in chosen[skipped + 1 : skipped + _TURNS]}
         line = lines.pop() if turn == 1 and len(lines) == 1 else 0
     return Stack(
         tuple(names),

@@ -21,9 +21,8 @@ def describe(error: BaseException, without: str) -> Dict[str, Any]:
         trace = trace.tb_next
     frames: List[List[Any]] = []
     for walk in [trace] + causes(error):
-        if (
-            walk is not None and frames and frames[-1][:2] == place(walk)[:2]
-        ):  # where one became the next is listed once
+        # Where one became the next is listed once.
+        if walk is not None and frames and frames[-1][:2] == place(walk)[:2]:
             frames.pop()
         while walk is not None:
             frames.append(place(walk))

@@ -183,10 +183,8 @@ def make_processes(base: str, own: bool) -> None:
         mount("proc", base + "/proc", "proc", flags)
     except OSError as error:
         raise Incomplete("processes", str(error.args[-1])) from None
-    if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (
-        6,
-        14,
-    ):  # before, it was one for the whole machine
+    # Before, it was one for the whole machine.
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14):
         with contextlib.suppress(OSError), open(base + "/proc/sys/kernel/pid_max", "w") as limit:
             limit.write(str(PROCESSES))
     mount("none", base + "/proc", "", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)

@@ -12,7 +12,8 @@ import struct
 import time
 from collections.abc import Callable
 
-from opsieve.backends.workers.zygotes.zygote import START_SECONDS, Zygote, wait_readable
+from opsieve.backends.workers.zygotes.channels import wait_readable
+from opsieve.backends.workers.zygotes.zygote import START_SECONDS, Zygote
 
 _TRIES = 100  # to meet; one that is about to listen, or to end, is away for milliseconds
 _PAUSE = 0.02  # seconds between them

@@ -2,14 +2,11 @@
 
 import array
 import contextlib
-import fcntl
 import json
 import os
 import platform
-import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -21,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opsieve.backends.coverage.notes import Notes
+from opsieve.backends.workers.zygotes.channels import memory_file, read_line, read_log, sender, wait_readable
 from opsieve.backends.workers.zygotes.work_clock import WorkClock, memory_of
 from opsieve.gen.model.scratch import Scratch
 
@@ -34,10 +32,8 @@ COMMON = _BACKENDS / "compilers" / "worker_common.py"
 TRACER = _BACKENDS / "coverage" / "tracer.py"
 CALLBACKS = TRACER.with_name("callbacks.py")
 START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
-LOG_LIMIT = 256 << 10
 PROCESSES = 200  # of a worker, at once
 _FROM_JSON = msgspec.json.Decoder().decode
-CREDENTIALS = struct.Struct("3i")  # process, user and group
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,54 +499,3 @@ def _header(text: bytearray) -> Any:
         return _FROM_JSON(text)
     except ValueError:  # halves of characters, NaN: a worker writes with `json`
         return json.loads(bytes(text).decode("utf-8", "surrogatepass"))
-
-
-def sender(channel: socket.socket, seconds: float) -> int:
-    """The process that wrote the first line of a channel, by its number here as the kernel tells it; 0 when none comes."""
-    if not wait_readable(channel.fileno(), seconds):
-        return 0
-    line, ancillary, _, _ = channel.recvmsg(3, socket.CMSG_SPACE(CREDENTIALS.size))
-    for level, kind, data in ancillary:
-        if line == b"{}\n" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-            return int(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0])
-    return 0
-
-
-def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
-    """The next JSON object of a pipe on which `unread` came before, and what came after it; {} at its end, None when none comes in time."""
-    deadline = time.monotonic() + seconds
-    while b"\n" not in unread:
-        if not wait_readable(pipe, max(0.0, deadline - time.monotonic())):
-            return None, unread
-        data = os.read(pipe, 4096)
-        if not data:
-            return {}, unread
-        unread += data
-    line, _, unread = unread.partition(b"\n")
-    word: dict[str, Any] = json.loads(line)
-    return word, unread
-
-
-def wait_readable(fd: int, seconds: float) -> bool:
-    """Whether the descriptor can be read within that time (poll: select refuses descriptors above 1023)."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
-
-
-def memory_file(name: str, append: bool = False) -> int:
-    """A file in memory that vanishes with its last descriptor, so that nothing is left behind on disk."""
-    fd = os.memfd_create(f"opsieve-{name}")
-    if append:
-        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
-    return fd
-
-
-def read_log(fd: int) -> str:
-    """What a log file holds: its beginning and its end when it is long."""
-    size = os.fstat(fd).st_size
-    if size <= LOG_LIMIT:
-        return os.pread(fd, size, 0).decode("utf-8", "replace")
-    half = LOG_LIMIT // 2
-    head, tail = (os.pread(fd, half, at).decode("utf-8", "replace") for at in (0, size - half))
-    return f"{head}\n[... {size - LOG_LIMIT} bytes left out ...]\n{tail}"

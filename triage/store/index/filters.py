@@ -139,6 +139,7 @@ def _words(text: str) -> Condition:
     )
 
 
+# `since` is one besides, which depends on the time.
 FIELDS: dict[str, Callable[[str], Condition]] = {
     "kind": _is("kind"),
     "stage": _is("stage"),
@@ -151,7 +152,7 @@ FIELDS: dict[str, Callable[[str], Condition]] = {
     "rule": _is("rule"),
     "is": _flag,
     "id": _number,
-}  # and `since`, which depends on the time
+}
 # Fields that have one of a few values.
 VALUES: dict[str, tuple[str, ...]] = {
     "kind": get_args(Kind),

@@ -1,0 +1,64 @@
+"""What lies between the main process and a child: pipes and sockets that are read with patience, files in memory."""
+
+import fcntl
+import json
+import os
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+_LOG_LIMIT = 256 << 10
+_CREDENTIALS = struct.Struct("3i")  # process, user and group
+
+
+def sender(channel: socket.socket, seconds: float) -> int:
+    """The process that wrote the first line of a channel, by its number here as the kernel tells it; 0 when none comes."""
+    if not wait_readable(channel.fileno(), seconds):
+        return 0
+    line, ancillary, _, _ = channel.recvmsg(3, socket.CMSG_SPACE(_CREDENTIALS.size))
+    for level, kind, data in ancillary:
+        if line == b"{}\n" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
+    return 0
+
+
+def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
+    """The next JSON object of a pipe on which `unread` came before, and what came after it; {} at its end, None when none comes in time."""
+    deadline = time.monotonic() + seconds
+    while b"\n" not in unread:
+        if not wait_readable(pipe, max(0.0, deadline - time.monotonic())):
+            return None, unread
+        data = os.read(pipe, 4096)
+        if not data:
+            return {}, unread
+        unread += data
+    line, _, unread = unread.partition(b"\n")
+    word: dict[str, Any] = json.loads(line)
+    return word, unread
+
+
+def wait_readable(fd: int, seconds: float) -> bool:
+    """Whether the descriptor can be read within that time (poll: select refuses descriptors above 1023)."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def memory_file(name: str, append: bool = False) -> int:
+    """A file in memory that vanishes with its last descriptor, so that nothing is left behind on disk."""
+    fd = os.memfd_create(f"opsieve-{name}")
+    if append:
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    return fd
+
+
+def read_log(fd: int) -> str:
+    """What a log file holds: its beginning and its end when it is long."""
+    size = os.fstat(fd).st_size
+    if size <= _LOG_LIMIT:
+        return os.pread(fd, size, 0).decode("utf-8", "replace")
+    half = _LOG_LIMIT // 2
+    head, tail = (os.pread(fd, half, at).decode("utf-8", "replace") for at in (0, size - half))
+    return f"{head}\n[... {size - _LOG_LIMIT} bytes left out ...]\n{tail}"
