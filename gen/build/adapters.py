@@ -20,8 +20,29 @@ if TYPE_CHECKING:
     from opsieve.gen.build.graph_builder import GraphBuilder
     from opsieve.gen.spec.catalogue import OpChoice
 
-ADAPTERS = ("Abs", "Cast", "Clip", "Expand", "Greater", "Less", "Pad", "Reshape", "Slice", "Squeeze", "Unsqueeze")
+ADAPTERS = (
+    "Abs",
+    "Cast",
+    "Clip",
+    "Expand",
+    "Greater",
+    "Less",
+    "Pad",
+    "Reshape",
+    "Slice",
+    "Squeeze",
+    "Unsqueeze",
+    "Where",
+)
 _SIGNS = ("Greater", "Less")
+# What a comparison is compared with so that some elements answer yes and some no: the largest element, or the least.
+COMPARED = {
+    "Equal": "ReduceMax",
+    "Less": "ReduceMax",
+    "GreaterOrEqual": "ReduceMax",
+    "Greater": "ReduceMin",
+    "LessOrEqual": "ReduceMin",
+}
 _LARGEST_USEFUL = 1e4  # results of a larger size soon leave their type: they are brought back first
 _EDGES = ("constant", "constant", "edge", "reflect")
 
@@ -54,7 +75,7 @@ def adapt_to(builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, 
     def steps(tensor: Tensor) -> Tensor | None:
         made: Tensor | None = tensor if tensor.dtype == dtype else _cast(builder, tensor, (dtype,))
         if made is not None:
-            made = _shaped(builder, made, shape)
+            made = _shaped(builder, made, shape, domain)
         return None if made is None else _ranged(builder, made, domain)
 
     return _all_or_nothing(builder, tensor, steps)
@@ -110,6 +131,11 @@ def nearest_to(tensors: Sequence[Tensor], dtype: str, shape: Shape, domain: Doma
         if steps < fewest:
             near, fewest = tensor, steps
     return near, fewest
+
+
+def extreme(builder: "GraphBuilder", comparison: str, tensor: Tensor) -> Tensor | None:
+    """The element of a tensor by which a comparison with it answers both yes and no; None where there is none."""
+    return _added(builder, COMPARED[comparison], [tensor], {}) if math.prod(tensor.shape) > 1 else None
 
 
 def _all_or_nothing(builder: "GraphBuilder", tensor: Tensor, steps: Callable[[Tensor], Tensor | None]) -> Tensor | None:
@@ -177,7 +203,7 @@ def _ranked(builder: "GraphBuilder", tensor: Tensor, low: int, high: int) -> Ten
     return _added(builder, "Reshape", [tensor, builder.ints(sides)], {})
 
 
-def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
+def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
     """The tensor with these sizes: reshaped or expanded where that does it, else of the same rank, then cut and padded."""
     if _fits(tensor.shape, shape):
         return tensor
@@ -185,7 +211,7 @@ def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | N
         if math.prod(shape) == math.prod(tensor.shape):
             return _added(builder, "Reshape", [tensor, builder.ints(shape)], {})
         if _spreads(tensor.shape, shape):
-            return _added(builder, "Expand", [tensor, builder.ints(shape)], {})
+            return _spread(builder, tensor, shape, domain)
     if len(tensor.shape) != len(shape):
         ranked = _ranked(builder, tensor, len(shape), len(shape)) if shape else None
         if ranked is None:
@@ -200,8 +226,18 @@ def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | N
         return tensor
     sides = tuple(side if wanted == FREE else wanted for side, wanted in zip(tensor.shape, shape, strict=True))
     if _spreads(tensor.shape, sides):
-        return _added(builder, "Expand", [tensor, builder.ints(sides)], {})
+        return _spread(builder, tensor, sides, domain)
     return _padded(builder, tensor, sides)
+
+
+def _spread(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
+    """The tensor with sizes that it broadcasts to; one number not throughout, which would hide wrong orders and axes behind it."""
+    if math.prod(tensor.shape) == 1 and tensor.dtype in builder.takes("Where", "T"):
+        mask, others = builder.weight("bool", shape), builder.weight(tensor.dtype, shape, domain)
+        made = _added(builder, "Where", [mask, tensor, others], {})
+        if made is not None:
+            return made
+    return _added(builder, "Expand", [tensor, builder.ints(shape)], {})
 
 
 def _fits(shape: Shape, wanted: Shape) -> bool:

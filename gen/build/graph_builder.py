@@ -10,7 +10,16 @@ import math
 import operator
 from collections.abc import Sequence
 
-from opsieve.gen.build.adapters import adapt_first, adapt_to, nearest, nearest_to, steps_first, steps_to
+from opsieve.gen.build.adapters import (
+    COMPARED,
+    adapt_first,
+    adapt_to,
+    extreme,
+    nearest,
+    nearest_to,
+    steps_first,
+    steps_to,
+)
 from opsieve.gen.build.graph import BodyGraph, Node, Shape, is_closed, volume
 from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.build.scope import NUMERIC, TensorScope, is_numeric_result
@@ -19,6 +28,7 @@ from opsieve.gen.spec.catalogue import OpChoice
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL, leaf_range
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import broadcast
 from opsieve.gen.spec.tensor import Attributes, Bounds, Tensor, Typed
@@ -64,6 +74,7 @@ class GraphBuilder:
         self._held: list[Tensor] | None = None  # leaves of instances that may not be taken
         self._first: Tensor | None = None  # what the instance that is drawn stands on
         self._guests: list[Tensor] = []  # results of other pieces, one of which it is to read, too
+        self._comparison = ""  # the instance that is drawn is one of this operator
 
     def child(self) -> "GraphBuilder":
         """A builder for a body: it may use what is known here, and its nodes are its own."""
@@ -263,6 +274,10 @@ class GraphBuilder:
                 met = self._adapted(dtype, shape, domain)
                 if met is not None:
                     return met
+            if self._comparison and random() < style.divided:
+                end = extreme(self, self._comparison, x)
+                if end is not None:
+                    return end
             if random() < style.diamond:
                 fit = [
                     other
@@ -461,13 +476,20 @@ class GraphBuilder:
         program.work += work
         return self.emit(op.name, op.domain, ins, attrs, types, bounds)
 
+    def instance(self, op: Operator, x: Tensor) -> Instance | None:
+        """An instance of an operator that reads a tensor first; None when this draw did not fit."""
+        self._comparison = op.name if op.name in COMPARED else ""
+        made = op.instance(self, x)
+        self._comparison = ""
+        return made
+
     def grow(self, choice: OpChoice, guests: Sequence[Tensor] = ()) -> list[Tensor] | None:
         """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap).
 
         It reads one of the `guests` beside its first input, if that can be.
         """
         inner, start = self.program.inner, len(self.nodes)
-        made = choice.op.instance(self, self.first(choice, guests))
+        made = self.instance(choice.op, self.first(choice, guests))
         if made is not None:
             self.prune(start, made.inputs)
         added = None if made is None else self.add(choice.op, made.inputs, made.attributes, made.outputs)

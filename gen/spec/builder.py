@@ -42,7 +42,8 @@ class Style:
     `middle`: a result that is read is an output, too; `dead`: one result that nobody reads is no output.
 
     `palette`: the dtypes of leaves, more likely ones more often; those that an operator cannot take are passed over. `loyal`: a dtype is
-    one of the palette where one can be. `same_shape`: a partner has the very shape of its operand; `itself`: it may then be that operand.
+    one of the palette where one can be. `same_shape`: a partner has the very shape of its operand; `itself`: it may then be that operand; `divided`: that of a comparison
+    is an extreme of the operand, so that both answers come.
     `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of them are. `known_shape`: a new
     leaf has the shape of an existing tensor; `ranks`: its rank is else one of these. `shared`: a constant is the one that holds the same
     numbers already; `folded`: a new constant is a Constant node rather than an initializer. Of one program the leaves, each at the rate `round`, hold few different numbers (`coarse`), the
@@ -68,7 +69,8 @@ class Style:
     palette: tuple[str, ...] = ("float32",)
     loyal: float = 0.9
     same_shape: float = 0.6
-    itself: float = 0.2
+    itself: float = 0.05
+    divided: float = 0.6
     suffix: float = 0.6
     stretched: float = 0.4
     ones: float = 0.4
@@ -78,7 +80,7 @@ class Style:
     folded: float = 0.25
     coarse: float = 0.3
     ends: float = 0.1
-    equal: float = 0.1
+    equal: float = 0.02
     round: float = 0.8
     rates: SamplerRates = field(default_factory=SamplerRates)
 

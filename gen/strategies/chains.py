@@ -206,7 +206,7 @@ def _laid(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tenso
     """What a node of an operator gives that reads the last result, made to fit if need be; None where there is none."""
     mark, inner = len(builder.nodes), builder.program.inner
     x = adapt_first(builder, last, choice) if last is not None else None
-    made = choice.op.instance(builder, builder.first(choice) if x is None else x)
+    made = builder.instance(choice.op, builder.first(choice) if x is None else x)
     added = None if made is None else builder.add(choice.op, made.inputs, made.attributes, made.outputs)
     if not added:
         builder.undo(mark)

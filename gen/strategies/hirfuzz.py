@@ -44,7 +44,7 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
             if best is not None and operator.family in _SEPARATE:
                 continue
             inner, first = builder.program.inner, len(builder.nodes)
-            made = operator.instance(builder, builder.first(choice))
+            made = builder.instance(operator, builder.first(choice))
             adapters: list[Node] = []
             if len(builder.nodes) > first:
                 builder.prune(first, made.inputs if made is not None else ())

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opsieve.gen.build.adapters import adapt_to
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.build.writing import serialize
@@ -48,3 +49,34 @@ def test_loops_end_before_their_first_turn_or_early_where_nothing_is_collected()
                 assert len(body.outputs) - 1 == len(node.ins) - 2 or not (early or none)
                 met |= {name for name, there in (("early", early), ("none", none)) if there}
     assert met == {"early", "none"}
+
+
+def test_one_number_is_spread_among_others() -> None:
+    builder = GraphBuilder(ProgramState(Rng("spread"), 20, Style(), Budget()))
+    x = builder.leaf("float32", (1, 1), Domain(0.5, 1))
+    spread = adapt_to(builder, x, "float32", (3, 4), Domain(0, 4))
+    assert spread is not None
+    assert builder.nodes[-1].op == "Where"
+    assert spread.within(Domain(0, 4))
+    row = builder.leaf("float32", (1, 4), Domain(0.5, 1))
+    assert adapt_to(builder, row, "float32", (3, 4)) is not None
+    assert builder.nodes[-1].op == "Expand"
+
+
+def test_comparisons_with_an_extreme_answer_both() -> None:
+    numbers = np.array([1.0, 2.0, 3.0])
+    answers = {
+        "Equal": np.equal,
+        "Less": np.less,
+        "GreaterOrEqual": np.greater_equal,
+        "Greater": np.greater,
+        "LessOrEqual": np.less_equal,
+    }
+    builder = GraphBuilder(ProgramState(Rng("compared"), 20, Style(pick=1.0, divided=1.0), Budget()))
+    x = builder.leaf("float32", (3,))
+    for name, answer in answers.items():
+        made = builder.instance(operators()[name], x)
+        assert made is not None
+        reduced = builder.nodes[-1]
+        assert {id(each) for each in made.inputs} == {id(x), id(reduced.outs[0])}
+        assert len(set(answer(numbers, {"ReduceMax": numbers.max(), "ReduceMin": numbers.min()}[reduced.op]))) == 2
