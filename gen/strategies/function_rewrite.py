@@ -30,9 +30,8 @@ from opsieve.gen.strategies.registry import strategy
 
 NAME = "function-rewrite"
 _BASES = ("isra", "chains", "pattern", "mutate")
-_BESIDE = (
-    1 << 48
-)  # from a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but others
+# From a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but others.
+_BESIDE = 1 << 48
 _DOMAINS = ("local", "local.inner", "opsieve")
 _MOST = 6  # nodes of one function
 _IDENTITY, _IF = "Identity", "If"

@@ -30,9 +30,8 @@ NAME = "mutate"
 _DTYPES = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
 _KINDS = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "doubled", "dtype", "shape")
 _MOST_SPLICED = 8  # nodes
-_BESIDE = (
-    1 << 48
-)  # from a seed to those of its sources, so that they are no programs that `mix` has of the other strategies
+# From a seed to those of its sources, so that they are no programs that `mix` has of the other strategies.
+_BESIDE = 1 << 48
 _GROWN = 5  # nodes added to a program of the corpus, at most
 
 

@@ -43,10 +43,8 @@ def test_programs_are_valid_and_of_the_size_asked_for(name: str, seed: int, size
     seed -= seed % BATCH  # the first of its batch: nothing has to be made before it
     model = onnx.load_model_from_string(generate(name, seed, GenRequest(nodes=size)).program.model)
     onnx.checker.check_model(model, full_check=True)
-    graphs = (
-        model.graph.node,
-        *(function.node for function in model.functions),
-    )  # some of `mix` are rewritten to functions
+    # Some of `mix` are rewritten to functions.
+    graphs = (model.graph.node, *(function.node for function in model.functions))
     made = sum(node.op_type != "Constant" for nodes in graphs for node in all_nodes(nodes))
     assert made >= size
 
@@ -111,9 +109,8 @@ def test_no_operator_starves_and_none_drowns_the_others() -> None:
         if not operator.domain and operator.since <= 26 and met[name] and name not in ADAPTERS:
             families.setdefault(operator.family, []).append(met[name])
     means = sorted(sum(counts) / len(counts) for counts in families.values())
-    assert (
-        means[-1] <= 9 * means[0]
-    )  # sums and products stand in most rewrites, of which a third of the programs are made
+    # Sums and products stand in most rewrites, of which a third of the programs are made.
+    assert means[-1] <= 9 * means[0]
 
 
 WISHES = st.builds(
