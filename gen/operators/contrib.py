@@ -102,8 +102,7 @@ def _range_of(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 def _scaled_parts(draft: Draft) -> None:
     """Two or three tensors that differ along the axis alone, each with its scale and zero point."""
-    (x,), draft.inputs = draft.inputs, []
-    assert x is not None
+    x, draft.inputs = draft.x, []
     scale()(draft)
     draft.inputs.append(draft.builder.ints([draft.rng.choice(ZERO_POINTS[x.dtype])], x.dtype, ()))
     wanted = tuple(FREE if place == draft.axis % x.rank else side for place, side in enumerate(x.shape))
@@ -267,7 +266,7 @@ OPERATORS = (
     ),
     contrib(
         "Trilu",
-        parts=(Numbers(between(-2, 2), scalar=True, skip=0.5), flag("upper")),
+        parts=(Numbers(between(-2, 2), scalar=True, share=0.5), flag("upper")),
         bounds=with_zero,
         dtypes=("float32", "int64"),
         ranks=(2, 4),

@@ -196,7 +196,7 @@ OPERATORS = (
     ),
     layout(
         "Trilu",
-        parts=(Numbers(between(-3, 3), scalar=True, skip=0.3), flag("upper", 0.6)),
+        parts=(Numbers(between(-3, 3), scalar=True, share=0.7), flag("upper", 0.6)),
         bounds=with_zero,
         ranks=(2, 5),
         dtypes=(*NUMERIC, "bool"),

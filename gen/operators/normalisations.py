@@ -26,6 +26,7 @@ from opsieve.gen.spec.instance import (
     some,
 )
 from opsieve.gen.spec.row_rules import normalised_rows, rows_of_first
+from opsieve.gen.spec.shape_patterns import agree
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
 from opsieve.gen.spec.tensor import Bounds, Ins, Typed
 from opsieve.gen.spec.undefined import dropout, long_sum, normalised_size
@@ -47,12 +48,6 @@ def _statistics_type(draft: Draft) -> str:
 def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     size = (ins[0].size + ins[3].size) * ins[1].size / math.sqrt(max(ins[4].low, 1e-3)) + ins[2].size
     return -size, size
-
-
-def _channels_agree(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    if any(len(parameter.shape) != 1 for parameter in ins[1:]):
-        return [False]
-    return [parameter.shape[0] == ins[0].shape[1] for parameter in ins[1:]]
 
 
 def normal(ins: Ins, terms: int) -> Bounds:
@@ -120,7 +115,7 @@ def _unequal(draft: Draft) -> None:
     x = draft.x
     if math.prod(x.shape) < 4 or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
         shape = x.shape if math.prod(x.shape) >= 4 else (2, 3, *(draft.rng.between(1, 3) for _ in x.shape[2:]))
-        draft.inputs = [draft.builder.leaf(x.dtype, shape, Domain(-2, 2), ("input", "input", "initializer"))]
+        draft.begin(draft.builder.leaf(x.dtype, shape, Domain(-2, 2), ("input", "input", "initializer")))
 
 
 def _axes_of_two(draft: Draft) -> list[int]:
@@ -169,7 +164,7 @@ OPERATORS = (
             _EPSILON,
             OutputCount(1),
         ),
-        requires=_channels_agree,
+        requires=agree("batch channels sides...", *["channels"] * 4),
         bounds=_batch_bounds,
         safe=(ANY, ANY, ANY, ANY, _VARIANCE),
         ranks=(2, 5),
@@ -179,7 +174,7 @@ OPERATORS = (
     norm(
         "InstanceNormalization",
         parts=(Input(channels, _SCALE), Input(channels), _EPSILON),
-        requires=_channels_agree,
+        requires=agree("batch channels sides...", *["channels"] * 4),
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[2:])),
         ranks=(3, 5),
         undefined=(long_sum(normalised_size),),

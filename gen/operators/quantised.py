@@ -38,6 +38,8 @@ _BYTES = ("uint8", "int8")
 
 def scale(dtype: str | Callable[[Draft], str] = "float32", shape: str = "") -> Part:
     """An input of scales."""
+    if not shape:
+        return Numbers(SCALES, dtype, scalar=True)
     return Numbers(
         lambda draft: [draft.rng.choice(SCALES) for _ in range(math.prod(draft.shape(shape)))], dtype, shape=shape
     )
@@ -50,11 +52,13 @@ def zero_point(of: int | str, shape: str = "", share: float | None = None) -> Pa
         tensor = draft.inputs[of] if isinstance(of, int) else None
         return str(draft[str(of)]) if tensor is None else tensor.dtype
 
-    def values(draft: Draft) -> list[int]:
-        usual = ZERO_POINTS.get(dtype(draft), (0,))
-        return [draft.rng.choice(usual) for _ in range(math.prod(draft.shape(shape)))]
+    def one(draft: Draft) -> int:
+        return draft.rng.choice(ZERO_POINTS.get(dtype(draft), (0,)))
 
-    return Numbers(values, dtype, shape=shape, share=share)
+    def each(draft: Draft) -> list[int]:
+        return [one(draft) for _ in range(math.prod(draft.shape(shape)))]
+
+    return Numbers(each if shape else one, dtype, scalar=not shape, shape=shape, share=share)
 
 
 def scaled(place: int) -> tuple[Part, ...]:

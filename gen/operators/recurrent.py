@@ -3,6 +3,7 @@
 Sources: the ONNX operator pages of RNN, GRU, LSTM, Attention, RotaryEmbedding, TensorScatter.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,11 +36,12 @@ _QUERY, _KEY, _VALUE = "batch heads queries size", "batch groups keys size", "ba
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-def _shapes(gates: int, attrs: Mapping[str, Any]) -> tuple[str, ...]:
+@functools.cache
+def _shapes(gates: int, batch_first: bool) -> tuple[str, ...]:
     """Of all inputs; those of the sequence, and of states, hang on whether the batch comes first."""
-    state = "batch directions hidden_size" if attrs.get("layout") else "directions batch hidden_size"
+    state = "batch directions hidden_size" if batch_first else "directions batch hidden_size"
     return (
-        "batch length features" if attrs.get("layout") else "length batch features",
+        "batch length features" if batch_first else "length batch features",
         f"directions {gates}*hidden_size features",
         f"directions {gates}*hidden_size hidden_size",
         f"directions {2 * gates}*hidden_size",
@@ -55,14 +57,15 @@ def _directed(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _weights_fit(name: str) -> Any:
-    return lambda ins, attrs: sized(_shapes(_GATES[name], attrs), ins, _directed(attrs))[1]
+    return lambda ins, attrs: sized(_shapes(_GATES[name], bool(attrs.get("layout"))), ins, _directed(attrs))[1]
 
 
 def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    *_, state, _ = texts = _shapes(1, attrs)
-    known = sized(texts, ins[:3], _directed(attrs))[0]
+    *_, state, _ = texts = _shapes(1, bool(attrs.get("layout")))
+    directed = _directed(attrs)
+    known = sized(texts, ins[:3], directed)[0]
     all_states = f"batch length {state[6:]}" if attrs.get("layout") else f"length {state}"
-    shapes = (shape_of(text, known) for text in (all_states, state, state))
+    shapes = (shape_of(text, known, directed) for text in (all_states, state, state))
     return [(ins[0].dtype, shape) for shape in shapes]
 
 
@@ -98,7 +101,7 @@ def _recurrent_parts(name: str) -> tuple[Part, ...]:
     """At `layout` 0, which is all that onnxruntime has, more often than not."""
 
     def shaped(place: int) -> Callable[[Draft], str]:
-        return lambda draft: _shapes(_GATES[name], draft.attrs)[place]
+        return lambda draft: _shapes(_GATES[name], "layout" in draft.attrs)[place]
 
     return (
         Attr("hidden_size", between(1, 4)),

@@ -30,6 +30,7 @@ from opsieve.gen.spec.instance import (
     whole,
 )
 from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.shape_patterns import agree
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product, quotient
 from opsieve.gen.spec.tensor import Bounds, Ins, Typed
@@ -171,15 +172,6 @@ def _columns_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 def _theta_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     theta, sizes = ins[0].shape, values_of(ins[1])
     return [theta[0] == sizes[0], theta[1] == len(sizes) - 2, theta[2] == len(sizes) - 1]
-
-
-def _rois_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    return [ins[1].shape[1] == 4, ins[1].shape[0] == ins[2].shape[0]]
-
-
-def _unpool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    a, b = ins[0].shape, ins[1].shape
-    return [len(a) == len(b), *(p == q for p, q in zip(a, b, strict=False))]
 
 
 def _resize_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -326,7 +318,7 @@ OPERATORS = (
             Attr("mode", ("avg", "max"), 0.3),
             since(16, Attr("coordinate_transformation_mode", ("half_pixel", "output_half_pixel"), 0.5)),
         ),
-        requires=_rois_fit,
+        requires=agree("", "regions 4", "regions"),
         bounds=with_zero,
         ranks=(4, 4),
         family="image",
@@ -360,7 +352,7 @@ OPERATORS = (
             Attr("strides", named("kernel_shape")),
             Numbers(_own_places, shape=whole),
         ),
-        requires=_unpool_fits,
+        requires=agree("all...", "all..."),
         bounds=with_zero,
         ranks=(4, 4),
         family="image",

@@ -145,12 +145,16 @@ class Operator:
     commutes: bool = False
     varied: bool = False
 
-    def instance(self, builder: Builder, x: Tensor) -> Instance | None:
-        """An instance whose first input is `x` or, where that does not do, another; None when this draw gave none."""
-        return self.drawn(Draft(builder, x)) if self.sample is None else self.sample(builder, x)
+    def instance(self, builder: Builder, x: Tensor, open_builder: OpenBuilder | None = None) -> Instance | None:
+        """An instance whose first input is `x` or, where that does not do, another; None when this draw gave none.
 
-    def drawn(self, draft: Draft) -> Instance:
-        """An instance of the declared parts."""
+        `open_builder` is the builder where sizes are open.
+        """
+        if self.sample is not None:
+            return self.sample(builder, x)
+        if not self.parts:
+            return Instance([x])
+        draft = Draft(builder, x, open_builder)
         for part in self.parts:
             part(draft)
         return draft.instance()
@@ -167,9 +171,7 @@ class Operator:
 
     def open_instance(self, builder: OpenBuilder, x: Tensor) -> Instance | None:
         """An instance whose sizes are open; None when this draw gave none."""
-        if callable(self.symbolic):
-            return self.symbolic(builder, x)
-        return self.drawn(Draft(builder, x, builder)) if self.sample is None else self.sample(builder, x)
+        return self.symbolic(builder, x) if callable(self.symbolic) else self.instance(builder, x, builder)
 
     def usual_at(self, site: Site) -> Domain:
         """What is drawn for a graph input that comes to a place of a node of this operator; ANY where nothing is asked.

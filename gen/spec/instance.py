@@ -46,12 +46,13 @@ class Draft:
     `sizes` is what names of shapes stand for. `open` is the builder where sizes are open, else None.
     """
 
-    __slots__ = ("attrs", "axis", "builder", "inputs", "open", "outputs", "rng", "sizes")
+    __slots__ = ("attrs", "axis", "builder", "inputs", "open", "outputs", "rng", "sizes", "x")
 
     def __init__(self, builder: Builder, x: Tensor, open_builder: OpenBuilder | None = None) -> None:
         self.builder = builder
         self.open = open_builder
         self.rng = builder.rng
+        self.x = x
         self.inputs: list[Tensor | None] = [x]
         self.attrs: Attributes = {}
         self.sizes: Sized = {}
@@ -72,14 +73,10 @@ class Draft:
         """The size of the first input along the axis that was drawn last."""
         return self.x.shape[self.axis]
 
-    def get(self, name: str, default: Any) -> Any:
-        """The same, or what is said in its place."""
-        return self.sizes[name] if name in self.sizes else self.attrs.get(name, default)
-
     def shape(self, asked: "Shaped | str") -> Sizes:
         """A shape that a part asks for."""
         wanted = asked if isinstance(asked, str) else asked(self)
-        return shape_of(wanted, self) if isinstance(wanted, str) else wanted
+        return shape_of(wanted, self.sizes, self.attrs) if isinstance(wanted, str) else wanted
 
     def number(self, low: int, high: int, widest: int = 0) -> Size:
         """A number from `low` to `high`; where sizes are open an open one, to `widest` if that is given."""
@@ -92,24 +89,21 @@ class Draft:
         self.open.relations += truths
         return True
 
-    @property
-    def x(self) -> Tensor:
-        """The first input."""
-        first = self.inputs[0]
-        assert first is not None
-        return first
+    def begin(self, x: Tensor) -> None:
+        """Let another tensor be the first input."""
+        self.x = x
+        self.inputs = [x]
 
-    def draws(self, share: float | None, skip: float = 0.0) -> bool:
-        """Whether a part that is there at this `share`, or left out at the rate `skip`, is there this time."""
-        if share is not None:
-            return self.rng.random() < share
-        return not skip or self.rng.random() >= skip
+    def draws(self, share: float | None) -> bool:
+        """Whether a part that is there at this rate (None: always) is there this time."""
+        return share is None or self.rng.random() < share
 
     def instance(self) -> Instance:
         """What was drawn, without the inputs that are left out at the end."""
-        while self.inputs and self.inputs[-1] is None:
-            self.inputs.pop()
-        return Instance(self.inputs, self.attrs, self.outputs)
+        inputs = self.inputs
+        while inputs[-1] is None:
+            inputs.pop()
+        return Instance(inputs, self.attrs, self.outputs)
 
 
 Part = Callable[[Draft], None]
@@ -120,17 +114,16 @@ Shaped = Callable[[Draft], Sizes | str]
 class Attr:
     """An attribute: one of some values, a number between two ends, or what a function of the draft gives.
 
-    It is given at the rate `share` (None: always), or left out at the rate `skip`.
+    It is given at the rate `share` (None: always).
     """
 
     name: str
     values: Sequence[Any] | Callable[[Draft], Any]
     share: float | None = None
-    skip: float = 0.0
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        if draft.draws(self.share, self.skip):
+        if self.share is None or draft.rng.random() < self.share:
             draft.attrs[self.name] = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
 
 
@@ -201,7 +194,7 @@ class Count:
 class First:
     """The first input, whose sizes get names; where it does not `fit`, another tensor of the shape `other` takes its place."""
 
-    shape: Shaped | str = ""
+    shape: str | Callable[[Draft], str] = ""
     fits: Callable[[Draft], bool] | None = None
     other: Shaped | str = ""
     domain: Domain | Callable[[Draft], Domain] = ANY
@@ -209,15 +202,15 @@ class First:
     def __call__(self, draft: Draft) -> None:
         """Name its sizes, or find another."""
         text = self.shape if isinstance(self.shape, str) else self.shape(draft)
-        before = dict(draft.sizes)
-        if isinstance(text, str) and text:
-            name_sizes(text, draft.x.shape, draft.sizes)
+        before = draft.sizes
+        if self.fits is not None:
+            draft.sizes = dict(before)
+        name_sizes(text, draft.x.shape, draft.sizes)
         if self.fits is not None and not self.fits(draft):
             domain = self.domain(draft) if callable(self.domain) else self.domain
-            draft.inputs[0] = draft.builder.match(draft.x.dtype, draft.shape(self.other), domain)
+            draft.begin(draft.builder.match(draft.x.dtype, draft.shape(self.other), domain))
             draft.sizes = before
-            if isinstance(text, str) and text:
-                name_sizes(text, draft.x.shape, draft.sizes)
+            name_sizes(text, draft.x.shape, draft.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +234,7 @@ class Input:
         domain = self.domain(draft) if callable(self.domain) else self.domain
         wanted = self.shape if isinstance(self.shape, str) else self.shape(draft)
         if isinstance(wanted, str):
-            found = draft.builder.match(dtype, shape_of(wanted, draft), domain)
+            found = draft.builder.match(dtype, shape_of(wanted, draft.sizes, draft.attrs), domain)
             name_sizes(wanted, found.shape, draft.sizes)
         else:
             found = draft.builder.match(dtype, wanted, domain)
@@ -249,9 +242,9 @@ class Input:
 
 
 def _dtype(asked: str | Sequence[str] | Callable[[Draft], str], draft: Draft) -> str:
-    if callable(asked):
-        return asked(draft)
-    return (asked if isinstance(asked, str) else draft.rng.choice(asked)) or draft.x.dtype
+    if isinstance(asked, str):
+        return asked or draft.x.dtype
+    return asked(draft) if callable(asked) else draft.rng.choice(asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,38 +268,39 @@ class Partner:
 class Numbers:
     """An input of numbers that the operator looks at: axes, sizes, repeats. A vector unless a shape is given, a scalar if `scalar`.
 
-    `values` gives all of them, or one of a scalar, which may also be one of several. It is there at the rate `share` (None: always), or left out at the rate `skip`: its place is
-    then empty. With `first` it takes the place of the first input.
+    `values` gives all of them, or one of a scalar, which may also be one of several. It is there at the rate `share` (None: always); else its place is
+    empty. With `first` it takes the place of the first input.
     """
 
     values: Callable[[Draft], Any] | Sequence[Any]
     dtype: str | Sequence[str] | Callable[[Draft], str] = "int64"
     scalar: bool = False
-    skip: float = 0.0
     first: bool = False
     share: float | None = None
     shape: Shaped | str | None = None
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        if not draft.draws(self.share, self.skip):
+        if not draft.draws(self.share):
             draft.inputs.append(None)
             return
         values = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
-        shape = None if self.shape is None else draft.shape(self.shape)
-        made = draft.builder.ints(
-            [values] if self.scalar else values, _dtype(self.dtype, draft), () if self.scalar else shape
-        )
+        if self.scalar:
+            made = draft.builder.ints((values,), _dtype(self.dtype, draft), ())
+        else:
+            shape = None if self.shape is None else draft.shape(self.shape)
+            made = draft.builder.ints(values, _dtype(self.dtype, draft), shape)
         if self.first:
-            draft.inputs = []
-        draft.inputs.append(made)
+            draft.begin(made)
+        else:
+            draft.inputs.append(made)
 
 
 def some(*parts: Part, share: float | None = None, where: Callable[[Draft], bool] | None = None) -> Part:
     """Parts that are there together: at the rate `share` (None: always), and only `where` a draft allows them."""
 
     def drawn(draft: Draft) -> None:
-        if (where is None or where(draft)) and draft.draws(share):
+        if (where is None or where(draft)) and (share is None or draft.rng.random() < share):
             for part in parts:
                 part(draft)
 

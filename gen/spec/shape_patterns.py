@@ -9,62 +9,85 @@ gives a shape, and several ask that inputs agree:
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from opsieve.gen.spec.builder import FREE, Sizes
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
 from opsieve.gen.spec.tensor import Ins, Tensor
 
-Term = tuple[int | str, ...]  # factors
+Factor = int | str
 Sized = dict[str, Any]  # sizes by name; those of a name with dots are a tuple
 _DOTS = "..."
 
 
-class Known(Protocol):
-    """What names stand for."""
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """All further sizes."""
 
-    def __getitem__(self, name: str) -> Any:
-        """What a name stands for; KeyError where it is nothing."""
+    name: str
 
-    def get(self, name: str, default: Any) -> Any:
-        """What a name stands for, else the default."""
+
+Term = Factor | tuple[Factor, ...] | Rest
+
+
+def _factor(text: str) -> Factor:
+    return int(text) if text.isdigit() else text
 
 
 @functools.cache
 def _terms(text: str) -> tuple[Term, ...]:
-    return tuple(
-        tuple(int(factor) if factor.isdigit() else factor for factor in term.split("*")) for term in text.split()
-    )
-
-
-def shape_of(text: str, known: Known) -> Sizes:
-    """The shape that a text stands for where names stand for these sizes; FREE where a name stands for none."""
-    found: list[Size] = []
-    for term in _terms(text):
-        first = term[0]
-        if isinstance(first, str) and first.endswith(_DOTS):
-            found += known[first.removesuffix(_DOTS)]
-        elif len(term) == 1:
-            found.append(known.get(first, FREE) if isinstance(first, str) else first)
+    found: list[Term] = []
+    for term in text.split():
+        if term.endswith(_DOTS):
+            found.append(Rest(term.removesuffix(_DOTS)))
         else:
-            found.append(product(known[factor] if isinstance(factor, str) else factor for factor in term))
+            found.append(tuple(map(_factor, term.split("*"))) if "*" in term else _factor(term))
     return tuple(found)
 
 
-def name_sizes(text: str, shape: Sizes, known: Sized) -> None:
-    """Let the names that stand for nothing yet stand for the sizes of a shape."""
+@functools.cache
+def _names(text: str) -> tuple[tuple[str, int | slice], ...]:
+    """The names that stand for a size, or for all from a place on, and where they stand."""
+    found: list[tuple[str, int | slice]] = []
     for place, term in enumerate(_terms(text)):
-        first = term[0]
-        if len(term) == 1 and isinstance(first, str):
-            if first.endswith(_DOTS):
-                known.setdefault(first.removesuffix(_DOTS), shape[place:])
-            else:
-                known.setdefault(first, shape[place])
+        if isinstance(term, Rest):
+            found.append((term.name, slice(place, None)))
+        elif isinstance(term, str):
+            found.append((term, place))
+    return tuple(found)
+
+
+def shape_of(text: str, sizes: Sized, attrs: Mapping[str, Any]) -> Sizes:
+    """The shape that a text stands for, by names of sizes and by attributes; FREE where a name stands for nothing."""
+    found: list[Size] = []
+    for term in _terms(text):
+        if isinstance(term, str):
+            found.append(sizes[term] if term in sizes else attrs.get(term, FREE))
+        elif isinstance(term, int):
+            found.append(term)
+        elif isinstance(term, Rest):
+            found += sizes[term.name]
+        else:
+            found.append(product(each if isinstance(each, int) else _value(each, sizes, attrs) for each in term))
+    return tuple(found)
+
+
+def _value(name: str, sizes: Sized, attrs: Mapping[str, Any]) -> Size:
+    return sizes[name] if name in sizes else attrs[name]
+
+
+def name_sizes(text: str, shape: Sizes, sizes: Sized) -> None:
+    """Let the names that stand for nothing yet stand for the sizes of a shape."""
+    for name, place in _names(text):
+        if name not in sizes:
+            sizes[name] = shape[place]
 
 
 def sized(texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> tuple[Sized, list[Truth]]:
     """What names stand for in an instance, and the relations that must hold for its inputs to be of the shapes; `""` is an input of any shape."""
-    known, found = dict(attrs), list[Truth]()
+    known: Sized = {}
+    found: list[Truth] = []
     for text, tensor in zip(texts, ins, strict=False):
         if tensor is None or not text:
             continue
@@ -73,8 +96,10 @@ def sized(texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str
         terms = _terms(text)
         if len(shape) < len(terms) - 1 if dots else len(shape) != len(terms):
             return known, [False]
-        name_sizes(text, shape, known)
-        wanted = shape_of(text, known)
+        for name, place in _names(text):
+            if name not in known and name not in attrs:  # else they agree with what it stands for
+                known[name] = shape[place]
+        wanted = shape_of(text, known, attrs)
         found += [len(wanted) == len(shape), *(p == q for p, q in zip(wanted, shape, strict=False) if p is not q)]
     return known, [truth for truth in found if truth is not True]
 

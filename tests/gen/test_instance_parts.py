@@ -48,7 +48,7 @@ def test_a_name_that_stands_for_nothing_is_any_size_and_then_that_size() -> None
     assert second is not None
     assert second[0] == 6
     assert third == second[1:]
-    assert shape_of("a b", {"a": 5}) == (5, FREE)
+    assert shape_of("a b c", {"a": 5}, {"c": 7}) == (5, FREE, 7)
 
 
 def test_a_first_input_that_does_not_fit_is_another() -> None:
