@@ -218,14 +218,12 @@ def join(builder: GraphBuilder) -> None:
         return
     _measure_texts(builder)
     builder.style = _joining(style)
-    results, seen = list[Tensor](), 0
+    others = OtherPieces(builder)
     for _ in range(_JOIN_TRIES * (program.pieces.count - 1)):
-        results += [out for node in builder.nodes[seen:] for out in node.outs if is_numeric_result(out)]
-        seen = len(builder.nodes)  # a draw that fails takes back its own nodes only
-        apart = _apart(builder, results)
-        if not apart or program.elements >= builder.budget.elements:
+        guests = others.results()
+        if not guests or program.elements >= builder.budget.elements:
             break
-        builder.grow(builder.rng.choice(builder.rng.choice(joiners)), apart)
+        builder.grow(builder.rng.choice(builder.rng.choice(joiners)), guests)
     builder.style = style
 
 
@@ -239,13 +237,32 @@ def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
         builder.grow(draw(builder, program.choices))
 
 
-def _apart(builder: GraphBuilder, results: Sequence[Tensor]) -> list[Tensor]:
-    """Those of some results of numbers that hang together with nothing that the newest rests on."""
-    pieces, recent = builder.program.pieces, builder.scope.recent
-    if pieces.count < 2 or not recent:
-        return []
-    home, apart = pieces.root(recent[-1].name), pieces.apart
-    return [out for out in results if apart(out.name, home) and is_closed(out.shape)]
+class OtherPieces:
+    """Results of numbers that hang together with nothing that the newest rests on, asked for again and again while pieces are joined."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self._builder = builder
+        self._every: list[Tensor] = []
+        self._apart: list[Tensor] = []
+        self._seen = 0
+        self._home = ""
+
+    def results(self) -> list[Tensor]:
+        """Those of now, in order."""
+        nodes, pieces, recent = self._builder.nodes, self._builder.program.pieces, self._builder.scope.recent
+        if pieces.count < 2 or not recent:
+            return []
+        home, apart = pieces.root(recent[-1].name), pieces.apart
+        new = [
+            out for node in nodes[self._seen :] for out in node.outs if is_numeric_result(out) and is_closed(out.shape)
+        ]
+        self._seen = len(nodes)  # a draw that fails takes back its own nodes only
+        self._every += new
+        # Pieces only grow: what hung together with the newest before still does, where the newest is of the same piece.
+        grown = self._home and pieces.root(self._home) == home
+        self._apart = [out for out in ((*self._apart, *new) if grown else self._every) if apart(out.name, home)]
+        self._home = home
+        return self._apart
 
 
 def _measure_texts(builder: GraphBuilder) -> None:

@@ -45,8 +45,8 @@ class Rng:
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
         """The items in any order."""
-        left = list(items)
-        return [left.pop(self.below(len(left))) for _ in range(len(left))]
+        random, left = self.random, list(items)
+        return [left.pop(int(random() * count)) for count in range(len(left), 0, -1)]
 
     def binned(self, low: int, high: int) -> int:
         """A number from `low` (at least 0) to `high`, both included, by bins of exponential width."""

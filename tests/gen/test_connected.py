@@ -6,14 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsieve.gen.build.adapters import adapt_to, steps_to
+from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.pieces import Pieces
-from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, fill, finish, start
+from opsieve.gen.build.scope import is_numeric_result
+from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, OtherPieces, draw, fill, finish, start
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.structure import Structure
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.spec.builder import FREE
+from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.strategies.registry import generate
 
@@ -46,6 +49,20 @@ def grown(topology: str, seed: int) -> bytes:
 
 def most_readers(model: bytes) -> int:
     return max(len(node.consumers) for node in operations(onnx.load_model_from_string(model)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_results_of_other_pieces_are_followed_while_pieces_come_and_are_joined(seed: int) -> None:
+    builder = start(GenRequest(opset=20), seed, "isra", pick=0.3)
+    table, others, pieces, met = choices(20, None, None), OtherPieces(builder), builder.program.pieces, 0
+    for turn in range(60):
+        found = others.results()
+        home = pieces.root(builder.scope.recent[-1].name) if builder.scope.recent else ""
+        made = [out for node in builder.nodes for out in node.outs if is_numeric_result(out) and is_closed(out.shape)]
+        assert found == ([out for out in made if pieces.root(out.name) != home] if pieces.count > 1 else [])
+        builder.grow(draw(builder, table), found if turn % 3 else ())
+        met += len(found)
+    assert met > 60
 
 
 def test_a_topology_that_is_asked_for_shows() -> None:
