@@ -6,7 +6,7 @@ What every compiler has whose table comes with opsieve is taken to be there.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +42,11 @@ class GrowingSupport(Support):
     asked: Asked | None = None
     others: tuple[Support, ...] = ()
     _of: dict[str, Support] = field(default_factory=dict)
+
+    @functools.cached_property
+    def allowed(self) -> Hashable:
+        """Another one for every target: nobody knows what it will have."""
+        return self.target, self.version
 
     def has(self, key: str, rank: int) -> bool:
         """Whether an instance of a signature is worth a test."""

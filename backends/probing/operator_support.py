@@ -11,7 +11,7 @@ import functools
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -110,8 +110,13 @@ class Support:
         return hashlib.sha256(repr(answers).encode()).hexdigest()[:12]
 
     @functools.cached_property
+    def allowed(self) -> Hashable:
+        """Equal for tables that allow the same, of whichever target."""
+        return self.digest, self.dtypes, self.sound
+
+    @functools.cached_property
     def _identity(self) -> tuple[object, ...]:
-        return self.target, self.version, self.digest, self.dtypes, self.sound
+        return self.target, self.version, self.allowed
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Support) and (self is other or self._identity == other._identity)

@@ -10,9 +10,12 @@ import pytest
 from test_campaign import FAKE, contents, plan
 from thread_lanes import spawn
 
+from opsieve.backends.probing.growing_support import GrowingSupport
+from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_spawn import Spawn
 from opsieve.triage.campaign.plan import CampaignPlan, planned
@@ -74,6 +77,20 @@ def test_a_slow_target_has_its_share_of_time_and_what_is_new_to_it() -> None:
     met = set().union(*(programs[number] for number in asked))
     chosen_blindly = set().union(*(programs[number] for number in range(0, tests, tests // len(asked))))
     assert len(met) > 1.05 * len(chosen_blindly)
+
+
+def test_targets_of_equal_tables_have_one_turn_and_suit_each_other() -> None:
+    def table(target: str, *known: str) -> Support:
+        return Support(target, "1", {}, {}, frozenset(known), frozenset())
+
+    supports = (table("a", "Relu"), table("b", "Relu"), table("c", "Abs"))
+    made = CampaignPlan(supports=supports)
+    assert [sorted(made.unsuited(number)) for number in range(0, 4 * BATCH, BATCH)] == [[], ["c"], ["a", "b"], []]
+    assert made.request_of(BATCH).supports == supports[0]
+    alike = CampaignPlan(supports=supports[:2])
+    assert alike.request_of(0).supports == alike.request_of(BATCH).supports
+    unknown = [GrowingSupport(name, "1", {}, {}, frozenset(), frozenset()) for name in "ab"]
+    assert CampaignPlan(supports=tuple(unknown)).unsuited(BATCH) == {"b"}
 
 
 def test_a_target_that_takes_long_owes_the_others_little_at_the_start() -> None:

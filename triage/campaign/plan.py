@@ -2,7 +2,7 @@
 
 Test number N of a campaign is the program of a seed that is the campaign's first and N more, so that strategies which are guided by their
 own earlier programs meet their seeds in order. The first 256 programs keep to what all targets have, the next 256 to what the
-first target has, and so on in turn: a target that has little does not keep others from being tested.
+first target has, and so on in turn, targets of equal tables together: a target that has little does not keep others from being tested.
 """
 
 import hashlib
@@ -69,15 +69,17 @@ class CampaignPlan:
         return replace(self.request, supports=both(asked), target=tables(asked))
 
     def _kept_to(self, batch: int) -> Sequence[Support]:
-        turn = batch % (len(self.supports) + 1) if len(self.supports) > 1 else 0
-        return [self.supports[turn - 1]] if turn else self.supports
+        different = {support.allowed: support for support in reversed(self.supports)}
+        in_turn = [support for support in self.supports if different[support.allowed] is support]
+        turn = batch % (len(in_turn) + 1) if len(in_turn) > 1 else 0
+        return [in_turn[turn - 1]] if turn else self.supports
 
     def unsuited(self, number: int) -> frozenset[str]:
         """The targets whose tables the program of a test does not keep to."""
         if not self.supports:
             return frozenset()
-        kept_to = {support.target for support in self._kept_to(number // BATCH)}
-        return frozenset(support.target for support in self.supports) - kept_to
+        kept_to = {support.allowed for support in self._kept_to(number // BATCH)}
+        return frozenset(support.target for support in self.supports if support.allowed not in kept_to)
 
 
 def seed_of(campaign_seed: int, number: int) -> int:
