@@ -11,6 +11,7 @@ what has ended there, read from /proc before and after each test; other load inf
 import argparse
 import json
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -25,13 +26,14 @@ class Meter:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w")
-        self._last = 0.0
+        self._last = self._own = 0.0
 
     def _note(self, name: str) -> None:
-        now = used()
-        self._file.write(json.dumps({"test": name, "cpu": round(now - self._last, 3)}) + "\n")
+        now, own = used(), time.process_time()
+        line = {"test": name, "cpu": round(now - self._last, 3), "own": round(own - self._own, 3)}
+        self._file.write(json.dumps(line) + "\n")
         self._file.flush()
-        self._last = now
+        self._last, self._own = now, own
 
     def pytest_collection_finish(self) -> None:
         """All is imported."""
@@ -77,7 +79,8 @@ def main() -> None:
         parser.print_usage()
         return
     lines = [json.loads(line) for path in sorted(options.folder.glob("*.jsonl")) for line in path.open()]
-    print(f"{sum(line['cpu'] for line in lines):.0f} s of CPU for {len(lines)} tests and collections")
+    spent, own = sum(line["cpu"] for line in lines), sum(line["own"] for line in lines)
+    print(f"{spent:.0f} s of CPU, {own:.0f} s of it pytest's own, for {len(lines)} tests and collections")
     parts: tuple[Callable[[str], str], ...] = (
         lambda name: "/".join(name.split("::")[0].split("/")[:2]),
         lambda name: name.split("::")[0],

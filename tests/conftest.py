@@ -19,7 +19,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What is collected is a large heap that stays: to go through it every 700 objects costs more than the tests leave behind.
-gc.set_threshold(100_000, 20, 50)
+gc.set_threshold(20_000, 20, 50)
 
 # Variables that tests set and no compiler reads: with another value they ask for no other zygote.
 _NOT_FOR_COMPILERS = [
@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """No collection of garbage goes through what was collected again, nor the five with which pytest ends."""
+    """What was collected stays: no search for garbage goes through it again, nor those with which pytest ends."""
     gc.freeze()
 
 
