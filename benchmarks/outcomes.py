@@ -1,14 +1,16 @@
 """What values of generated programs reach: both branches, both answers of comparisons, ties, saturation, empty results.
 
-    python benchmarks/outcomes.py [NAME] [--models 200] [--nodes 20] [--seed 0] [--before CHECKOUT]
+    python benchmarks/outcomes.py [NAME] [--models 200] [--nodes 20] [--seed 0] [--before CHECKOUT] [--searched]
 
 Programs run on onnxruntime, unoptimised, with every result of their graphs as an output; what is counted are nodes, by what their operands and results are. `--before` is a checkout of an
-earlier opsieve, whose programs of the same seeds are made by its own generator and counted by this code.
+earlier opsieve, whose programs of the same seeds are made by its own generator and counted by this code. `--searched` are programs grown without ranges, whose values are searched (`--values search`);
+CPU seconds of making a side's programs are told, searching and its workers included.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections import Counter
@@ -20,12 +22,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from opsieve.backends.probing.value_search import exposed
+from opsieve.backends.probing.chosen_values import searched, with_found
+from opsieve.backends.probing.value_search import Effort, exposed, finite
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
+from opsieve.gen.values.values import RANGED, SEARCH
 
 COMPARING = {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}
 CHOOSING = {"Max", "Min", "ReduceMax", "ReduceMin", "MaxPool", "Hardmax", "Unique"}
@@ -34,10 +38,14 @@ COUNTING = {"NonZero", "Compress", "NonMaxSuppression", "StringSplit"}
 GROUP = 32
 
 
-def made(name: str, models: int, nodes: int, seed: int, folder: str) -> None:
+def made(name: str, models: int, nodes: int, seed: int, folder: str, values: str = RANGED) -> None:
     """Write programs with their inputs into a folder."""
-    for number in range(seed, seed + models):
-        case = generate(name, number, GenRequest(nodes=nodes))
+    cases = [generate(name, number, GenRequest(nodes=nodes, values=values)) for number in range(seed, seed + models)]
+    if values == SEARCH:
+        with Workers() as workers:
+            answers = searched(cases, range(seed, seed + models), workers, Effort(weights=True))
+        cases = [with_found(case, answer) for case, answer in zip(cases, answers, strict=True)]
+    for number, case in enumerate(cases, seed):
         if not all(_is_plain(value) for value in case.inputs.values()):
             continue  # texts, sequences and what numpy's files do not hold
         path = Path(folder, str(number))
@@ -133,6 +141,7 @@ def counted(folder: Path, workers: Workers) -> Counter[tuple[str, str]]:
             if answer.outputs is not None:
                 weights = {each.name: numpy_helper.to_array(each) for each in program.proto.graph.initializer}
                 found["programs", "run with all results shown"] += 1
+                found["programs that run", "all finite" if all(map(finite, answer.outputs.values())) else "not all finite"] += 1
                 found.update(outcomes(program.proto, {**weights, **inputs, **answer.outputs}))
     return found
 
@@ -145,12 +154,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--folder", type=Path, default=Path("outcomes"))
+    parser.add_argument("--searched", action="store_true")
     parser.add_argument("--make", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.make:
-        made(options.name, options.models, options.nodes, options.seed, options.make)
+        values = SEARCH if options.searched else RANGED
+        made(options.name, options.models, options.nodes, options.seed, options.make, values)
         return
-    sides = {"after": Path(__file__).parent.parent} | ({"before": options.before.resolve()} if options.before else {})
+    here = Path(__file__).parent.parent
+    sides = {"after": here} | ({"before": options.before.resolve()} if options.before else {})
+    sides |= {"searched": here} if options.searched else {}
     rows: dict[str, Counter[tuple[str, str]]] = {}
     with Workers() as workers:
         for side, checkout in sides.items():
@@ -168,7 +181,11 @@ def main() -> None:
             ]
             environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
             command = [sys.executable, str(Path(__file__).resolve()), options.name, *map(str, given)]
+            command += ["--searched"] if side == "searched" else []
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(command, env=environment, check=True)
+            spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+            print(f"{side}: {spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime:.1f} s CPU")
             rows[side] = counted(folder, workers)
     print(
         json.dumps({"nodes": options.nodes, "models": options.models, "seed": options.seed, "load": os.getloadavg()[0]})

@@ -313,8 +313,9 @@ def _branches(draft: Draft) -> None:
 
 
 def holds_all(dtype: str, x: Tensor) -> bool:
-    """Whether a type can hold what a tensor of another type holds."""
-    return dtype != x.dtype and (dtype == "bool" or (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]))
+    """Whether a type can hold what a tensor of another type holds: truths are held by all, though programs without ranges do not say what they are."""
+    fits = "bool" in (dtype, x.dtype) or (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype])
+    return dtype != x.dtype and fits
 
 
 def _target(draft: Draft) -> int:

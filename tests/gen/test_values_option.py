@@ -165,3 +165,8 @@ def test_programs_without_ranges_leave_domains() -> None:
             for value in case.inputs.values():
                 if isinstance(value, np.ndarray) and value.dtype.kind == "f":
                     assert math.isfinite(float(np.abs(value).max(initial=0)))
+
+
+def test_programs_are_grown_for_a_search() -> None:
+    made = [generate("isra", seed, GenRequest(nodes=20, values="search")) for seed in range(40)]
+    assert all(case.program.size for case in made)
