@@ -141,7 +141,9 @@ def counted(folder: Path, workers: Workers) -> Counter[tuple[str, str]]:
             if answer.outputs is not None:
                 weights = {each.name: numpy_helper.to_array(each) for each in program.proto.graph.initializer}
                 found["programs", "run with all results shown"] += 1
-                found["programs that run", "all finite" if all(map(finite, answer.outputs.values())) else "not all finite"] += 1
+                found[
+                    "programs that run", "all finite" if all(map(finite, answer.outputs.values())) else "not all finite"
+                ] += 1
                 found.update(outcomes(program.proto, {**weights, **inputs, **answer.outputs}))
     return found
 
