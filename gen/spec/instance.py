@@ -227,10 +227,11 @@ class Input:
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        if not (self.share(draft) if callable(self.share) else draft.draws(self.share)):
+        share = self.share
+        if share is not None and not (share(draft) if callable(share) else draft.rng.random() < share):
             draft.inputs.append(None)
             return
-        dtype = _dtype(self.dtype, draft)
+        dtype = _dtype(self.dtype, draft) if self.dtype else draft.x.dtype
         domain = self.domain(draft) if callable(self.domain) else self.domain
         wanted = self.shape if isinstance(self.shape, str) else self.shape(draft)
         if isinstance(wanted, str):
@@ -281,7 +282,7 @@ class Numbers:
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        if not draft.draws(self.share):
+        if self.share is not None and draft.rng.random() >= self.share:
             draft.inputs.append(None)
             return
         values = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
