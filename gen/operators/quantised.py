@@ -217,7 +217,8 @@ OPERATORS = (
     quantised(
         "DynamicQuantizeLinear",
         _dynamic,
-        lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
+        # Where all elements are 0 the scale is 1.
+        lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1.0)), (0.0, 255.0)],
         dtypes=("float32",),
         undefined=(nan_input, empty_range),
         symbolic=True,

@@ -16,6 +16,8 @@ from opsieve.gen.analysis.typed_graph import movable, read_graph
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.tensor import Tensor
 
 ORT = resolve("onnxruntime:disable_all")
 
@@ -270,3 +272,8 @@ def test_the_bounds_of_a_huge_determinant_are_open_and_told_at_once():
     assert found
     _, small = pushed(parsed("g (float[3,3] x) => (float y) { y = Det (x) }"), x=(-1, 1))
     assert not small
+
+
+def test_the_scale_of_zeros_may_be_one() -> None:
+    bounds = operators()["DynamicQuantizeLinear"].bounds([Tensor("x", "float32", (2,), -0.5, 0.5)], {})
+    assert bounds[1][1] >= 1
