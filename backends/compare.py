@@ -310,13 +310,13 @@ def _clip(value: Any) -> str:
 
 
 def type_text(value: Any, dtype: str = "") -> str:
-    """What a value is, as `float32[2, 3]`; `dtype` is the type that the model declares, where that is not numpy's."""
+    """What a value is, as `float32[2,3]`; `dtype` is the type that the model declares, where that is not numpy's."""
     if value is None:
         return "nothing"
     if isinstance(value, (list, tuple)):
         return f"a sequence of {len(value)}"
     array = np.asarray(value)
-    return f"{dtype or _name(array.dtype)}{list(array.shape)}"
+    return f"{dtype or _name(array.dtype)}[{','.join(map(str, array.shape))}]"
 
 
 @cache
