@@ -134,8 +134,7 @@ def test_a_model_that_fails_nowhere_says_what_was_tried(workers: Workers) -> Non
     with pytest.raises(
         NotReproduced, match=r"nothing fails.*\n  fake:faults=crash@Softmax: |nothing fails.*\n  fake:crash@Softmax: "
     ):
-        premise = find(host(9, 10, [["Tanh"]]), [resolve("fake:crash@Softmax")], None, workers)
-        pytest.fail(f"{premise.reason}: {premise.failure.verdict}")
+        print(find(host(9, 10, [["Tanh"]]), [resolve("fake:crash@Softmax")], None, workers).failure)
 
 
 def test_a_script_decides_what_is_interesting(workers: Workers, tmp_path: Path) -> None:
