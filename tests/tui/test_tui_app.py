@@ -462,3 +462,20 @@ def burst(pilot: Pilot[None], text: str) -> None:
     for character in text:
         key = {"/": "slash", ":": "colon", "\r": "enter"}.get(character, character)
         pilot.app.post_message(events.Key(key, character))
+
+
+def test_a_key_for_a_screen_that_is_still_being_made_waits_for_it(store: Path) -> None:
+    """As when the machine was busy, and the key before it was acted on later than it was waited for."""
+
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, OpsieveApp)
+        clusters = await opened(pilot)
+        key = events.Key("3", "3")
+        key._set_forwarded()  # a widget had it, and it comes back to the app
+        app.push_screen(ClusterScreen(clusters.found["c1"]))
+        await app.on_event(key)
+        cluster = await on_screen(pilot, ClusterScreen)
+        await until(pilot, lambda: cluster.query_one(PageBar).current == 2)
+
+    drive(app_of(store), journey)

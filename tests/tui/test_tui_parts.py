@@ -165,7 +165,7 @@ def test_tensors_are_compared_element_by_element_whatever_their_type() -> None:
     assert first(np.array([True]), np.array([False])).elements[0].difference == ""
     assert first(np.array(1.5, ml_dtypes.bfloat16), np.array(1.25)).elements[0].difference == "+0.25"
     other = first(np.zeros((2, 1), np.int32), np.zeros(3, np.float64), dtype="float32")
-    assert (other.expected, other.got, len(other.elements)) == ("float32[3]", "int32[2, 1]", 3)
+    assert (other.expected, other.got, len(other.elements)) == ("float32[3]", "int32[2,1]", 3)
     assert first(None, np.zeros(2)).got == "nothing"
     assert [each.output for each in tensor_differences("s", [np.zeros(1)], [np.zeros(1), np.zeros(2)])] == [
         "s[0]",

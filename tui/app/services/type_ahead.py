@@ -37,6 +37,10 @@ class TypeAhead:
         self._waiting.append(key)
         await self.go_on()
 
+    def put_back(self, key: events.Key) -> None:
+        """A key that was given, and that nobody could act on: the next one again."""
+        self._waiting.appendleft(key)
+
     async def done(self) -> None:
         """The key under way was acted on."""
         self._since = None
