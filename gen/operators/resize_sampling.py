@@ -102,8 +102,8 @@ def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _grid_sizes(draft: Draft) -> list[int]:
-    rng, (batch, axes, _) = draft.rng, draft.x.shape
-    return [batch, rng.between(1, 3), *(rng.between(2, 4) for _ in range(axes))]
+    rng = draft.rng
+    return [draft.x.shape[0], rng.between(1, 3), *(rng.between(2, 4) for _ in range(draft["axes"]))]
 
 
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

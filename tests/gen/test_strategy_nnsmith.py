@@ -69,6 +69,12 @@ def test_every_sampler_for_open_sizes_gives_sound_programs() -> None:
             assert {node.op_type for node in case.program.proto.graph.node} - {"Constant"} == {name}
 
 
+def test_how_many_sizes_there_are_is_not_asked_of_a_size_that_is_open() -> None:
+    for seed in (0, 4, 7):
+        request = GenRequest(nodes=10, only=frozenset(("AffineGrid", "Add", "Relu")), dtypes=frozenset(("float32",)))
+        assert check(nnsmith(request, seed).program.model) == ""
+
+
 def test_at_least_130_operators_have_open_sizes() -> None:
     assert sum(bool(op.symbolic) for op in operators().values() if not op.domain) >= 130
 
