@@ -212,14 +212,14 @@ class OpsieveApp(App[None]):
         """Keys go through `TypeAhead`, all else as ever."""
         if isinstance(event, events.Key) and not event.is_forwarded:
             await self._type_ahead.typed(event)
-            if self._type_ahead.waiting:
-                self.set_timer(PATIENCE, self._type_ahead.go_on)
         elif isinstance(event, events.Key) and self._receiver() is None:
             # Patience ended, and then the key before it was acted on: the screen that it opened is still being made.
             self._type_ahead.put_back(events.Key(event.key, event.character))
-            self.set_timer(PATIENCE, self._type_ahead.go_on)
         else:
             await super().on_event(event)
+            return
+        if self._type_ahead.waiting:
+            self.set_timer(PATIENCE, self._type_ahead.go_on)
 
     async def on_key_done(self, event: KeyDone) -> None:
         """The next key."""
