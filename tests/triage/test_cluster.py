@@ -237,6 +237,13 @@ def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distr
         assert all(reason in sentence for sentence in said)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that does not answer is waited for half a second."""
+    monkeypatch.setattr("opsieve.triage.cluster.cluster._CONNECT", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -251,13 +258,12 @@ def test_what_cannot_be_is_said(
     sentence: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("opsieve.triage.cluster.cluster._CONNECT", 0.5)
     code, _, err = opsieve("fuzz", "-t", "fake", "--tests", "1", "--store", tmp_path / "s", *options, capsys=capsys)
     assert (code, sentence in err) == (2, True), err
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -270,9 +276,7 @@ def test_reduce_says_what_cannot_be(
     sentence: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("opsieve.triage.cluster.cluster._CONNECT", 0.5)
     (tmp_path / "model.onnx").write_bytes(chain("Relu").data)
     given = ("reduce", tmp_path / "model.onnx", "-t", "fake", "--scheduler", "tcp://127.0.0.1:9", *options)
     code, _, err = opsieve(*given, capsys=capsys)
