@@ -22,7 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PACKAGES = ("opsieve", "onnx", "onnxruntime", "numpy", "z3-solver", "torch")
-MIXED = "isra,hirfuzz,pattern,function-rewrite,mutate,nnsmith"
+MIXED = "isra,hirfuzz,pattern,chains,function-rewrite,mutate,nnsmith,mix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,17 @@ def steps(given: argparse.Namespace) -> list[Step]:
         found.append(
             Step("Structure beside Isra", ("structure.py", "mix", "mix:isra", *seeded, "--rounds", rounds, *peer))
         )
-    if given.before:
-        found.append(
-            Step(
-                "Structure before and after",
-                ("structure.py", "mix", "mix:isra", *seeded, "--before", str(given.before)),
-            )
-        )
+    before = ("--before", str(given.before)) if given.before else ()
+    if before:
+        found.append(Step("Structure before and after", ("structure.py", "mix", "mix:isra", *seeded, *before)))
+        found.append(Step("Speed before and after", ("speed.py", "mix", "--nodes", "10,100", "--rounds", "1", *before)))
+    planted = ("--sets", str(models // 10), "--seconds", "0.5" if given.small else "6", "--seed", str(given.seed))
+    found.append(Step("Planted faults, mix", ("planted_chains.py", "mix", *planted, *before)))
+    found.append(Step("Planted faults, chains", ("planted_chains.py", "chains", *planted)))
+    values = ("outcomes.py", "mix", "--models", str(3 * models), "--seed", str(given.seed))
+    found.append(Step("Values", (*values, *before)))
     validity = ("generator.py", "validity", "--seed", str(given.seed), "--strategies", MIXED)
-    found.append(Step("Validity", (*validity, "--models", str(54 * models))))
+    found.append(Step("Validity", (*validity, "--models", str(24 * models))))
     found += [Step(f"{name.capitalize()}", ("generator.py", name, "--images", images)) for name in ("picking", "bins")]
     found.append(Step("Guidance", ("generator.py", "guided", "--images", images, "--models", str(5 * models))))
     found.append(Step("Balance", ("generator.py", "balance", "--models", str(8 * models))))

@@ -1,11 +1,13 @@
-"""How programs hang together: pieces, paths, fan-out, and the chains of operators that optimisers rewrite."""
+"""How programs hang together: pieces, paths, fan-out, motifs, and the chains of operators that optimisers rewrite."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from opsieve.gen.metrics.graph import Operation
+from opsieve.gen.metrics.motifs import MOTIFS, motifs
 
 _CHAINS = (3, 4)  # operators in a row
 _MOST = 4096  # chains that begin at one operation: a model can have more than anyone counts
@@ -24,6 +26,7 @@ class Structure:
         self._largest: list[float] = []
         self._longest = 0
         self._shared = 0
+        self._motifs: Counter[str] = Counter()
         self._chains: dict[int, set[tuple[str, ...]]] = {length: set() for length in _CHAINS}
 
     def add(self, nodes: Sequence[Operation]) -> None:
@@ -38,12 +41,13 @@ class Structure:
         self._largest.append(max(sizes) / len(nodes))
         self._longest += longest_path(nodes)
         self._shared += sum(len(node.consumers) > 1 for node in nodes)
+        self._motifs.update(motifs(nodes))
         for length, met in self._chains.items():
             met |= chains(nodes, length)
 
     def figures(self) -> dict[str, Any]:
         """Means over the models (of components, the share of nodes in the largest, operations on the longest path), the share of
-        operations that are read more than once, and how many different chains of operators were met."""
+        operations that are read more than once, how many different chains of operators were met, and motifs a model by name."""
         models = max(self._models, 1)
         return {
             "components": self._components / models,
@@ -51,6 +55,7 @@ class Structure:
             "longest_path": self._longest / models,
             "fan_out": self._shared / max(self._nodes, 1),
             **{f"chains_of_{length}": len(met) for length, met in self._chains.items()},
+            "motifs": {name: self._motifs[name] / models for name in MOTIFS},
         }
 
 

@@ -4,6 +4,7 @@ import onnx.parser
 import pytest
 
 from opsieve.gen.metrics.graph import operations
+from opsieve.gen.metrics.motifs import motifs
 from opsieve.gen.metrics.structure import Structure, chains, component_sizes, longest_path
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x, float[2] z) => (float[2] y, float[2] w) '
@@ -28,5 +29,29 @@ def test_figures_of_small_graphs(body: str, sizes: list[int], longest: int, thre
     assert figures["fan_out"] == shared / 5
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (CHAIN, {}),
+        (DIAMOND, {"joins": 1, "diamonds": 1}),
+        ("{ a = Relu (x) b = Neg (a) y = Add (a, b) w = Identity (z) }", {"joins": 1, "skips": 1}),
+        ("{ a = Relu (x) b = Neg (z) y = Add (a, b) w = Sub (b, a) }", {"joins": 2, "bi_fans": 1}),
+        ("{ a = Relu (x) y = Add (a, a) w = Identity (z) }", {}),  # one reader that reads twice
+    ],
+)
+def test_motifs_of_small_graphs(body: str, found: dict[str, int]) -> None:
+    counts = motifs(operations(onnx.parser.parse_model(HEAD + body)))
+    assert {name: count for name, count in counts.items() if count} == found
+
+
+def test_motifs_of_a_graph_of_many_edges_are_counted_in_time_linear_in_its_operations() -> None:
+    names = ["x", *(f"v{place}" for place in range(2000))]
+    body = "".join(
+        f"{name} = Sum ({', '.join(names[max(0, place - 99) : place + 1])}) " for place, name in enumerate(names[1:])
+    )
+    assert motifs(operations(onnx.parser.parse_model(f"{HEAD}{{ {body} y = Neg (x) w = Neg (z) }}")))["joins"] == 1998
+
+
 def test_nothing_has_figures_of_zero() -> None:
-    assert set(Structure().figures().values()) == {0}
+    figures = Structure().figures()
+    assert {*figures.pop("motifs").values(), *figures.values()} == {0}

@@ -21,6 +21,8 @@ MOST_BARS = (
     300  # the commonest operators in a plot: all of ai.onnx, and a hostile model's made-up names not without end
 )
 
+_MOTIFS = {"skips": "skip connections", "bi_fans": "bi-fans"}  # in words, where the name is none
+
 
 @click.command("metrics")
 @click.argument("folder", metavar="DIRECTORY", type=options.PATH)
@@ -170,7 +172,11 @@ def _print(summary: dict[str, Any]) -> None:
     click.echo(
         f"structure: {found['components']:.2f} components per model, the largest with {found['largest_component']:.0%} of the nodes;"
         f" longest path {found['longest_path']:.1f}; {found['fan_out']:.0%} of the nodes read more than once;"
-        f" {found['chains_of_3']} chains of 3 operators, {found['chains_of_4']} of 4"
+        f" {counted(found['chains_of_3'], 'chain')} of 3 operators, {found['chains_of_4']:,} of 4"
+    )
+    click.echo(
+        "motifs per model: "
+        + ", ".join(f"{count:.2f} {_MOTIFS.get(name, name)}" for name, count in found["motifs"].items())
     )
     click.echo("HirFuzz: " + ", ".join(f"{name} {count}" for name, count in summary["hirfuzz"].items()))
     click.echo(f"{'Isra':<16}{'65 operators':>14}{'all':>10}")
