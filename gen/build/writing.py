@@ -31,6 +31,7 @@ from opsieve.gen.spec.tensor import Tensor
 
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a stream for each.
 _FRACTIONS = Stream(0, "generated values").fractions(1 << 16)
+_BEFORE_BLOCK = 2  # leaves
 _BLOCK = 1 << 13  # of these are made elements of a dtype, for leaves of at most half as many
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _DTYPES = {
@@ -139,9 +140,14 @@ def _numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
     if count > _BLOCK // 2:
         filled = fill_array(leaf.dtype, (count,), low, high, place)
         return _shaped(filled, low, high, how)
-    start = int(place * (_BLOCK - count))
-    block = _block(leaf.dtype, low, high, how)
-    return np.repeat(block[start : start + 1], count) if how == _EQUAL else block[start : start + count]
+    start, taken = int(place * (_BLOCK - count)), 1 if how == _EQUAL else count
+    uses = _uses(leaf.dtype, low, high, how)
+    if uses[0] < _BEFORE_BLOCK:
+        uses[0] += 1
+        some = _shaped(_between(_FRACTIONS[start : start + taken], leaf.dtype, low, high), low, high, how, start)
+    else:
+        some = _block(leaf.dtype, low, high, how)[start : start + taken]
+    return np.repeat(some, count) if how == _EQUAL else some
 
 
 def _how(builder: GraphBuilder) -> str:
@@ -155,14 +161,23 @@ def _how(builder: GraphBuilder) -> str:
     return ""
 
 
+@functools.lru_cache(maxsize=1024)
+def _uses(dtype: str, low: float, high: float, how: str) -> list[int]:
+    """How often leaves had these bounds lately: a block costs as much as the elements of a dozen leaves."""
+    return [0]
+
+
 @functools.lru_cache(maxsize=256)
 def _block(dtype: str, low: float, high: float, how: str) -> Array:
     """Elements between two bounds, for leaves to take slices of: most leaves have the bounds of others."""
-    return _shaped(fill_array(dtype, (_BLOCK,), low, high, 0.0), low, high, how)
+    return _shaped(_between(_FRACTIONS[:_BLOCK], dtype, low, high), low, high, how)
 
 
-def _shaped(array: Array, low: float, high: float, how: str) -> Array:
-    """A row of numbers within two bounds as multiples of a half, whose ends every sixth element is, or as ends and zeros only."""
+def _shaped(array: Array, low: float, high: float, how: str, start: int = 0) -> Array:
+    """A row of numbers within two bounds as multiples of a half, whose ends every sixth element is, or as ends and zeros only.
+
+    `start` is the place of its first element in the row that it is part of.
+    """
     if not how or array.dtype == bool or (array.dtype.kind in "iu" and how != _ENDS):
         return array
     numbers = array.astype(np.float64)
@@ -170,10 +185,10 @@ def _shaped(array: Array, low: float, high: float, how: str) -> Array:
         ends = np.array([low, high, min(max(low, 0.0), high)])
         if array.dtype.kind in "iu":
             ends = np.trunc(ends)
-        made: Array = ends[np.arange(len(array)) * 7 % 11 % 3].astype(array.dtype)
+        made: Array = ends[np.arange(start, start + len(array)) * 7 % 11 % 3].astype(array.dtype)
         return made
     numbers = np.clip(np.round(numbers * 2) / 2, low, high)
-    numbers[::12], numbers[6::12] = low, high
+    numbers[-start % 12 :: 12], numbers[(6 - start) % 12 :: 12] = low, high
     made = numbers.astype(array.dtype)
     return made
 
@@ -184,14 +199,19 @@ def fill_array(dtype: str, shape: Iterable[int], low: float, high: float, place:
     count = math.prod(shape)
     start = int(place * (len(_FRACTIONS) - count)) if count < len(_FRACTIONS) else 0
     numbers = _FRACTIONS[start : start + count] if count <= len(_FRACTIONS) else np.resize(_FRACTIONS, count)
+    return _between(numbers, dtype, low, high).reshape(shape)
+
+
+def _between(numbers: Array, dtype: str, low: float, high: float) -> Array:
+    """Elements of a dtype between two bounds, of numbers in [0, 1)."""
     if dtype == "string":
-        words = np.empty(count, object)
+        words = np.empty(len(numbers), object)
         words[:] = [_WORDS[int(number * len(_WORDS))] for number in numbers]
-        return words.reshape(shape)
+        return words
     if dtype == "bool":
-        return (numbers < 0.5).reshape(shape)
+        return numbers < 0.5
     if "float" in dtype:
-        return (numbers * (high - low) + low).astype(_DTYPES[dtype]).reshape(shape)
+        return (numbers * (high - low) + low).astype(_DTYPES[dtype])
     least, most = math.ceil(low), math.floor(high)
-    whole: Array = (np.floor(numbers * (most - least + 1)) + least).astype(_DTYPES[dtype]).reshape(shape)
+    whole: Array = (np.floor(numbers * (most - least + 1)) + least).astype(_DTYPES[dtype])
     return whole
