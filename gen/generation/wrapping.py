@@ -3,8 +3,9 @@
 Names of a model's values are taken to be unique over its graph and all bodies, as in programs that opsieve makes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
@@ -42,40 +43,72 @@ _RATES = WrappingRates()
 _REACH = 40  # places before and after the first node of a part at which others are looked for
 
 
+class Ends(NamedTuple):
+    """What a node reads and what it makes, by names. It holds the node, so that no other one has its id."""
+
+    node: NodeProto
+    read: Set[str]
+    made: Set[str]
+
+
 @dataclass(slots=True)
 class Parts:
     """A model taken apart: the nodes of its graph in order, its functions by name, what the graph gives.
 
-    `model` is a copy of the whole, whose nodes these are; `versions` are those of the operator sets in use, `types` what is known of
-    values, `ir` the least IR version.
+    `model` is the whole, whose nodes these are; `versions` are those of the operator sets in use, `ir` is the least IR version.
+    `twins` are results that are copies, by name, with those that they are copies of.
     """
 
     model: onnx.ModelProto
     nodes: list[NodeProto]
     given: Set[str]
     versions: Mapping[str, int]
-    types: dict[str, onnx.TypeProto]
+    twins: dict[str, str] = field(default_factory=dict)
     functions: dict[str, FunctionProto] = field(default_factory=dict)
     ir: int = _FUNCTIONS_IR
+    _ends: dict[int, Ends] = field(default_factory=dict)
+    _types: dict[str, onnx.TypeProto] = field(default_factory=dict)
 
     def new_name(self) -> str:
         """A name that no function has."""
         return f"f{len(self.functions) + 1}"
 
+    def ends(self, node: NodeProto) -> Ends:
+        """What a node reads and makes: looked up in the message once, until it is `changed`."""
+        found = self._ends.get(id(node))
+        if found is None:
+            found = self._ends[id(node)] = Ends(node, set(reads(node)), set(filter(None, node.output)))
+        return found
 
-def parts(model: onnx.ModelProto) -> Parts:
-    """A copy of a model without functions, taken apart."""
-    own = onnx.ModelProto()
-    own.CopyFrom(model)
+    def changed(self, node: NodeProto) -> None:
+        """Note that a node reads or makes something else now."""
+        self._ends.pop(id(node), None)
+
+    def types(self) -> Mapping[str, onnx.TypeProto]:
+        """The types of values as the model had them, those of constants without shapes."""
+        if not self._types:
+            graph = self.model.graph
+            self._types = {info.name: info.type for info in (*graph.value_info, *graph.input, *graph.output)}
+            for tensor in graph.initializer:
+                self._types[tensor.name] = _tensor_type(tensor.data_type)
+            for node in graph.node:
+                if node.op_type == "Constant" and node.attribute[0].type == AttributeProto.TENSOR:
+                    self._types[node.output[0]] = _tensor_type(node.attribute[0].t.data_type)
+        return self._types
+
+    def type_of(self, name: str) -> onnx.TypeProto | None:
+        """The type of a value; None where it is not known."""
+        while name in self.twins:
+            name = self.twins[name]
+        return self.types().get(name)
+
+
+def parts(model: bytes) -> Parts:
+    """A serialised model without functions, taken apart."""
+    own = onnx.ModelProto.FromString(model)
     graph = own.graph
-    types = {info.name: info.type for info in (*graph.value_info, *graph.input, *graph.output)}
-    for tensor in graph.initializer:
-        types[tensor.name] = _tensor_type(tensor.data_type)
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute[0].type == AttributeProto.TENSOR:
-            types[node.output[0]] = _tensor_type(node.attribute[0].t.data_type)
     versions = {entry.domain: entry.version for entry in own.opset_import}
-    return Parts(own, list(graph.node), {info.name for info in graph.output}, versions, types)
+    return Parts(own, list(graph.node), {info.name for info in graph.output}, versions)
 
 
 def assemble(taken: Parts) -> onnx.ModelProto:
@@ -89,18 +122,21 @@ def assemble(taken: Parts) -> onnx.ModelProto:
         entry = made.opset_import.add()
         entry.domain, entry.version = domain, 1
     kept = {name for node in taken.nodes for name in node.output}
-    infos = made.graph.value_info
-    for place in reversed(range(len(infos))):
-        if infos[place].name not in kept:  # a function's own
-            del infos[place]
+    infos = list(made.graph.value_info)
+    left = [info for info in infos if info.name in kept]
+    if len(left) < len(infos):  # the others are a function's own
+        del made.graph.value_info[:]
+        made.graph.value_info.extend(left)
     return made
 
 
 def reads(node: NodeProto) -> list[str]:
     """The names that a node reads, in order, those that its bodies take from around it among them."""
     names = [name for name in node.input if name]
-    if any(attribute.type in _GRAPHS for attribute in node.attribute):
-        names += _captured(node)
+    for attribute in node.attribute:
+        if attribute.type in _GRAPHS:
+            names += _captured(node)
+            break
     return names
 
 
@@ -122,33 +158,32 @@ def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
         return None
     first = rng.below(len(taken.nodes))
     near_by = range(max(0, first - _REACH), min(len(taken.nodes), first + _REACH))
-    reading, making = _reading(taken, near_by), _making(taken, near_by)
+    ends = {place: taken.ends(taken.nodes[place]) for place in near_by}
     part = {first}
+    made, read = set(ends[first].made), set(ends[first].read)
     for _ in range(rng.below(most)):
-        made = {name for place in part for name in making[place]}
-        read = {name for place in part for name in reading[place]}
         joined = [
             place
-            for place in near_by
-            if place not in part and not (reading[place].isdisjoint(made) and making[place].isdisjoint(read))
+            for place, node in ends.items()
+            if place not in part and not (node.read.isdisjoint(made) and node.made.isdisjoint(read))
         ]
         if not joined:
             break
-        part.add(rng.choice(joined))
-    return sorted(part) if _follows(part, reading, making) is not None else None
+        added = rng.choice(joined)
+        part.add(added)
+        made |= ends[added].made
+        read |= ends[added].read
+    return sorted(part) if _follows(taken, part) is not None else None
 
 
 def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodeProto:
     """Make nodes a function, put a call in their place, and give the call. `part` is what `chosen` gave."""
     nodes = [taken.nodes[place] for place in part]
-    made = {name for node in nodes for name in node.output if name}
+    made = set[str]().union(*(taken.ends(node).made for node in nodes))
     within = set(part)
-    outside = {
-        name
-        for place, node in enumerate(taken.nodes[part[0] :], part[0])
-        if place not in within
-        for name in reads(node)
-    }
+    outside = set[str]().union(
+        *(taken.ends(node).read for place, node in enumerate(taken.nodes[part[0] :], part[0]) if place not in within)
+    )
     inputs = list(dict.fromkeys(name for node in nodes for name in reads(node) if name not in made))
     every = [name for node in nodes for name in node.output if name]
     outputs = [name for name in every if name in outside or name in taken.given]
@@ -216,41 +251,31 @@ def _rename(function: FunctionProto) -> None:
                 info.name = renamed.get(info.name, info.name)
 
 
-def _follows(part: Set[int], reading: Mapping[int, Set[str]], making: Mapping[int, Set[str]]) -> set[int] | None:
+def _follows(taken: Parts, part: Set[int]) -> set[int] | None:
     """The places between the part's first and last that need what the part makes; None when the part needs one of them."""
     made: set[str] = set()  # by the part
     later: set[str] = set()  # by others, from what the part made
     after: set[int] = set()
     for place in range(min(part), max(part) + 1):
+        ends = taken.ends(taken.nodes[place])
         if place in part:
-            if reading[place] & later:
+            if not ends.read.isdisjoint(later):
                 return None
-            made |= making[place]
-        elif reading[place] & made or reading[place] & later:
-            later |= making[place]
+            made |= ends.made
+        elif not (ends.read.isdisjoint(made) and ends.read.isdisjoint(later)):
+            later |= ends.made
             after.add(place)
     return after
 
 
 def _replace(taken: Parts, part: Set[int], call: NodeProto) -> None:
     first, last = min(part), max(part)
-    span = range(first, last + 1)
-    after = _follows(part, _reading(taken, span), _making(taken, span))
+    after = _follows(taken, part)
     assert after is not None
-    between = [place for place in span if place not in part]
+    between = [place for place in range(first, last + 1) if place not in part]
     order = [taken.nodes[place] for place in between if place not in after]
     order += [call, *(taken.nodes[place] for place in between if place in after)]
     taken.nodes[first : last + 1] = order
-
-
-def _reading(taken: Parts, places: Iterable[int]) -> dict[int, set[str]]:
-    """What each of the nodes reads."""
-    return {place: set(reads(taken.nodes[place])) for place in places}
-
-
-def _making(taken: Parts, places: Iterable[int]) -> dict[int, set[str]]:
-    """What each of the nodes makes."""
-    return {place: set(filter(None, taken.nodes[place].output)) for place in places}
 
 
 def _tensor_type(elements: int) -> onnx.TypeProto:

@@ -98,10 +98,10 @@ def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLim
 
     The program must have no functions.
     """
-    taken = parts(program.proto)
+    taken = parts(program.model)
     for _ in range(rng.between(1, 3)):
         part = choose_part(taken, rng, _MOST)
-        if part is None or not all(map(limits.passed, _taken_in(taken, part))):
+        if part is None or not (limits.supports is None or all(map(limits.passed, _taken_in(taken, part)))):
             continue
         call = composed(taken, part, rng.choice(_DOMAINS), rng)
         if len(part) == 1 and rng.chance(_RATES.shared):
@@ -187,6 +187,7 @@ def _handed(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> 
             extra = NodeProto(op_type=g.name, domain=g.domain, input=held, output=list(call.output))
             call.output[:] = held
         extra.name = f"call_{g.name}_{ordinal}"
+        taken.changed(call)
         taken.nodes.insert(place if before else place + 1, extra)
 
 
@@ -258,6 +259,7 @@ def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
         return
     lifted = {item.name: item.ref_attr_name for item in pattern.attribute if item.ref_attr_name}
     fixed = {item.name: item.SerializeToString() for item in pattern.attribute if not item.ref_attr_name}
+    taken.types()  # a constant that becomes a call tells no type
     for node in taken.nodes:
         if (node.op_type, node.domain, len(node.output)) != (pattern.op_type, pattern.domain, len(f.output)):
             continue
@@ -278,6 +280,7 @@ def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
                 node.attribute[-1].name = name
             node.input[:] = [name for name in node.input if name]
             node.op_type, node.domain = call.op_type, call.domain
+            taken.changed(node)
 
 
 def _repeat(taken: Parts, call: NodeProto, rng: Rng) -> None:
@@ -291,19 +294,20 @@ def _repeat(taken: Parts, call: NodeProto, rng: Rng) -> None:
     for node in taken.nodes[place + 1 :]:
         if rng.chance(_RATES.twin_read):
             node.input[:] = [twins.get(name, name) for name in node.input]
+            taken.changed(node)
     taken.nodes.insert(place + 1, again)
-    taken.types.update((twin, taken.types[name]) for name, twin in twins.items() if name in taken.types)
+    taken.twins.update((twin, name) for name, twin in twins.items())
 
 
 def _taken_in(taken: Parts, part: Sequence[int]) -> list[TypeProto | None]:
     """The types of what a function of these nodes would take."""
     made = {name for place in part for name in taken.nodes[place].output}
-    return [taken.types.get(name) for place in part for name in reads(taken.nodes[place]) if name not in made]
+    return [taken.type_of(name) for place in part for name in reads(taken.nodes[place]) if name not in made]
 
 
 def _in_type(taken: Parts, name: str, allowed: frozenset[str]) -> bool:
     """Whether a value is known to be a tensor of one of the dtypes."""
-    type_ = taken.types.get(name)
+    type_ = taken.type_of(name)
     return type_ is not None and type_.HasField("tensor_type") and DTYPES.get(type_.tensor_type.elem_type) in allowed
 
 
