@@ -59,7 +59,7 @@ def models_at(name: str, nodes: int) -> int:
 def measured(name: str, nodes: int, rounds: int) -> Row:
     """Time some rounds."""
     request, models = GenRequest(nodes=nodes, budget=ROOMY), models_at(name, nodes)
-    for seed in range(BATCH if name == "mix" else 16):  # imports z3, reads schemas
+    for seed in range(BATCH if name == "mix" else 16):  # reads schemas
         strategies.generate(name, WARM + seed, GenRequest(nodes=5))
     seconds, by_generator, onnx_nodes = [], Counter[str](), 0
     for number in range(rounds):

@@ -78,7 +78,7 @@ def write(name: str, models: int, nodes: int, folder: Path, first: int) -> float
     request = GenRequest(nodes=nodes, types=True)
     if narrowed:
         request = replace(request, only=frozenset(ISRA_CORPUS), dtypes=frozenset(("float32",)))
-    for seed in range(WARM, WARM + BATCH):  # reads schemas, imports z3, makes what later programs look up
+    for seed in range(WARM, WARM + BATCH):  # reads schemas, makes what later programs look up
         generate(name, seed, replace(request, nodes=8))
     begun = time.process_time()
     cases = [generate(name, first + number, request) for number in range(models)]

@@ -43,7 +43,7 @@ _RATES = WrappingRates()
 _REACH = 40  # places before and after the first node of a part at which others are looked for
 
 
-class Ends(NamedTuple):
+class NodeEnds(NamedTuple):
     """What a node reads and what it makes, by names. It holds the node, so that no other one has its id."""
 
     node: NodeProto
@@ -66,18 +66,18 @@ class Parts:
     twins: dict[str, str] = field(default_factory=dict)
     functions: dict[str, FunctionProto] = field(default_factory=dict)
     ir: int = _FUNCTIONS_IR
-    _ends: dict[int, Ends] = field(default_factory=dict)
+    _ends: dict[int, NodeEnds] = field(default_factory=dict)
     _types: dict[str, onnx.TypeProto] = field(default_factory=dict)
 
     def new_name(self) -> str:
         """A name that no function has."""
         return f"f{len(self.functions) + 1}"
 
-    def ends(self, node: NodeProto) -> Ends:
+    def ends(self, node: NodeProto) -> NodeEnds:
         """What a node reads and makes: looked up in the message once, until it is `changed`."""
         found = self._ends.get(id(node))
         if found is None:
-            found = self._ends[id(node)] = Ends(node, set(reads(node)), set(filter(None, node.output)))
+            found = self._ends[id(node)] = NodeEnds(node, set(reads(node)), set(filter(None, node.output)))
         return found
 
     def changed(self, node: NodeProto) -> None:

@@ -75,7 +75,7 @@ _BLOCK = Attr("blocksize", (1, 2, 2, 3))
 
 def _deep(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     (n, c, h, w), size = ins[0].shape, attrs["blocksize"]
-    return [(ins[0].dtype, (n, c // (size * size) if isinstance(c, int) else c / (size * size), h * size, w * size))]
+    return [(ins[0].dtype, (n, c // (size * size), h * size, w * size))]
 
 
 def _spaced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -83,7 +83,7 @@ def _spaced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [
         (
             ins[0].dtype,
-            (n, c * size * size, *(side // size if isinstance(side, int) else side / size for side in (h, w))),
+            (n, c * size * size, *(side // size for side in (h, w))),
         )
     ]
 

@@ -42,7 +42,7 @@ def _reshaped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     asked = [shape[place] if side == 0 and keeps else side for place, side in enumerate(values_of(ins[1]))]
     if -1 in asked:
         known = product(side for side in asked if not (isinstance(side, int) and side == -1))
-        rest = product(shape) // known if isinstance(known, int) else product(shape) / known
+        rest = product(shape) // known
         asked = [rest if isinstance(side, int) and side == -1 else side for side in asked]
     return [(ins[0].dtype, tuple(asked))]
 

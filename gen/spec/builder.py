@@ -1,6 +1,6 @@
 """What samplers ask of a program under construction, whichever floor it stands on.
 
-Two classes answer: the one whose sizes are numbers (gen/build/graph_builder.py), and the one whose sizes z3 chooses
+Two classes answer: the one whose sizes are numbers (gen/build/graph_builder.py), and the one whose sizes are open
 (gen/strategies/nnsmith/symbolic_builder.py). A sampler that asks only for what is here serves both.
 """
 

@@ -4,7 +4,7 @@ A declaration is data and a few plain functions over "int-like" sizes (gen/spec/
 takes at which opset, how many inputs it has and which are optional is read from ONNX's own schemas (gen/spec/schema.py), so a
 declaration never repeats it.
 
-    infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be z3 terms; None where one is left out
+    infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be terms; None where one is left out
     requires(ins, attrs)  -> relations               that a valid instance satisfies, beyond what the schema says
     parts                                            what an instance has beside its first input, in the order of drawing
     sample(builder, x)    -> Instance | None         where parts do not do: an instance whose first input is `x`, valid by construction

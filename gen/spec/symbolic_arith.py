@@ -1,21 +1,23 @@
-"""Arithmetic for the rules of operators: the same lines check Python integers and give z3 terms.
+"""Arithmetic for the rules of operators: the same lines check Python integers and give terms over open sizes.
 
 Sizes of windows, paddings and groups are written once, as functions of dimensions and attributes. Called with integers they
-check and infer at full speed; called with z3 variables the same lines give constraints. Only what Python's own operators do not
-do for z3 is here. z3 is imported by whoever brings its terms, never for integers.
+check and infer at full speed; called with terms (gen/spec/terms.py) the same lines give relations. Only what Python's own operators
+do not do for terms is here.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Size = Any  # an int, or a z3.ArithRef
-Truth = Any  # a bool, or a z3.BoolRef
+from opsieve.gen.spec.terms import AND, IF, OR, Term
+
+Size = Any  # an int, or a term
+Truth = Any  # a bool, or a relation
 
 
 def quotient(a: Size, b: int) -> Size:
     """`a` divided by a positive `b`, rounded down."""
-    return a // b if isinstance(a, int) and isinstance(b, int) else a / b  # z3's `/` of integers rounds down
+    return a // b
 
 
 def ceil_quotient(a: Size, b: Size) -> Size:
@@ -27,45 +29,35 @@ def smaller(a: Size, b: Size) -> Size:
     """The smaller of two sizes."""
     if isinstance(a, int) and isinstance(b, int):
         return a if a < b else b
-    import z3
-
-    return z3.If(a < b, a, b)
+    return Term(IF, (a < b, a, b))
 
 
 def larger(a: Size, b: Size) -> Size:
     """The larger of two sizes."""
     if isinstance(a, int) and isinstance(b, int):
         return a if a > b else b
-    import z3
-
-    return z3.If(a > b, a, b)
+    return Term(IF, (a > b, a, b))
 
 
 def where(condition: Truth, a: Size, b: Size) -> Size:
     """`a` where the condition holds, else `b`."""
     if isinstance(condition, bool):
         return a if condition else b
-    import z3
-
-    return z3.If(condition, a, b)
+    return Term(IF, (condition, a, b))
 
 
 def either(*truths: Truth) -> Truth:
     """Whether any of them holds."""
     if all(isinstance(truth, bool) for truth in truths):
         return any(truths)
-    import z3
-
-    return z3.Or(*truths)
+    return Term(OR, truths)
 
 
 def both(*truths: Truth) -> Truth:
     """Whether all of them hold."""
     if all(isinstance(truth, bool) for truth in truths):
         return all(truths)
-    import z3
-
-    return z3.And(*truths)
+    return Term(AND, truths)
 
 
 def product(sizes: Iterable[Size]) -> Size:
@@ -94,9 +86,7 @@ def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
                 raise ValueError("sizes with names")
             sides.append(q if p == 1 else p)
         else:
-            import z3
-
-            sides.append(z3.If(p == 1, q, p))
+            sides.append(where(p == 1, q, p))
     return tuple(sides)
 
 

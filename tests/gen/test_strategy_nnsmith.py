@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import onnx
 import pytest
-import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import InProcessLab
@@ -20,6 +19,8 @@ from opsieve.gen.model.model import check
 from opsieve.gen.operators.slice_concat import sliced
 from opsieve.gen.spec.catalogue import choices, operators
 from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.symbolic_arith import either, where
+from opsieve.gen.spec.terms import NUMBER, OpenSize, Term, value
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 from opsieve.gen.strategies.nnsmith.strategy import nnsmith
 from opsieve.gen.strategies.nnsmith.symbolic_builder import SymbolicBuilder
@@ -138,10 +139,9 @@ def test_wishes_are_heard() -> None:
     step=st.sampled_from([1, 2, 3, -1, -2]),
 )
 @settings(max_examples=60, deadline=None)
-def test_a_slice_is_as_long_in_z3_as_in_python(side: int, start: int, end: int, step: int) -> None:
-    here = z3.Context()
-    n, a, b = (z3.IntVal(number, here) for number in (side, start, end))
-    assert z3.simplify(sliced(n, a, b, step)).as_long() == sliced(side, start, end, step)
+def test_a_slice_is_as_long_as_a_term_as_in_python(side: int, start: int, end: int, step: int) -> None:
+    n, a, b = (Term(NUMBER, (place,)) for place in range(3))
+    assert value(sliced(n, a, b, step), (side, start, end)) == sliced(side, start, end, step)
     if -side <= start < side:
         assert sliced(side, start, end, step) == len(range(side)[slice(start, end, step)])
 
@@ -160,3 +160,25 @@ def test_what_holds_is_a_solution_and_bins_do_not_break_it(ranges: list[tuple[in
     values = [constraints.value(number) for number in numbers]
     assert sum(values) <= total
     assert all(low <= value <= low + span for value, (low, span) in zip(values, ranges, strict=True))
+
+
+def test_what_cannot_hold_leaves_everything_as_it_was_and_what_can_is_found_through_choices_and_chains() -> None:
+    constraints = Constraints()
+    a, b, c, d = (constraints.number(1, 40) for _ in range(4))
+    assert constraints.hold([b == a, c == b * 3, d == where(c == 9, c + 1, 2)])
+    assert constraints.hold([either(d == 10, d == 50)])
+    assert [constraints.value(size) for size in (a, b, c, d)] == [3, 3, 9, 10]
+    assert not constraints.hold([a + b + c <= 14])
+    assert not constraints.hold([d % 7 == 4, a == 5])
+    assert [constraints.value(size) for size in (a, b, c, d)] == [3, 3, 9, 10]
+    assert constraints.hold([a < 4, c // 2 == 4])
+    assert constraints.hold([a * 2 != 7])
+
+
+def test_the_truth_of_an_open_relation_is_no_one_s_to_ask() -> None:
+    n, m = (Term(NUMBER, (place,)) for place in range(2))
+    assert (n, m) == (n, m)
+    assert (n + 1, 3) != (n + 2, 3)
+    assert 1 not in (n, m)
+    with pytest.raises(OpenSize):
+        max(n, m)

@@ -1,24 +1,28 @@
-"""Relations over symbolic sizes, solved with z3: numbers, the relations among them, bins that spread them, and their values.
+"""Relations over open sizes, and numbers for which all of them hold: found by repairing a solution rather than by a solver.
 
-One `Constraints` serves one program and has a z3 context of its own, so that answers depend on what was asked of it and on nothing
-that was solved before in the process. Each check has a limit in z3's own units of work rather than seconds: it ends, and ends the same
-way on every machine.
+There are numbers for the open sizes at any time, for which every relation holds that was taken in. New relations, of which most hold as they are, are
+made to hold by moves: of a relation that does not, one number is changed so that it does, the one by which fewest others break, and then
+what broke. Every move follows from the relation itself: what `a + b` is to be tells what `a` is to be. So most answers cost some dozens
+of evaluations; what is not found within a number of moves counts as impossible. Answers depend on what was asked and on nothing else.
 
-Sources: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`) and Algorithm 2 (attribute binning), and the special bins of section 4.
+Sources: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`) and Algorithm 2 (attribute binning), and the special bins of section 4,
+where z3 solves. The search: min-conflicts (Minton and others, Artificial Intelligence 58, 1992), whose moves go down the terms as in
+Niemetz, Preiner and Biere, "Precise and complete propagation based local search" (CAV 2016).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import z3
-
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.symbolic_arith import Size, Truth
+from opsieve.gen.spec.terms import AND, IF, NUMBER, OR, Term, places, value
 
-_WORK = 300_000  # z3's units for one check: about a tenth of a second
-_BIN_CHECKS = 24  # for the bins of one program
+_MOVES = 40  # until new relations count as impossible
+_BIN_MOVES = 12  # until a number is left where it is
+_HALVED = 3  # tries to move a number: all of the way, half of it, a quarter
+_AGAIN = 2  # a number that was changed before is as bad as so many relations that break
 _FAR = 1 << 20
 
 
@@ -26,65 +30,46 @@ _FAR = 1 << 20
 class BinnedNumber:
     """A number to be spread over bins: where it may lie, and single values that have a bin of their own (0 for a padding)."""
 
-    term: Any
+    place: int
     low: int
     high: int
     own: tuple[int, ...] = ()
 
 
 class Constraints:
-    """What the sizes of one program must satisfy. Relations are only kept when they can hold together with all before."""
+    """What the sizes of one program must satisfy. Relations are only kept when numbers are found for which all hold."""
 
     def __init__(self) -> None:
-        self._context = z3.Context()
-        self._solver = z3.SimpleSolver(ctx=self._context)
-        self._solver.set("rlimit", _WORK)
+        self._numbers: list[int] = []
+        self._ends: list[tuple[int, int]] = []
+        self._about: list[list[Term]] = []  # by number, the relations that it is in
         self._binned: list[BinnedNumber] = []
-        self._count = 0
-        self._model: Any = None
-        self.checks = 0
 
     def number(self, low: int, high: int = _FAR, own: tuple[int, ...] = (), spread: bool = True) -> Size:
         """A new number from `low` to `high`; `own` values get bins of their own, and one that is not `spread` gets none."""
-        term = z3.Int(f"n{self._count}", self._context)
-        self._count += 1
-        self._assert(term >= low)
-        if high < _FAR:
-            self._assert(term <= high)
+        place = len(self._numbers)
+        self._numbers.append(low)
+        self._ends.append((low, high))
+        self._about.append([])
         if spread:
-            self._binned.append(BinnedNumber(term, low, high, own))
-        self._model = None
-        return term
+            self._binned.append(BinnedNumber(place, low, high, own))
+        return Term(NUMBER, (place,))
 
     def hold(self, relations: Iterable[Truth]) -> bool:
-        """Take relations in when all can hold; else False, and nothing has changed. A check that takes too long counts as no."""
-        terms = []
-        for relation in relations:
-            if isinstance(relation, bool):
-                if not relation:
-                    return False
-                continue
-            simple = z3.simplify(relation)
-            if z3.is_false(simple):
-                return False
-            if not z3.is_true(simple):
-                terms.append(simple)
-        return self._added(terms) if terms else True
-
-    def _added(self, terms: Sequence[Any]) -> bool:
-        self._solver.push()
-        for term in terms:
-            self._assert(term)
-        self.checks += 1
-        if self._solver.check() == z3.sat:
-            self._model = self._solver.model()
+        """Take relations in when all can hold; else False, and nothing has changed. A search that takes too long counts as no."""
+        terms = [relation for relation in relations if relation is not True]
+        if any(relation is False for relation in terms):
+            return False
+        asked = [(term, places(term)) for term in terms]
+        for term, found in asked:
+            for place in found:
+                self._about[place].append(term)
+        if self._repaired([term for term in terms if not value(term, self._numbers)], _MOVES, -1):
             return True
-        self._solver.pop()
+        for _, found in reversed(asked):
+            for place in found:
+                self._about[place].pop()
         return False
-
-    def _assert(self, term: Any) -> None:
-        """Assert a relation that is a term of z3: `add` looks at what it is given for longer than all else takes."""
-        z3.Z3_solver_assert(self._context.ref(), self._solver.solver, term.as_ast())
 
     def mark(self) -> int:
         """How many numbers there are, to `forget` the later ones."""
@@ -95,39 +80,119 @@ class Constraints:
         del self._binned[mark:]
 
     def spread(self, rng: Rng) -> None:
-        """Ask every number to lie in a drawn part of a drawn bin, as many of them as can be had together (Algorithm 2).
-
-        Where all together cannot hold, NNSmith drops half of them at random; here each half is tried by itself, so more are kept.
-        """
-        if rng.bins:
-            wanted = [found for binned in self._binned for found in [_bin(binned, rng)] if found]
-            left = _BIN_CHECKS
-            groups = [rng.shuffled(wanted)]
-            while groups and left:
-                group = groups.pop()
-                left -= 1
-                if group and not self._added([term for terms in group for term in terms]) and len(group) > 1:
-                    half = len(group) // 2
-                    groups += [group[half:], group[:half]]
-        if self._model is None:
-            self._added([])
+        """Move every number into a drawn part of a drawn bin, as many of them as can be had together (Algorithm 2), or part of the way."""
+        if not rng.bins:
+            return
+        for binned in rng.shuffled(self._binned):
+            (low, high), place = _bin(binned, rng), binned.place
+            there = self._numbers[place]
+            wanted = rng.between(low, high)
+            for _ in range(0 if low <= there <= high else _HALVED):
+                self._numbers[place] = wanted
+                if self._repaired(self._broken(place), _BIN_MOVES, place):
+                    break
+                self._numbers[place] = there
+                wanted = (wanted + there) // 2
 
     def value(self, size: Size) -> int:
-        """The number that a size stands for, in the last solution."""
-        if isinstance(size, int):
-            return size
-        return int(self._model.eval(size, model_completion=True).as_long())
+        """The number that a size stands for."""
+        return int(value(size, self._numbers))
+
+    def _broken(self, place: int) -> list[Term]:
+        return [term for term in self._about[place] if not value(term, self._numbers)]
+
+    def _repaired(self, broken: list[Term], moves: int, fixed: int) -> bool:
+        """Make relations hold by moving other numbers than the one that is fixed; else False, and nothing has changed."""
+        numbers, before = self._numbers, list(self._numbers) if broken else []
+        moved = [0] * len(numbers)
+        while broken:
+            moves -= 1
+            best, least = None, math.inf
+            for place, wanted in _ways(broken[0], True, numbers) if moves >= 0 else ():
+                low, high = self._ends[place]
+                there, wanted = numbers[place], min(max(wanted, low), high)
+                if place == fixed or wanted == there:
+                    continue
+                worse = _AGAIN * moved[place]
+                numbers[place] = wanted
+                worse += len(self._broken(place))
+                numbers[place] = there
+                if worse < least:
+                    best, least = (place, wanted), worse
+            if best is None:
+                numbers[:] = before
+                return False
+            place, numbers[place] = best
+            moved[place] += 1
+            about = set(map(id, self._about[place]))
+            broken = [*self._broken(place), *(term for term in broken if id(term) not in about)]
+        return True
 
 
-def _bin(binned: BinnedNumber, rng: Rng) -> list[Any]:
-    """Relations that put a number into a part of one of its bins (Algorithm 2, SampleFromBin); [] for the whole of a bin that is open."""
-    term, low, high = binned.term, binned.low, binned.high
+def _ways(relation: Any, wanted: bool, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Numbers to change, and to what, so that a relation holds, or does not: each alone."""
+    if not isinstance(relation, Term):
+        return
+    op, args = relation.op, relation.args
+    if op in (OR, AND):
+        for arg in args:
+            yield from _ways(arg, wanted, numbers)
+        return
+    one, other = value(args[0], numbers), value(args[1], numbers)
+    if op in ("==", "!="):
+        off = 0 if (op == "==") is wanted else 1
+        yield from _towards(args[0], other + off, numbers)
+        yield from _towards(args[1], one + off, numbers)
+    elif wanted:
+        off = op == "<"
+        yield from _towards(args[0], other - off, numbers)
+        yield from _towards(args[1], one + off, numbers)
+    else:
+        off = op == "<="
+        yield from _towards(args[0], other + off, numbers)
+        yield from _towards(args[1], one - off, numbers)
+
+
+def _towards(term: Any, wanted: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Numbers to change, and to what, so that a term has a value: each alone."""
+    if not isinstance(term, Term):
+        return
+    op, args = term.op, term.args
+    if op == NUMBER:
+        yield args[0], wanted
+        return
+    if op == IF:
+        chosen = value(args[0], numbers)
+        yield from _towards(args[1] if chosen else args[2], wanted, numbers)
+        yield from _ways(args[0], not chosen, numbers)
+        return
+    one, other = value(args[0], numbers), value(args[1], numbers)
+    if op == "+":
+        yield from _towards(args[0], wanted - other, numbers)
+        yield from _towards(args[1], wanted - one, numbers)
+    elif op == "-":
+        yield from _towards(args[0], wanted + other, numbers)
+        yield from _towards(args[1], one - wanted, numbers)
+    elif op == "*":
+        for arg, factor in ((args[0], other), (args[1], one)):
+            if factor:
+                yield from _towards(arg, wanted // factor, numbers)
+    elif op == "//":
+        yield from _towards(args[0], wanted * other + one % other, numbers)
+    elif op == "%":
+        yield from _towards(args[0], one - one % other + wanted, numbers)
+
+
+def _bin(binned: BinnedNumber, rng: Rng) -> tuple[int, int]:
+    """The ends of a part of one of a number's bins (Algorithm 2, SampleFromBin), or of the whole of one that is open."""
+    low, high = binned.low, binned.high
     if binned.own and rng.random() < len(binned.own) / (len(binned.own) + 2):
-        return [term == rng.choice(binned.own)]
+        number = rng.choice(binned.own)
+        return number, number
     top = min(rng.bins, max(high, 1).bit_length())
     bottom = max(low, 1).bit_length()
     place = rng.between(bottom, max(top, bottom))
     if place == rng.bins:
-        return [term >= min(1 << (place - 1), high)]
+        return min(1 << (place - 1), high), high
     ends = sorted(math.floor(2 ** (place - 1 + rng.random())) for _ in range(2))
-    return [term >= min(max(ends[0], low), high), term <= max(min(ends[1], high), low)]
+    return min(max(ends[0], low), high), max(min(ends[1], high), low)

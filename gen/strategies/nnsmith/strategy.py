@@ -1,7 +1,7 @@
 """Programs whose sizes and attributes a solver chooses (NNSmith, ASPLOS 2023, section 3.2).
 
 Nodes are inserted forwards (they read existing tensors) and backwards (they take the place of a placeholder) as often; each insertion
-is kept when z3 finds that its relations can hold together with those of all others (Algorithm 1). Then sizes and attributes are spread
+is kept when numbers are found for which its relations hold together with those of all others (Algorithm 1). Then sizes and attributes are spread
 over bins (Algorithm 2), and the program is emitted once more with numbers through the core, which knows intervals of values: where an
 edge would carry values that its reader can make no sense of (a logarithm of a negative number), they are clipped, and where that cannot be
 the edge is cut and the reader gets a leaf of the same type. So programs need no search for inputs. Long programs are solved in rounds, each on top of what is finished.
@@ -9,8 +9,6 @@ the edge is cut and the reader gets a leaf of the same type. So programs need no
 
 from collections.abc import Sequence
 from typing import Any
-
-import z3
 
 from opsieve.gen.build.adapters import adapt_to
 from opsieve.gen.case.case import Case
@@ -21,13 +19,14 @@ from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.spec.terms import OpenSize, Term
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
 
 NAME = "nnsmith"
 _DRAFTED = 0.7  # of the nodes that are missing: writing them adds some that clip, and some that join
 _BACKWARDS = 0.5  # of the nodes take the place of an input
 _OWN_DTYPE = 0.8  # of those keep its dtype
-_ROUND = 16  # nodes that are solved together: z3's time grows faster than their number
+_ROUND = 16  # nodes that are solved together: the time grows faster than their number
 
 
 def nnsmith(request: GenRequest, seed: int) -> Case:
@@ -124,7 +123,7 @@ def _instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[Insta
             return None
         symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]  # rules say which inputs may be absent
         return made, symbolic.typed(op, made)
-    except z3.Z3Exception:  # a sampler looked at a size that is open
+    except OpenSize:  # a sampler looked at a size that is open
         return None
 
 
@@ -249,7 +248,7 @@ class _Emission:
 
     def concrete(self, value: Any) -> Any:
         """An attribute's value with numbers for open sizes."""
-        if isinstance(value, z3.ExprRef):
+        if isinstance(value, Term):
             return self.value(value)
         if isinstance(value, list):
             return [self.concrete(item) for item in value]

@@ -1,6 +1,6 @@
-"""A program whose sizes are still open: what samplers are given in place of a `GraphBuilder` when z3 chooses the sizes.
+"""A program whose sizes are still open: what samplers are given in place of a `GraphBuilder` when sizes are chosen afterwards.
 
-It answers the questions that samplers ask (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes are z3 terms. So one sampler
+It answers the questions that samplers ask (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes are terms. So one sampler
 serves both: most run here as they are. What is asked of existing tensors becomes relations, and what cannot be found a placeholder:
 a tensor that is a leaf unless a later node is put in its place (NNSmith, section 3.2).
 """
@@ -61,7 +61,7 @@ class SymbolicBuilder:
         self.copied: set[tuple[str, int]] = set()  # elements of shapes to be written as 0: that of the same axis
         self.inferred: set[tuple[str, int]] = set()  # and as -1: what is left
         self._count = 0
-        self._small: set[tuple[int, ...]] = set()
+        self._small: set[Sizes] = set()
 
     # Sizes
 
@@ -90,10 +90,9 @@ class SymbolicBuilder:
         terms = [side for side in shape if not isinstance(side, int)]
         if not terms:
             return
-        key = tuple(sorted(side if isinstance(side, int) else -1 - side.get_id() for side in shape))
-        if key in self._small:
+        if shape in self._small:
             return
-        self._small.add(key)
+        self._small.add(shape)
         self.relations += [side >= 1 for side in terms]
         self.relations.append(sum(shape) <= self.most(len(shape)))
 
