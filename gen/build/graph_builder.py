@@ -20,13 +20,13 @@ from opsieve.gen.build.adapters import (
     steps_first,
     steps_to,
 )
-from opsieve.gen.build.graph import BodyGraph, Node, Shape, is_closed, volume
+from opsieve.gen.build.graph import BodyGraph, Named, Node, Shape, is_closed, volume
 from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.build.scope import NUMERIC, TensorScope, is_numeric_result
 from opsieve.gen.spec.builder import FREE
 from opsieve.gen.spec.catalogue import OpChoice
 from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.domains import ANY, Domain, Number
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL, leaf_range
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
@@ -41,7 +41,7 @@ _BY_READS = operator.attrgetter("reads")
 _LONGEST_FREE = 9  # a side that nothing hangs on
 
 
-def _can_be_read(op: str, shape: Shape) -> bool:
+def _can_be_read(op: str, shape: Named) -> bool:
     """Whether others may read what a node gives: of an unknown size nothing can be built, and an empty sequence has no element."""
     return is_closed(shape) and op != "SequenceEmpty"
 
@@ -126,7 +126,7 @@ class GraphBuilder:
         """A new leaf where models have parameters: an initializer more often than not."""
         return self.leaf(dtype, shape, domain, ("initializer", "initializer", "initializer", "constant", "input"))
 
-    def ints(self, values: Sequence[float], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
+    def ints(self, values: Sequence[Number], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
         """A leaf with exactly these elements, known to rules as `values`; a vector unless a shape is given. Often a shared one."""
         program, elements = self.program, tuple(values)
         key = (dtype, (len(elements),) if shape is None else shape, elements)

@@ -8,6 +8,7 @@ from opsieve.gen.build.pieces import Pieces
 from opsieve.gen.spec.builder import Budget, Style
 from opsieve.gen.spec.catalogue import OpTable
 from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import Number
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
@@ -33,7 +34,7 @@ class ProgramState:
         self.choices: OpTable = _NO_CHOICES
         self.plant: Callable[[Any], None] | None = None
         self.leaves: list[Tensor] = []
-        self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
+        self.numbers: dict[tuple[str, Shape, tuple[Number, ...]], Tensor] = {}
         self.exposed: list[Tensor] = []
         self.has_input = False
         self.opened = False

@@ -24,7 +24,7 @@ from opsieve.gen.build.graph import Named
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.domains import ANY
+from opsieve.gen.spec.domains import ANY, Number
 from opsieve.gen.spec.dtype_facts import INTEGERS, NUMBER, leaf_range
 from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.tensor import Tensor
@@ -117,7 +117,7 @@ def _tensor(builder: GraphBuilder, leaf: Tensor, name: str, how: str) -> bytes:
 
 
 @functools.lru_cache(maxsize=1 << 13)
-def _integers(dtype: str, values: tuple[float, ...]) -> bytes:
+def _integers(dtype: str, values: tuple[Number, ...]) -> bytes:
     """Numbers that come again and again, as axes, sizes and repeats do, as numpy has them."""
     return np.array(values, _DTYPES[dtype]).tobytes()
 

@@ -15,6 +15,7 @@ from onnx.defs import OpSchema
 from opsieve.gen.build.graph import Node
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.spec.declaration import Operator, RankEnds
+from opsieve.gen.spec.domains import Number
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, PLAIN
 from opsieve.gen.spec.schema import OpsetSchema, form
 from opsieve.gen.spec.tensor import Attributes, Tensor
@@ -99,12 +100,12 @@ def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
 
 
 def _with(
-    ins: Ins, position: int, dtype: str, shape: tuple[Any, ...], values: tuple[float, ...] | None = None
+    ins: Ins, position: int, dtype: str, shape: tuple[Any, ...], values: tuple[Number, ...] | None = None
 ) -> list[Tensor | None]:
     return [*ins[:position], Tensor("", dtype, shape, values=values), *ins[position + 1 :]]
 
 
-def _retyped(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[float, ...] | None]:
+def _retyped(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[Number, ...] | None]:
     """The same tensor of another dtype; its known elements stay where the dtype has all of them."""
     values = tensor.values
     if values is not None and not all(LEAST[dtype] <= value <= LARGEST[dtype] for value in values):

@@ -34,7 +34,7 @@ class OperatorCoverage:
         self.edges: set[tuple[str, str]] = set()
         self._instances: set[_Instance] = set()
         self._dtypes: set[tuple[str, str]] = set()
-        self._shapes: set[tuple[str, tuple[int, ...]]] = set()
+        self._shapes: set[tuple[str, tuple[int | str, ...]]] = set()
         self._chains: set[Chain] = set()
 
     def add(self, model: onnx.ModelProto) -> int:
@@ -113,7 +113,7 @@ class OperatorCoverage:
             "operator-edge": len(self.edges),
         }
 
-    def _note(self, operator: str, dtype: str, shape: tuple[int, ...] | None) -> None:
+    def _note(self, operator: str, dtype: str, shape: tuple[int | str, ...] | None) -> None:
         if dtype:
             self._dtypes.add((operator, dtype))
         if shape is not None:

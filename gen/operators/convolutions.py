@@ -15,7 +15,7 @@ from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import rows_of_first
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, divisors, product
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
 from opsieve.gen.spec.undefined import long_sum, taps, transposed_taps
 
 
@@ -72,8 +72,9 @@ def _taps(ins: Ins, attrs: Mapping[str, Any]) -> Size:
 def conv_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     """As many products as a filter has taps, and a bias."""
     size = _taps(ins, attrs) * ins[0].size * ins[1].size
-    if len(ins) > 2 and ins[2] is not None:
-        size += ins[2].size
+    bias = optional(ins, 2)
+    if bias is not None:
+        size += bias.size
     return -size, size
 
 
@@ -133,9 +134,8 @@ def _transposed_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _bias_fits(ins: Ins, features: Size) -> list[Truth]:
     """Relations of the third input, when it is there: one number for each feature."""
-    if len(ins) < 3 or ins[2] is None:
-        return []
-    return [len(ins[2].shape) == 1, *(side == features for side in ins[2].shape[:1])]
+    bias = optional(ins, 2)
+    return [] if bias is None else [len(bias.shape) == 1, *(side == features for side in bias.shape[:1])]
 
 
 def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -151,7 +151,8 @@ def _places(draft: Draft) -> Sequence[Size]:
 
 def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high = conv_bounds([ins[0], ins[1]], attrs)
-    bias = ins[3].size if len(ins) > 3 and ins[3] is not None else 0.0
+    given = optional(ins, 3)
+    bias = 0.0 if given is None else given.size
     mask = max(ins[4].size, 1.0) if len(ins) > 4 else 1.0
     return low * mask - bias, high * mask + bias
 

@@ -18,8 +18,8 @@ from opsieve.gen.spec.instance import Attr, Count, Draft, Numbers, Partner, name
 from opsieve.gen.spec.rounding import Rounding, cast_rounding
 from opsieve.gen.spec.row_rules import rows_of_first
 from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.symbolic_arith import Size, Truth, broadcast, broadcasts, either
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed, optional
 from opsieve.gen.spec.undefined import (
     cast_of_float,
     far_shift,
@@ -239,8 +239,8 @@ def _more_partners(draft: Draft) -> None:
             draft.inputs.append(other)
 
 
-def _all(ins: Ins) -> tuple[int, ...]:
-    shape: tuple[int, ...] = ins[0].shape
+def _all(ins: Ins) -> tuple[Size, ...]:
+    shape = ins[0].shape
     for other in ins[1:]:
         shape = broadcast(shape, other.shape)
     return shape
@@ -295,11 +295,11 @@ VARIADIC = (
 
 
 def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    low, high = ins[0].low, ins[0].high
-    if len(ins) > 1 and ins[1] is not None:
-        low, high = max(low, ins[1].low), max(high, ins[1].low)
-    if len(ins) > 2 and ins[2] is not None:
-        low, high = min(low, ins[2].high), min(high, ins[2].high)
+    low, high, least, most = ins[0].low, ins[0].high, optional(ins, 1), optional(ins, 2)
+    if least is not None:
+        low, high = max(low, least.low), max(high, least.low)
+    if most is not None:
+        low, high = min(low, most.high), min(high, most.high)
     return low, high
 
 
@@ -332,7 +332,7 @@ def _target(draft: Draft) -> int:
 
 def _bounds_are_scalars(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """As the operator's page says; the checker lets vectors pass."""
-    return [bound is None or bound.shape == () for bound in ins[1:]]
+    return [bound is None or bound.shape == () for bound in (optional(ins, 1), optional(ins, 2))]
 
 
 def _cast_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:

@@ -13,7 +13,7 @@ from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Count, Draft, First, Input, OutputCount, Part, between, whole
 from opsieve.gen.spec.shape_patterns import agree
 from opsieve.gen.spec.symbolic_arith import Truth, divisors
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
 
 _WEIGHTS, _SMALL = Domain(0.5, 2), Domain(-1, 1)
 
@@ -109,11 +109,10 @@ def _causal_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _causal_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
-    taps, size = ins[1].shape[2], ins[0].size
-    past = ins[3].size if len(ins) > 3 and ins[3] is not None else 0.0
-    bias = ins[2].size if len(ins) > 2 and ins[2] is not None else 0.0
-    most = taps * max(size, past) * ins[1].size + bias
-    return [(-most, most), (-max(size, past), max(size, past))]
+    bias, past = optional(ins, 2), optional(ins, 3)
+    size = max(ins[0].size, 0.0 if past is None else past.size)
+    most = ins[1].shape[2] * size * ins[1].size + (0.0 if bias is None else bias.size)
+    return [(-most, most), (-size, size)]
 
 
 OPERATORS = (

@@ -162,8 +162,8 @@ def _einsum_terms(ins: Ins, attrs: Mapping[str, Any]) -> int:
 
 
 def _einsum_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = _einsum_terms(ins, attrs) * math.prod(tensor.size for tensor in ins)
-    return _signed(ins, size)
+    size = float(math.prod(tensor.size for tensor in ins))
+    return _signed(ins, _einsum_terms(ins, attrs) * size)
 
 
 def _signed(ins: Ins, size: float) -> Bounds:

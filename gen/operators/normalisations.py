@@ -28,7 +28,7 @@ from opsieve.gen.spec.instance import (
 from opsieve.gen.spec.row_rules import normalised_rows, rows_of_first
 from opsieve.gen.spec.shape_patterns import agree
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
 from opsieve.gen.spec.undefined import dropout, long_sum, normalised_size
 
 _SCALE = Domain(0.2, 2)
@@ -52,9 +52,8 @@ def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 def normal(ins: Ins, terms: int) -> Bounds:
     """Bounds of a normalised operand times a scale (second input) plus a bias (third)."""
-    scale = ins[1].size if len(ins) > 1 and ins[1] is not None else 1.0
-    bias = ins[2].size if len(ins) > 2 and ins[2] is not None else 0.0
-    size = math.sqrt(max(terms, 1)) * scale + bias
+    scale, bias = optional(ins, 1), optional(ins, 2)
+    size = math.sqrt(max(terms, 1)) * (1.0 if scale is None else scale.size) + (0.0 if bias is None else bias.size)
     return -size, size
 
 

@@ -29,7 +29,7 @@ from opsieve.gen.spec.instance import (
 from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.shape_patterns import agree, shape_of, sized
 from opsieve.gen.spec.symbolic_arith import Truth, divisors
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
 
 _SMALL, _SAFE = Domain(-1, 1), Domain(-4, 4)
 _QUERY, _KEY, _VALUE = "batch heads queries size", "batch groups keys size", "batch groups keys width"
@@ -223,10 +223,10 @@ def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         return ()
     batch, _, length, size = ins[0].shape
     half = (attrs.get("rotary_embedding_dim") or size) // 2
-    asked = len(ins) > 3 and ins[3] is not None
-    found = [len(cache.shape) == (2 if asked else 3) and cache.shape[-1] == half for cache in ins[1:3]]
+    positions = optional(ins, 3)
+    found = [len(cache.shape) == (3 if positions is None else 2) and cache.shape[-1] == half for cache in ins[1:3]]
     found += [p == q for p, q in zip(ins[1].shape, ins[2].shape, strict=False)]
-    places = ins[3].shape if asked else ins[1].shape[:2]
+    places = ins[1].shape[:2] if positions is None else positions.shape
     return [*found, *(p == q for p, q in zip(places, (batch, length), strict=False))]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, every_axis, exact, size_of
+from opsieve.gen.spec.domains import ANY, ZERO, Domain, Number, Site, every_axis, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
 from opsieve.gen.spec.instance import (
     Attr,
@@ -24,7 +24,7 @@ from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import reduced_rows, rows_beside_axis
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
 from opsieve.gen.spec.undefined import (
     OpenRule,
     long_sum,
@@ -40,9 +40,14 @@ from opsieve.gen.spec.undefined import (
 _LARGE_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
+def _given_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Number]:
+    second = optional(ins, 1)
+    return attrs.get("axes") or (second.values if second is not None else None) or ()
+
+
 def axes_of(ins: Ins, attrs: Mapping[str, Any], rank: int) -> list[int]:
     """The axes that a node names, as attribute or as second input, counted from the front; all where it names none."""
-    given: Sequence[float] = attrs.get("axes") or (ins[1].values if len(ins) > 1 and ins[1] is not None else None) or ()
+    given = _given_axes(ins, attrs)
     return sorted({int(axis) % rank for axis in given}) if given and rank else list(range(rank))
 
 
@@ -74,7 +79,7 @@ def _reduced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     rank = len(ins[0].shape)
-    given = attrs.get("axes") or (ins[1].values if len(ins) > 1 and ins[1] is not None else None) or ()
+    given = _given_axes(ins, attrs)
     return [-rank <= int(axis) < rank for axis in given]
 
 

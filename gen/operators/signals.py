@@ -30,7 +30,7 @@ from opsieve.gen.spec.instance import (
     whole,
 )
 from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
 from opsieve.gen.spec.undefined import cast_of_float, nan_element
 
 
@@ -60,8 +60,9 @@ def _fourier_axis(ins: Ins, attrs: Mapping[str, Any]) -> int:
 
 def _fourier_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     sides, axis = list(ins[0].shape), _fourier_axis(ins, attrs)
-    if len(ins) > 1 and ins[1] is not None:
-        sides[axis] = values_of(ins[1])[0]
+    length = optional(ins, 1)
+    if length is not None:
+        sides[axis] = values_of(length)[0]
     if attrs.get("onesided"):
         sides[axis] = sides[axis] // 2 + 1
     return [(ins[0].dtype, (*sides[:-1], 2))]

@@ -17,7 +17,7 @@ from opsieve.gen.spec.row_rules import concatenated_rows
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed, optional
 
 
 def _slice(builder: Builder, x: Tensor) -> Instance:
@@ -117,9 +117,14 @@ def _pad(builder: Builder, x: Tensor) -> Instance:
     )
 
 
+def _padded_axes(ins: Ins) -> list[Any]:
+    axes = optional(ins, 3)
+    return values_of(axes) if axes is not None else list(range(len(ins[0].shape)))
+
+
 def _padded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     sides, pads = list(ins[0].shape), values_of(ins[1])
-    axes = values_of(ins[3]) if len(ins) > 3 and ins[3] is not None else list(range(len(sides)))
+    axes = _padded_axes(ins)
     for place, axis in enumerate(axes):
         sides[axis] = sides[axis] + pads[place] + pads[place + len(axes)]
     return [(ins[0].dtype, tuple(sides))]
@@ -128,19 +133,20 @@ def _padded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def _pad_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     if attrs.get("mode", "constant") != "constant":
         return ins[0].low, ins[0].high
-    filler = ins[2].high if len(ins) > 2 and ins[2] is not None else 0.0
+    value = optional(ins, 2)
+    filler = 0.0 if value is None else value.high
     return min(ins[0].low, filler), max(ins[0].high, filler)
 
 
 def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """No side below 0; a reflection has what it mirrors, and one that wraps goes round once at most."""
     rank, pads, mode = len(ins[0].shape), values_of(ins[1]), attrs.get("mode", "constant")
-    axes = values_of(ins[3]) if len(ins) > 3 and ins[3] is not None else list(range(rank))
+    axes, value = _padded_axes(ins), optional(ins, 2)
     if len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
         return [False]
     found = [side >= 0 for side in _padded(ins, attrs)[0][1]]
-    if len(ins) > 2 and ins[2] is not None:  # the value
-        found += [len(ins[2].shape) <= 1, *(side == 1 for side in ins[2].shape)]
+    if value is not None:
+        found += [len(value.shape) <= 1, *(side == 1 for side in value.shape)]
     if mode in ("reflect", "wrap"):
         least = 1 if mode == "reflect" else 0
         for place, pad in enumerate(pads):

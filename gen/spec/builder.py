@@ -16,6 +16,7 @@ from opsieve.gen.spec.tensor import Tensor
 
 Sizes = tuple[Size, ...]
 FREE = -1  # a size that a sampler leaves open
+KINDS = ("input", "initializer", "constant")  # of leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Builder(Protocol):
     style: Style
     budget: Budget
 
-    def leaf(self, dtype: str, shape: Sizes, domain: Domain = ANY, kinds: tuple[str, ...] = ...) -> Tensor:
+    def leaf(self, dtype: str, shape: Sizes, domain: Domain = ANY, kinds: tuple[str, ...] = KINDS) -> Tensor:
         """A new leaf of one of the kinds, with elements in a domain."""
 
     def weight(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
@@ -135,7 +136,7 @@ class OpenBuilder(Builder, Protocol):
     copied: set[tuple[str, int]]
     inferred: set[tuple[str, int]]
 
-    def number(self, low: int, high: int = ..., own: tuple[int, ...] = (), spread: bool = True) -> Size:
+    def number(self, low: int, high: int = 64, own: tuple[int, ...] = (), spread: bool = True) -> Size:
         """An open number from `low` to `high`; `own` values are drawn as often as whole ranges, one not `spread` is left to the solver."""
 
     def pinned(self, size: Size) -> int:

@@ -12,18 +12,21 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opsieve.gen.spec.symbolic_arith import Size
+
 Shape = tuple[int, ...]
+Number = float | Size  # an int stays one; it may be open as a size may
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
     """Numbers from `low` to `high`, both included, without 0 if `nonzero`; or, if given, `exact` numbers in this order.
 
-    `numeral` asks of a string that it reads as a number.
+    `numeral` asks of a string that it reads as a number. An end may be an open size while sizes are open (gen/strategies/nnsmith).
     """
 
-    low: float = -math.inf
-    high: float = math.inf
+    low: Number = -math.inf
+    high: Number = math.inf
     nonzero: bool = False
     exact: tuple[float, ...] | None = None
     numeral: bool = False

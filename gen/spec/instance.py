@@ -297,7 +297,7 @@ class Numbers:
             draft.inputs.append(made)
 
 
-def some(*parts: Part, share: float | None = None, where: Callable[[Draft], bool] | None = None) -> Part:
+def some(*parts: Part, share: float | None = None, where: Callable[[Draft], object] | None = None) -> Part:
     """Parts that are there together: at the rate `share` (None: always), and only `where` a draft allows them."""
 
     def drawn(draft: Draft) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.domains import Domain, Number
 from opsieve.gen.spec.symbolic_arith import Size
 
 Attributes = dict[str, Any]  # int, float, str, list of one of these, numpy array (a tensor), BodyGraph
@@ -38,7 +38,7 @@ class Tensor:
         shape: tuple[Size, ...],
         low: float = 0.0,
         high: float = 0.0,
-        values: tuple[float, ...] | None = None,
+        values: tuple[Number, ...] | None = None,
         leaf: str = "",
     ) -> None:
         self.name = name
@@ -73,4 +73,9 @@ class Tensor:
         return f"{self.name}: {self.dtype}{list(self.shape)} in {self.low:g}..{self.high:g}"
 
 
-Ins = Sequence[Tensor]  # an optional input that is left out is None; rules that look at one say so
+Ins = Sequence[Tensor]  # an optional input that is left out is None: rules that look at one ask `optional`
+
+
+def optional(ins: Sequence[Tensor | None], position: int) -> Tensor | None:
+    """An input that may have been left out, in the middle or at the end."""
+    return ins[position] if position < len(ins) else None
