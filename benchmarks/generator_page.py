@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGES = ("opsieve", "onnx", "onnxruntime", "numpy", "torch")
+PACKAGES = ("opsieve", "onnx", "onnxruntime", "numpy", "z3-solver", "torch")
 MIXED = "isra,hirfuzz,pattern,chains,function-rewrite,mutate,nnsmith,mix"
 
 

@@ -104,7 +104,7 @@ def _same(one: Any, other: Any) -> bool:
     )
 
 
-def value(term: Any, numbers: Sequence[int], known: dict[int, Any] | None = None) -> Any:
+def value(term: Any, numbers: Sequence[int] | Mapping[int, int], known: dict[int, Any] | None = None) -> Any:
     """What a term or relation is where open numbers are these. `known` are values of choices, by id: sizes behind one hold it several times."""
     if type(term) is not Term:
         return term

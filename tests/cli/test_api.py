@@ -54,7 +54,7 @@ def test_the_page_names_every_function() -> None:
 def test_the_import_is_light() -> None:
     code = (
         "import sys, opsieve\n"
-        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'rich', 'sqlite_utils', 'git', 'click'}\n"
+        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3', 'rich', 'sqlite_utils', 'git', 'click'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
         "opsieve.run\n"
         "print(sorted(heavy & set(sys.modules)))\n"

@@ -35,7 +35,7 @@ def test_help_imports_no_library() -> None:
         "from opsieve.tui.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'rich', 'sqlite_utils', 'git'}\n"
+        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3', 'rich', 'sqlite_utils', 'git'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

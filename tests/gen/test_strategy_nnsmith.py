@@ -1,6 +1,7 @@
 """Programs whose sizes a solver chooses: sound, as wished, the same everywhere, and spread by bins."""
 
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from opsieve.gen.model.model import check
 from opsieve.gen.operators.slice_concat import sliced
 from opsieve.gen.spec.catalogue import choices, operators
 from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.symbolic_arith import either, where
+from opsieve.gen.spec.symbolic_arith import both, either, where
 from opsieve.gen.spec.terms import NUMBER, OpenSize, Term, value
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 from opsieve.gen.strategies.nnsmith.strategy import nnsmith
@@ -173,6 +174,41 @@ def test_what_cannot_hold_leaves_everything_as_it_was_and_what_can_is_found_thro
     assert [constraints.value(size) for size in (a, b, c, d)] == [3, 3, 9, 10]
     assert constraints.hold([a < 4, c // 2 == 4])
     assert constraints.hold([a * 2 != 7])
+
+
+_TERMS = st.recursive(
+    st.one_of(st.integers(0, 4), st.integers(0, 2).map(lambda place: Term(NUMBER, (place,)))),
+    lambda parts: st.one_of(
+        st.tuples(st.sampled_from("+-*"), parts, parts).map(lambda it: Term(it[0], it[1:])),
+        st.tuples(st.sampled_from(["//", "%"]), parts, st.integers(1, 4)).map(lambda it: Term(it[0], it[1:])),
+    ),
+    max_leaves=6,
+)
+_COMPARED = st.tuples(st.sampled_from(["==", "!=", "<=", "<"]), _TERMS, _TERMS).map(lambda it: Term(it[0], it[1:]))
+_RELATIONS = st.one_of(
+    _COMPARED,
+    st.tuples(_COMPARED, _COMPARED).map(lambda it: either(*it)),
+    st.tuples(_COMPARED, _COMPARED).map(lambda it: both(*it)),
+    st.tuples(_COMPARED, _TERMS, _TERMS, _TERMS).map(lambda it: where(it[0], it[1], it[2]) == Term("+", (it[3], 1))),
+)
+
+
+@given(st.lists(st.lists(_RELATIONS, min_size=1, max_size=3), min_size=1, max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_relations_are_refused_only_where_no_numbers_hold(questions: list[list[Term]]) -> None:
+    """Against a look at all numbers from 1 to 5: what a repair does not find, z3 does."""
+    constraints = Constraints()
+    sizes = [constraints.number(1, 5) for _ in range(3)]
+    taken: list[Term] = []
+    for relations in questions:
+        possible = any(
+            all(value(relation, numbers) for relation in (*taken, *relations))
+            for numbers in itertools.product(range(1, 6), repeat=3)
+        )
+        assert constraints.hold(relations) is possible
+        taken += relations if possible else []
+        numbers = [constraints.value(size) for size in sizes]
+        assert all(value(relation, numbers) for relation in taken)
 
 
 def test_the_truth_of_an_open_relation_is_no_one_s_to_ask() -> None:

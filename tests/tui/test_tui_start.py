@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("onnx", "numpy", "sqlite_utils", "onnx_ir", "git")
+HEAVY = ("onnx", "numpy", "sqlite_utils", "z3", "onnx_ir", "git")
 
 
 def loaded(source: str) -> set[str]:

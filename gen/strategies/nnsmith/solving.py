@@ -1,12 +1,12 @@
-"""Relations over open sizes, and numbers for which all of them hold: found by repairing a solution rather than by a solver.
+"""Relations over open sizes, and numbers for which all of them hold: found by repairing a solution, and by z3 where that finds none.
 
 There are numbers for the open sizes at any time, for which every relation holds that was taken in. New relations, of which most hold as they are, are
 made to hold by moves: of a relation that does not, one number is changed so that it does, the one by which fewest others break, and then
 what broke. Every move follows from the relation itself: what `a + b` is to be tells what `a` is to be. So most answers cost some dozens
-of evaluations; what is not found within a number of moves counts as impossible. Answers depend on what was asked and on nothing else.
+of evaluations. What is not found within a number of moves is asked of z3, with all relations that share a number with it: only z3 says that
+something is impossible. Answers depend on what was asked and on nothing else.
 
-Sources: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`) and Algorithm 2 (attribute binning), and the special bins of section 4,
-where z3 solves. The search: min-conflicts (Minton and others, Artificial Intelligence 58, 1992), whose moves go down the terms as in
+Sources: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`) and Algorithm 2 (attribute binning), and the special bins of section 4. The search: min-conflicts (Minton and others, Artificial Intelligence 58, 1992), whose moves go down the terms as in
 Niemetz, Preiner and Biere, "Precise and complete propagation based local search" (CAV 2016).
 """
 
@@ -18,8 +18,9 @@ from typing import Any
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.symbolic_arith import Size, Truth
 from opsieve.gen.spec.terms import AND, IF, NUMBER, OR, Term, places, value
+from opsieve.gen.strategies.nnsmith.smt import solution
 
-_MOVES = 40  # until new relations count as impossible
+_MOVES = 40  # until z3 is asked about new relations
 _BIN_MOVES = 12  # until a number is left where it is
 _HALVED = 3  # tries to move a number: all of the way, half of it, a quarter
 _AGAIN = 2  # a number that was changed before is as bad as so many relations that break
@@ -56,7 +57,7 @@ class Constraints:
         return Term(NUMBER, (place,))
 
     def hold(self, relations: Iterable[Truth]) -> bool:
-        """Take relations in when all can hold; else False, and nothing has changed. A search that takes too long counts as no."""
+        """Take relations in when all can hold; else False, and nothing has changed. A question on which z3 works too long counts as no."""
         terms = [relation for relation in relations if relation is not True]
         if any(relation is False for relation in terms):
             return False
@@ -64,12 +65,32 @@ class Constraints:
         for term, found in asked:
             for place in found:
                 self._about[place].append(term)
-        if self._repaired([term for term in terms if not value(term, self._numbers)], _MOVES, -1):
+        if self._repaired([term for term in terms if not value(term, self._numbers)], _MOVES, -1) or self._solved(
+            asked
+        ):
             return True
         for _, found in reversed(asked):
             for place in found:
                 self._about[place].pop()
         return False
+
+    def _solved(self, asked: Iterable[tuple[Term, Iterable[int]]]) -> bool:
+        """Have z3 find numbers for relations and for all that those they are about are in, too; else False, and nothing has changed."""
+        relations = {id(term): term for term, _ in asked}
+        ends: dict[int, tuple[int, int]] = {}
+        waiting = [place for _, found in asked for place in sorted(found)]
+        while waiting:
+            place = waiting.pop()
+            if place not in ends:
+                ends[place] = self._ends[place]
+                for term in self._about[place]:
+                    if id(term) not in relations:
+                        relations[id(term)] = term
+                        waiting += sorted(places(term))
+        numbers = solution([*relations.values()], ends)
+        for place, number in (numbers or {}).items():
+            self._numbers[place] = number
+        return numbers is not None
 
     def mark(self) -> int:
         """How many numbers there are, to `forget` the later ones."""
