@@ -37,6 +37,7 @@ _TRIES = 3
 _LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
 _HUB = 4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
 _JOINING = 3  # nodes that join two pieces: two that adapt, one that reads both
+_HOLDING = ("sequence({})", "optional({})")
 _BY_READS = operator.attrgetter("reads")
 _LONGEST_FREE = 9  # a side that nothing hangs on
 
@@ -115,10 +116,10 @@ class GraphBuilder:
             self._held.append(tensor)
         return tensor
 
-    def container(self, dtype: str, shape: Shape) -> Tensor:
-        """A new `sequence(...)` or `optional(...)` of elements of this shape, made by a node."""
+    def container(self, dtype: str, shape: Shape, held: Tensor | None = None) -> Tensor:
+        """A new `sequence(...)` or `optional(...)` of a tensor, or of any with this shape, made by a node."""
         kind, _, element = dtype[:-1].partition("(")
-        held = self.match(element, shape)
+        held = held or self.match(element, shape)
         op = "SequenceConstruct" if kind == "sequence" else "Optional"
         return self.emit(op, "", [held], {}, [(dtype, shape)], (held.low, held.high))[0]
 
@@ -170,12 +171,25 @@ class GraphBuilder:
             if self._guests and choice.op.pairs:
                 self._first = found = self._met(found, choice)
             return found
+        around = self._around(choice)
+        if around is not None:
+            return around
         return self.leaf(
             self.leaf_dtype(choice),
             self.shape(choice.low, choice.high),
             choice.safe,
             ("input", "input", "input", "initializer"),
         )
+
+    def _around(self, choice: OpChoice) -> Tensor | None:
+        """The result that most nodes lead to in a sequence or an optional, for an operator of such; None for another."""
+        if choice.leaves[0] in LARGEST or self.rng.random() >= self.style.chain:
+            return None
+        last = self.scope.deepest()
+        held = [dtype for dtype in _HOLDING if last is not None and dtype.format(last.dtype) in choice.dtypes]
+        if last is None or not held:
+            return None
+        return self.container(self.rng.choice(held).format(last.dtype), last.shape, last)
 
     def _met(self, x: Tensor, choice: OpChoice) -> Tensor:
         """The first input in the type of a guest, so that they go together and the longer chain grows; as it is where that fails."""

@@ -14,7 +14,7 @@ from opsieve.gen.build.adapters import steps_first
 from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import ProgramState, Supports
-from opsieve.gen.build.scope import is_numeric_result
+from opsieve.gen.build.scope import NUMERIC, is_numeric_result
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.generation.symbolic import open_sizes
@@ -51,17 +51,22 @@ _RANKS = ((1, 2, 3, 4), (1, 2, 2, 3), (0, 1, 2), (2, 3, 3), (3, 4, 4), (2, 4, 4)
 TOPOLOGIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "long": {},
-        "wide": {"hub": 0.4},
-        "diamonds": {"merged": 0.6, "fit": 0.8, "frugal": 0.8},
+        "wide": {"hub": 0.4, "crowd": 0.8},
+        "diamonds": {"merged": 0.9, "alone": 0.6, "fit": 0.8, "frugal": 0.8},
         "many outputs": {"chain": 0.8, "middle": 0.3},
     }
 )
-_LONG_SHARE = 0.9
+_LONG_SHARE = 0.85
 # Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
-_SIZES_LEFT: Mapping[str, Any] = MappingProxyType({"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3})
+_SIZES_LEFT: Mapping[str, Any] = MappingProxyType(
+    {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3, "merged": 0.5}
+)
 _JOIN_TRIES = 8
+_REDRAWN = 2  # operators in whose place others are drawn, in a row
 # Families that would starve if another were drawn in their place.
 _SELDOM = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
+_HELD_BACK = ("text", "signal")  # families that join no pieces, and that no rewrite has: once more in the table
+_SOURCE = "source"  # the family that reads no result
 _COMMON = "binary"  # the family that patterns are full of already: others join pieces rather
 _COMMON_SHARE = 0.1  # of its operators may join the pieces of a program, drawn for each
 _TRIES_A_NODE = 8
@@ -151,7 +156,7 @@ def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple
 
 @functools.cache
 def weighted_choices(opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool) -> OpTable:
-    """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have stand in it several times."""
+    """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have, or that only draws bring, stand in it several times."""
     from_all = choices(opset, only, dtypes)
     if not drawn:
         return from_all
@@ -160,7 +165,7 @@ def weighted_choices(opset: int, only: frozenset[str] | None, dtypes: frozenset[
     for choice in from_all:
         having = sum(bool(first_dtypes(choice.op, n)) for n in every) / len(every)
         share = (1 - _NEWEST_SHARE) * having + (_NEWEST_SHARE if first_dtypes(choice.op, SUPPORTED) else 0)
-        found += [choice] * min(_MOST_COPIES, round(1 / max(share, 0.1)))
+        found += [choice] * (min(_MOST_COPIES, round(1 / max(share, 0.1))) + (choice.op.family in _HELD_BACK))
     return OpTable(found)
 
 
@@ -171,15 +176,26 @@ def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
     if last is None or choice.op.family in _SELDOM:
         return choice
     fit = merging(from_all, last.dtype)
-    if fit and rng.random() < style.merged:
+    if fit and rng.random() < (style.merged if _has_mate(builder, last) else style.alone):
         found = rng.choice(fit)
         if found.op.pairs:  # of these there are few beside how often they would be drawn
             found = rng.choice(fit)
         if not steps_first(last, found, style.ranged):
             return found
-    if rng.random() >= style.suited:
-        return choice
-    return choice if not steps_first(last, choice, style.ranged) else rng.choice(from_all)
+    for _ in range(_REDRAWN):
+        if rng.random() >= style.suited or not steps_first(last, choice, style.ranged):
+            return choice
+        choice = rng.choice(from_all)
+    return choice
+
+
+def _has_mate(builder: GraphBuilder, last: Tensor) -> bool:
+    """Whether another recent result broadcasts with the last as it is."""
+    dtype, shape = last.dtype, last.shape
+    return any(
+        other.dtype == dtype and other is not last and builder.fits(shape, other.shape, False)
+        for other in builder.scope.recent
+    )
 
 
 def fill(builder: GraphBuilder, request: GenRequest) -> None:
@@ -195,10 +211,12 @@ def fill(builder: GraphBuilder, request: GenRequest) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _joiners(from_all: OpTable) -> tuple[Sequence[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]:
-    """Those of some operators that can join pieces: by family, and of the common one each with how many families come before it."""
+    """Those of some operators that can join pieces of numbers: by family, and of the common one each with how many families come before it."""
     families: dict[str, list[OpChoice]] = {}
     common = []
     for choice in pairing(from_all):
+        if NUMERIC.isdisjoint(choice.dtypes):
+            continue
         if choice.op.family == _COMMON:
             common.append((len(families), choice))
         else:
@@ -228,13 +246,15 @@ def join(builder: GraphBuilder) -> None:
 
 
 def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
-    """Add what is missing: nodes that were kept to join pieces may not have been needed."""
+    """Add what is missing, all of it behind results: nodes that were kept to join pieces may not have been needed."""
     program = builder.program
     missing = request.nodes - len(builder.nodes) - program.inner
     for _ in range(_TRIES_A_NODE * missing if program.choices else 0):
         if len(builder.nodes) + program.inner >= request.nodes or program.elements >= builder.budget.elements:
             break
-        builder.grow(draw(builder, program.choices))
+        choice = draw(builder, program.choices)
+        if program.only is not None or (choice.op.family != _SOURCE and not NUMERIC.isdisjoint(choice.dtypes)):
+            builder.grow(choice)
 
 
 class OtherPieces:

@@ -35,7 +35,7 @@ class Style:
     `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether intervals of values are
     respected (else a value search has to find inputs).
 
-    How they hang together. `merged`: an operator is drawn that can bring several tensors together; `suited`: another one is drawn where the first
+    How they hang together. `merged`: an operator is drawn that can bring several tensors together, `alone`: where no recent result broadcasts with the last; `suited`: another one is drawn where the first
     input would need adapters. `chain`: a first input is a recent result, made to fit: the one that most nodes lead to, or at the rate `hub` the
     one that most nodes read; `unread`: else it is a tensor that no node reads yet, as far as there is one; `adapt`: else any that is made to
     fit. `diamond`: a further input that broadcasts is a recent result, at the rate `crowd` the one that most nodes read; `fit`: else an
@@ -53,18 +53,19 @@ class Style:
 
     pick: float = 0.97
     ranged: bool = True
-    merged: float = 0.5
+    merged: float = 0.7
+    alone: float = 0.35
     suited: float = 0.8
     chain: float = 1.0
     unread: float = 0.6
     adapt: float = 0.6
     hub: float = 0.02
-    crowd: float = 0.05
-    fit: float = 0.4
+    crowd: float = 0.25
+    fit: float = 0.5
     diamond: float = 0.97
     meet: float = 0.9
     frugal: float = 0.9
-    joined: float = 0.97
+    joined: float = 0.995
     middle: float = 0.04
     dead: float = 0.1
     palette: tuple[str, ...] = ("float32",)

@@ -55,8 +55,11 @@ def test_they_compute_what_the_programs_before_them_did(workers: Workers) -> Non
         if before.outputs is None or not new.proto.functions:
             continue
         if after.outputs is None:
-            # onnxruntime derives type constraints for functions that it does not for nodes, and lacks float8 and numbers of 4 bits there.
-            assert re.search(r"Type Error: Type 'tensor\((float8|u?int4)", after.message), (
+            # onnxruntime derives type constraints for functions that it does not for nodes, and lacks float8 and numbers of 4 bits there
+            # and in an Identity.
+            assert re.search(
+                r"Type Error: Type 'tensor\((float8|u?int4)|implementation for Identity\(", after.message
+            ), (
                 base.program.name,
                 after.message,
             )
