@@ -124,7 +124,10 @@ def one_strategy(workers: Workers, name: str, request: GenRequest, seeds: range)
                 reasons[f"types, {item.program.name}: {problem[:160]}"] += 1
         for item, answer in zip(cases, workers.observe_many(ORT, tests), strict=True):
             told["runs"] += answer.outcome == "ok"
-            told["finite"] += answer.outcome == "ok" and all(map(finite, (answer.outputs or {}).values()))
+            wild = sorted(name for name, value in (answer.outputs or {}).items() if not finite(value))
+            told["finite"] += answer.outcome == "ok" and not wild
+            if wild:
+                reasons[f"not finite, {item.program.name}: {', '.join(wild)[:160]}"] += 1
             if answer.outcome != "ok":
                 reasons[f"{answer.outcome}, {item.program.name}: {answer.message[-160:]}"] += 1
     return told, reasons

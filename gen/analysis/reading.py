@@ -1,12 +1,12 @@
 """An ONNX model read as nodes and tensors of the generator, so that a new program can be made of its parts.
 
 Types come from the operators' declarations, from the leaves on, and from the model's own `value_info` where there is no
-declaration or it does not agree. Elements of small constants are kept, of larger ones only the interval that they lie in.
+declaration or it does not agree. Rules know the elements of small constants, and of larger ones the interval that they lie in.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,13 @@ class UnreadableModel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model as read: its opset, nodes in order, and what its graph gives. Leaves are the tensors that no node makes."""
+    """A model as read: its opset, nodes in order, and what its graph gives. Leaves are the tensors that no node makes; `held` are the elements of those that the model, or who
+    fed it, gave values."""
 
     opset: int
     nodes: tuple[Node, ...]
     outputs: tuple[Tensor, ...]
+    held: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
@@ -53,26 +55,29 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
         raise UnreadableModel("local functions or sparse tensors")
     reader = _SourceReader()
     scope: dict[str, Tensor] = {}
+    held: dict[str, Any] = {}
     for tensor in model.graph.initializer:
-        scope[tensor.name] = leaf(tensor.name, read_tensor(tensor), DTYPES[tensor.data_type], "initializer")
+        held[tensor.name] = read_tensor(tensor)
+        scope[tensor.name] = leaf(tensor.name, held[tensor.name], DTYPES[tensor.data_type], "initializer")
     for info in model.graph.input:
         if info.name not in scope:
             type_ = read_type(info.type)
             if not isinstance(type_, TensorType) or info.name not in inputs:
                 raise UnreadableModel("an input that is no tensor")
-            scope[info.name] = leaf(info.name, np.asarray(inputs[info.name]), type_.dtype, "input")
+            held[info.name] = np.asarray(inputs[info.name])
+            scope[info.name] = leaf(info.name, held[info.name], type_.dtype, "input")
     nodes = reader.nodes(model.graph, scope, 0)
     outputs = tuple(scope[info.name] for info in model.graph.output if info.name in scope)
-    return Source(opset, tuple(nodes), outputs)
+    return Source(opset, tuple(nodes), outputs, held)
 
 
 def leaf(name: str, array: Any, dtype: str, kind: str) -> Tensor:
-    """A leaf with the type and interval of an array, and its elements when they are few and no input's."""
+    """A leaf with the type and interval of an array, and its elements when they are few; of an input only whole numbers, which may be sizes or axes."""
     if dtype not in LARGEST:
         raise UnreadableModel(f"elements of type {dtype}")
     shape = tuple(int(side) for side in array.shape)
     values: tuple[Any, ...] | None = None
-    if kind != "input" and array.size <= _KEPT:
+    if array.size <= _KEPT and (kind != "input" or array.dtype in (np.int64, np.int32)):
         flat = array.ravel()
         values = tuple(flat.tolist() if flat.dtype.type.__module__ == "numpy" else flat.astype(np.float64).tolist())
     return Tensor(name, dtype, shape, *_interval(array, dtype), values, kind)
@@ -83,7 +88,7 @@ def _interval(array: Any, dtype: str) -> Bounds:
         return USUAL[dtype]
     numbers = array.astype(np.float64)
     low, high = float(numbers.min()), float(numbers.max())
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else USUAL[dtype]
+    return (low, high) if low <= high else (-math.inf, math.inf)  # it holds a NaN
 
 
 class _SourceReader:
@@ -91,6 +96,7 @@ class _SourceReader:
 
     def __init__(self) -> None:
         self._unknown = 0
+        self._sized: set[str] = set()  # what is computed from an input whose numbers rules know
 
     def nodes(self, graph: onnx.GraphProto, scope: dict[str, Tensor], depth: int) -> list[Node]:
         """The nodes of a graph in order; what they make is entered into the scope."""
@@ -123,6 +129,8 @@ class _SourceReader:
     ) -> list[Tensor]:
         operator = operators().get(f"{domain}::{proto.op_type}" if domain else proto.op_type)
         types, bounds = _ruled(operator, ins, attrs)
+        if any(each and (each.name in self._sized or (each.leaf == "input" and each.values)) for each in ins):
+            self._sized.update(proto.output)
         outs = []
         for place, name in enumerate(proto.output):
             if not name:
@@ -131,6 +139,8 @@ class _SourceReader:
             typed = types[place] if place < len(types) else None
             known = self._typed(declared[name]) if name in declared else None
             if known is not None and (typed is None or not _agree(typed, known)):
+                if typed is not None and name in self._sized:
+                    raise UnreadableModel("sizes that hang on its inputs' values, and are others than it says")
                 typed = known
             if typed is None:
                 raise UnreadableModel(f"the type of what {proto.op_type} gives")
@@ -210,7 +220,9 @@ def _ruled(
         bounds = []
     if any(typed is not None and not all(type(side) in (int, str) for side in typed[1]) for typed in types):
         return (), ()
-    return types, bounds if isinstance(bounds, list) else [bounds] * len(types)
+    bounds = bounds if isinstance(bounds, list) else [bounds] * len(types)
+    # A name of a size is no number: what Shape gives of one can be anything.
+    return types, bounds if all(isinstance(end, int | float) for pair in bounds for end in pair) else ()
 
 
 def _agree(typed: Typed, known: Typed) -> bool:

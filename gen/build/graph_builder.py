@@ -43,8 +43,8 @@ _LONGEST_FREE = 9  # a side that nothing hangs on
 
 
 def _can_be_read(op: str, shape: Named) -> bool:
-    """Whether others may read what a node gives: of an unknown size nothing can be built, and an empty sequence has no element."""
-    return is_closed(shape) and op != "SequenceEmpty"
+    """Whether others may read what a node gives: of an unknown size nothing can be built, and what is empty has no element."""
+    return 0 not in shape and is_closed(shape) and op != "SequenceEmpty"
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -135,7 +135,7 @@ class GraphBuilder:
         if known is not None and self.rng.random() < self.style.shared:  # else the program has identical constants
             return known
         kind = "constant" if self.rng.random() < self.style.folded else "initializer"
-        low, high = (min(elements), max(elements)) if elements else (0.0, 0.0)
+        low, high = (min(elements), max(elements)) if elements and dtype != "string" else (0.0, 0.0)
         tensor = Tensor(program.named("c"), dtype, key[1], low, high, elements, kind)
         program.numbers[key] = tensor
         program.leaves.append(tensor)
@@ -484,7 +484,10 @@ class GraphBuilder:
             return None
         bounds: Bounds | list[Bounds] = (-math.inf, math.inf)
         if self.style.ranged:
-            bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]  # as above
+            try:
+                bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]  # as above
+            except (OverflowError, ValueError):  # tensors of a model of anybody may be infinite
+                return None
             if not _held_by_types(bounds, types):
                 return None
         program.work += work

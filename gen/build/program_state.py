@@ -21,7 +21,8 @@ class ProgramState:
 
     `supports` tells whether the compilers under test have an instance, `only` are the operators that were asked for (None: all),
     `choices` what bodies are grown from, `plant` what else is put into some of them (None: nothing). `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs although
-    they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers and constants; `numbers` those of them that hold known numbers.
+    they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers and constants; `numbers` those of them that hold known numbers. `held` are the elements, by name, of
+    leaves that a model gave values: they are written as they are.
     """
 
     def __init__(self, rng: Rng, opset: int, style: Style, budget: Budget) -> None:
@@ -35,6 +36,7 @@ class ProgramState:
         self.plant: Callable[[Any], None] | None = None
         self.leaves: list[Tensor] = []
         self.numbers: dict[tuple[str, Shape, tuple[Number, ...]], Tensor] = {}
+        self.held: dict[str, Any] = {}
         self.exposed: list[Tensor] = []
         self.has_input = False
         self.opened = False

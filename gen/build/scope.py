@@ -124,5 +124,5 @@ class TensorScope:
 
 
 def is_numeric_result(tensor: Tensor) -> bool:
-    """Whether it is a result of numbers, which can be made fit for most operators."""
-    return not tensor.leaf and tensor.dtype in NUMERIC
+    """Whether it is a result of numbers, which can be made fit for most operators; of what is empty hardly anything can be made."""
+    return not tensor.leaf and tensor.dtype in NUMERIC and 0 not in tensor.shape

@@ -131,6 +131,9 @@ def _numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
     """The elements of a leaf in a row; others may share them. A leaf keeps to what the program's leaves are at the rate `round`."""
     if leaf.values is not None:
         return np.array(leaf.values, _DTYPES[leaf.dtype])
+    held: Array | None = builder.program.held.get(leaf.name)
+    if held is not None:
+        return held
     low, high = leaf.low, leaf.high
     if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
         low, high = leaf_range(leaf.dtype, ANY)

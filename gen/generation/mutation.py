@@ -8,6 +8,7 @@ another tensor of that type. So every mutation is a small change of the recipe, 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from opsieve.gen.analysis.reading import Source
 from opsieve.gen.build.graph import BodyGraph, Node, Shape
@@ -68,9 +69,12 @@ class ModelReplay:
         self.build = PatternBuilder(builder)
         self.changes = changes
         self.now: dict[str, Tensor] = {}
+        self._unchanged: set[str] = set()  # tensors of the model that hold what they held there
+        self._held: Mapping[str, Any] = {}
 
     def run(self, source: Source) -> None:
         """Lay all nodes; what the model gave, the program gives too."""
+        self._held = source.held
         for place, node in enumerate(source.nodes):
             self._step(place, node)
         for tensor in source.outputs:
@@ -92,15 +96,26 @@ class ModelReplay:
             before = ins[spot]
             assert before is not None
             ins[spot] = self._between(before) if place in changes.inserted else self._other(before)
-        outs = None if place in changes.redrawn else self._laid(node, ins)
+        unchanged = place not in changes.redrawn and self._is_unchanged(node, ins)
+        usable = unchanged or not self.builder.style.ranged or _are_finite(ins)
+        outs = self._laid(node, ins) if usable and place not in changes.redrawn else None
         if outs is None:
-            outs = self._mended(node, ins)
+            unchanged, outs = False, self._mended(node, ins) if usable else None
         if outs is None:
             self._leave_out(node)
             return
         if place in changes.doubled:
             self._laid(node, ins)
         self.now.update((old.name, new) for old, new in zip(node.outs, outs, strict=False) if old.name and new.name)
+        if unchanged:
+            self._unchanged.update(old.name for old in node.outs)
+
+    def _is_unchanged(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
+        """Whether every input holds what the node's own holds."""
+        return all(
+            old is None or (old.name in self._unchanged and self.now[old.name] is new)
+            for old, new in zip(node.ins, ins, strict=True)
+        )
 
     def _tensor(self, old: Tensor) -> Tensor | None:
         """What became of a tensor; a leaf is made when it is first asked for. None when nothing did."""
@@ -111,6 +126,9 @@ class ModelReplay:
         dtype, shape = self.changes.leaves.get(old.name, (old.dtype, old.shape))
         if (dtype, shape) == (old.dtype, old.shape):
             made = Tensor(program.named("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
+            self._unchanged.add(old.name)
+            if old.name in self._held:
+                program.held[made.name] = self._held[old.name]
         else:
             low, high = (old.low, old.high) if dtype == old.dtype else USUAL[dtype]
             made = Tensor(program.named("x"), dtype, shape, low, high, None, old.leaf)
@@ -118,7 +136,7 @@ class ModelReplay:
         program.elements += math.prod(shape)
         if made.leaf == "input":
             program.has_input = True
-        if made.values is None:
+        if made.values is None and 0 not in shape:
             self.builder.scope.enter(made)
         self.now[old.name] = made
         return made
@@ -140,8 +158,8 @@ class ModelReplay:
             return None
         attrs = dict(node.attrs)
         try:
-            if same and not _foretold(operator, node):
-                return self._copied(node, ins)
+            if (same or self._held) and not _foretold(operator, node):
+                return self._copied(node, ins) if same else None
             return self.build.ops(_name(node), *ins, outputs=len(node.outs), **attrs)
         except Misfit:
             # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it was.
@@ -185,6 +203,13 @@ class ModelReplay:
             else:
                 attrs[name] = value
         operator = _declared(node)
+        if (
+            builder.style.ranged
+            and operator is not None
+            and not self._is_unchanged(node, ins)
+            and not _safe(operator, ins)
+        ):
+            return None  # by intervals it could leave its domain in the model, too, but for what was changed
         if (
             builder.program.supports is not None
             and operator is not None
@@ -255,7 +280,8 @@ class ModelReplay:
         safe = operator.safe[0] if operator.safe else None
         low, high = operator.ranks
         if (
-            x.dtype not in first_dtypes(operator, builder.opset)
+            any(type(side) is not int or not side for side in x.shape)  # samplers are written for what has elements
+            or x.dtype not in first_dtypes(operator, builder.opset)
             or not low <= x.rank <= high
             or (safe is not None and builder.style.ranged and not x.within(safe))
         ):
@@ -273,7 +299,7 @@ class ModelReplay:
 
     def _leave_out(self, node: Node) -> None:
         for old in node.outs:
-            if old.name and old.dtype in LARGEST and all(type(side) is int for side in old.shape):
+            if old.name and old.dtype in LARGEST and all(type(side) is int and side for side in old.shape):
                 self.now[old.name] = self.builder.match(old.dtype, old.shape)
 
     def _between(self, tensor: Tensor) -> Tensor:
@@ -296,6 +322,16 @@ class ModelReplay:
 
 def _added(builder: GraphBuilder, operator: Operator, made: Instance) -> list[Tensor] | None:
     return builder.add(operator, made.inputs, made.attributes, made.outputs)
+
+
+def _are_finite(ins: Sequence[Tensor | None]) -> bool:
+    """Whether no input can hold an infinity, such as that of a mask: what is computed of one is a number only where the model saw to it."""
+    return all(tensor is None or math.isfinite(tensor.high - tensor.low) for tensor in ins)
+
+
+def _safe(operator: Operator, ins: Sequence[Tensor | None]) -> bool:
+    """Whether every input lies in its domain."""
+    return all(tensor is None or tensor.within(safe) for tensor, safe in zip(ins, operator.safe, strict=False))
 
 
 def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:

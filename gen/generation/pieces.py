@@ -1,7 +1,7 @@
 """Pieces of programs that are laid among the nodes of others: cut out of a model, and planted where their inputs are tensors of the program."""
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.build.graph import BodyGraph, Node, is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.spec.rng import Rng
@@ -33,9 +33,9 @@ def cut(source: Source, rng: Rng, most: int) -> Source:
 
 
 def _is_whole(node: Node) -> bool:
-    """Whether a node cannot stand without what is around it: it has bodies, or makes tensors whose sizes nobody knows."""
+    """Whether a node cannot stand without what is around it: it has bodies, or has tensors whose sizes nobody knows."""
     bodies = any(isinstance(value, BodyGraph) for value in node.attrs.values())
-    return bodies or any(type(side) is not int for out in node.outs for side in out.shape)
+    return bodies or any(not is_closed(each.shape) for each in (*node.ins, *node.outs) if each is not None)
 
 
 def _alone(source: Source, places: list[int]) -> Source:
@@ -55,7 +55,7 @@ def _alone(source: Source, places: list[int]) -> Source:
         nodes.append(Node(node.op, node.domain, [own(each) for each in node.ins], node.outs, node.attrs, node.name))
     read = {tensor.name for node in nodes for tensor in node.ins if tensor is not None}
     outputs = [out for node in nodes for out in node.outs if out.name and out.name not in read]
-    return Source(source.opset, tuple(nodes), tuple(outputs))
+    return Source(source.opset, tuple(nodes), tuple(outputs), source.held)
 
 
 def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
@@ -70,4 +70,4 @@ def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
 
 def _data(leaf: Tensor) -> bool:
     """Whether a leaf holds numbers that any others can stand for, rather than a condition of the piece."""
-    return leaf.leaf == "input" and leaf.dtype in _FLOATS and all(type(side) is int for side in leaf.shape)
+    return leaf.leaf == "input" and leaf.dtype in _FLOATS and all(type(side) is int and side for side in leaf.shape)

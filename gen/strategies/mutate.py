@@ -71,7 +71,7 @@ def mutate(request: GenRequest, seed: int) -> Case:
         tensors = _tensors(source)
         budget = replace(
             request.budget,
-            tensor=max(request.budget.tensor, *map(_size, tensors)),
+            tensor=max((request.budget.tensor, *map(_size, tensors))),
             elements=request.budget.elements + sum(map(_size, tensors)),
             work=1 << 40,
         )
@@ -82,7 +82,7 @@ def mutate(request: GenRequest, seed: int) -> Case:
         crossed = request.nodes > 3 and rng.chance(_RATES.crossed)
         source = _made(wished, rng, _BESIDE + 2 * seed, rng.choice(_RATES.beside if crossed else _RATES.own))
         donor = _made(wished, rng, _BESIDE + 2 * seed + 1, _RATES.donor) if crossed else None
-    builder = start(wished, seed, NAME, ranged=not request.corpus)
+    builder = start(wished, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     if donor is not None:
         ModelReplay(builder, Changes({})).run(donor)
@@ -91,6 +91,8 @@ def mutate(request: GenRequest, seed: int) -> Case:
     if piece is not None:
         plant(builder, piece, _RATES.joined)
     fill(builder, wished)
+    if not builder.nodes:  # one large node was left out, and nothing that was drawn fits the budget
+        ModelReplay(builder, Changes({})).run(source)
     return finish(builder, request, NAME, seed)
 
 

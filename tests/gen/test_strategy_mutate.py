@@ -168,6 +168,58 @@ def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
         corpus(tmp_path, workers)
 
 
+_HEAD = '<ir_version: 8, opset_import: ["" : 18]> g '
+# What only holds by a model's own numbers: a divisor, positions, an order of axes that is an input, what is empty, a mask of minus infinity.
+_PARTICULAR = (
+    """(int64[2,3] x, float[3,4] y) => (int64[2,3] q, float[2,4] g) <int64[2,3] d = {-3, 2, -1, 4, 5, -2}, int64[2] at = {2, 0}> {
+        q = Div (x, d)
+        g = Gather <axis = 0> (y, at)
+    }""",
+    """(float[2,3] x, float[0] e) => (float[2,3] y, float[0] f, float[0] g) <int64[2] sizes = {0, 0}> {
+        f, g = Split <axis = 0> (e, sizes)
+        y = Tanh (x)
+    }""",
+    """(float[2,4] x) => (float[2,4] y) <bool[4] kept = {1, 0, 1, 1}, float none = {0.0}> {
+        lowest = Constant <value = float {-inf}> ()
+        mask = Where (kept, none, lowest)
+        masked = Add (x, mask)
+        y = Softmax <axis = -1> (masked)
+    }""",
+    """(float[2,3] x) => (float[2,1] s) {
+        square = Mul (x, x)
+        mean = ReduceMean <axes = [1]> (x)
+        mean2 = Mul (mean, mean)
+        squares = ReduceMean <axes = [1]> (square)
+        variance = Sub (squares, mean2)
+        s = Sqrt (variance)
+    }""",
+)
+
+
+def test_what_holds_by_the_numbers_of_a_model_holds_when_it_is_mutated(workers: Workers) -> None:
+    head = _HEAD.replace("18", "17")
+    models = tuple(OnnxProgram(onnx.parser.parse_model(head + text).SerializeToString()) for text in _PARTICULAR)
+    cases = [generate("mutate", seed, GenRequest(corpus=models)) for seed in range(160)]
+    wrong = []  # a mask that nothing reads any more is an output, infinite as it is
+    tests = [Test(case.program, case.inputs) for case in cases]
+    for case, answer in zip(cases, workers.observe_many(PLAIN, tests), strict=True):
+        values = [value for value in (answer.outputs or {}).values() if isinstance(value, np.ndarray)]
+        if any(np.isnan(value).any() for value in values if value.dtype.kind == "f") or answer.outcome == "error":
+            wrong.append((case.program.name, answer.outcome, answer.message[-80:]))
+    assert not wrong
+
+
+def test_sizes_that_hang_on_inputs_are_not_taken_for_those_that_a_model_says() -> None:
+    model = onnx.parser.parse_model(
+        _HEAD
+        + "(float[2,3,4] x, int64[1] axes) => (float[2,3] y) { s = ReduceSum <keepdims = 0> (x, axes) y = Sqrt (s) }"
+    )
+    x = np.ones((2, 3, 4), np.float32)
+    assert read(model, {"x": x, "axes": np.array([2])}).outputs[0].shape == (2, 3)
+    with pytest.raises(UnreadableModel, match="sizes that hang on its inputs' values"):
+        read(model, {"x": x, "axes": np.array([0])})
+
+
 def test_symbolic_sizes_of_a_model_are_bound() -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 18]> g (float[N,3] x) => (float[N,3] y) { y = Relu (x) }"""
