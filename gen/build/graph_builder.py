@@ -284,10 +284,8 @@ class GraphBuilder:
         random, style, shape = self.rng.random, self.style, x.shape
         dtype = dtype or x.dtype
         if random() < style.pick:
-            if self._guests:
-                met = self._adapted(dtype, shape, domain)
-                if met is not None:
-                    return met
+            if self._guests and (met := self._adapted(dtype, shape, domain)) is not None:
+                return met
             if self._comparison and random() < style.divided:
                 end = extreme(self, self._comparison, x)
                 if end is not None:
