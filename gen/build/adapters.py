@@ -7,7 +7,7 @@ their declarations, so they are valid and inside the budget; where one of them c
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.spec.builder import FREE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opsieve.gen.build.graph_builder import GraphBuilder
     from opsieve.gen.spec.catalogue import OpChoice
 
-ADAPTERS = (
+ADAPTERS: Final = (
     "Abs",
     "Cast",
     "Clip",
@@ -34,17 +34,17 @@ ADAPTERS = (
     "Unsqueeze",
     "Where",
 )
-_SIGNS = ("Greater", "Less")
+_SIGNS: Final = ("Greater", "Less")
 # What a comparison is compared with so that some elements answer yes and some no: the largest element, or the least.
-COMPARED = {
+COMPARED: Final = {
     "Equal": "ReduceMax",
     "Less": "ReduceMax",
     "GreaterOrEqual": "ReduceMax",
     "Greater": "ReduceMin",
     "LessOrEqual": "ReduceMin",
 }
-_LARGEST_USEFUL = 1e4  # results of a larger size soon leave their type: they are brought back first
-_EDGES = ("constant", "constant", "edge", "reflect")
+_LARGEST_USEFUL: Final = 1e4  # results of a larger size soon leave their type: they are brought back first
+_EDGES: Final = ("constant", "constant", "edge", "reflect")
 
 
 def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> Tensor | None:

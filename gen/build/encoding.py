@@ -10,7 +10,7 @@ import functools
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from onnx import AttributeProto, numpy_helper
@@ -22,8 +22,8 @@ from opsieve.gen.spec.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_KEPT = 1 << 14
-_UNSIGNED = (1 << 64) - 1  # negative numbers are written as their complement in 64 bits
+_KEPT: Final = 1 << 14
+_UNSIGNED: Final = (1 << 64) - 1  # negative numbers are written as their complement in 64 bits
 # Tags: number << 3 | wire type (0 a number, 2 bytes behind their length, 5 four bytes).
 _NODE_ATTRIBUTE, _NODE_DOMAIN = b"\x2a", b"\x3a"
 _GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER = b"\x0a", b"\x12", b"\x2a"
@@ -31,13 +31,13 @@ _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_VALUE_INFO = b"\x5a", b"\x62", b"\x6a"
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH = b"\x15", b"\x18", b"\x22", b"\x2a", b"\x32"
 _FLOATS, _INTS, _STRINGS, _ATTRIBUTE_TYPE = b"\x3d", b"\x40", b"\x4a", b"\xa0\x01"
 _TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_RAW = b"\x08", b"\x10", b"\x4a"
-_INFO_TYPE = b"\x12"
+_INFO_TYPE: Final = b"\x12"
 _TYPE_TENSOR, _TYPE_SEQUENCE, _TYPE_OPTIONAL, _ELEMENT_TYPE = b"\x0a", b"\x22", b"\x4a", b"\x0a"
 _TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = b"\x08", b"\x12", b"\x0a", b"\x08", b"\x12"
 _MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
 _OPSET_DOMAIN, _OPSET_VERSION = b"\x0a", b"\x10"
-_BYTES = tuple(bytes((number,)) for number in range(128))
-RAW = frozenset((*FLOATS, *INTEGERS, "bool"))  # dtypes whose elements ONNX holds as numpy does
+_BYTES: Final = tuple(bytes((number,)) for number in range(128))
+RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))  # dtypes whose elements ONNX holds as numpy does
 
 
 def _number(value: int) -> bytes:

@@ -9,6 +9,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
+from typing import Final
 
 from opsieve.gen.build.adapters import (
     COMPARED,
@@ -33,13 +34,13 @@ from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import broadcast
 from opsieve.gen.spec.tensor import Attributes, Bounds, Tensor, Typed
 
-_TRIES = 3
+_TRIES: Final = 3
 _LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
-_HUB = 4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
-_JOINING = 3  # nodes that join two pieces: two that adapt, one that reads both
-_HOLDING = ("sequence({})", "optional({})")
-_BY_READS = operator.attrgetter("reads")
-_LONGEST_FREE = 9  # a side that nothing hangs on
+_HUB: Final = 4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
+_JOINING: Final = 3  # nodes that join two pieces: two that adapt, one that reads both
+_HOLDING: Final = ("sequence({})", "optional({})")
+_BY_READS: Final = operator.attrgetter("reads")
+_LONGEST_FREE: Final = 9  # a side that nothing hangs on
 
 
 def _can_be_read(op: str, shape: Named) -> bool:

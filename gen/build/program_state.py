@@ -1,7 +1,7 @@
 """What is counted and kept once for a whole program, bodies included."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.build.pieces import Pieces
@@ -12,7 +12,7 @@ from opsieve.gen.spec.domains import Number
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
-_NO_CHOICES = OpTable()
+_NO_CHOICES: Final = OpTable()
 Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
+from typing import Final
 
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.spec.builder import FREE
@@ -12,10 +13,10 @@ from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Tensor
 
-_TRIES = 3
-_RECENT = 8
-BY_DEPTH = operator.attrgetter("depth")
-NUMERIC = LARGEST.keys() - {"string"}  # dtypes of numbers
+_TRIES: Final = 3
+_RECENT: Final = 8
+BY_DEPTH: Final = operator.attrgetter("depth")
+NUMERIC: Final = LARGEST.keys() - {"string"}  # dtypes of numbers
 
 
 class TensorScope:

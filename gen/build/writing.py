@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from onnx import helper
@@ -30,15 +30,15 @@ from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.tensor import Tensor
 
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a stream for each.
-_FRACTIONS = Stream(0, "generated values").fractions(1 << 16)
-_BEFORE_BLOCK = 2  # leaves
-_BLOCK = 1 << 13  # of these are made elements of a dtype, for leaves of at most half as many
-_WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
-_DTYPES = {
+_FRACTIONS: Final = Stream(0, "generated values").fractions(1 << 16)
+_BEFORE_BLOCK: Final = 2  # leaves
+_BLOCK: Final = 1 << 13  # of these are made elements of a dtype, for leaves of at most half as many
+_WORDS: Final = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
+_DTYPES: Final = {
     dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()
 }
 _ROUND, _ENDS, _EQUAL = "round", "ends", "equal"
-_FED = (RAW - {"bfloat16"}) | {"string"}
+_FED: Final = (RAW - {"bfloat16"}) | {"string"}
 
 
 def serialize(

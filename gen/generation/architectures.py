@@ -7,6 +7,7 @@ model are (gen/data/inputs.py), so that indices lie in their axes and variances 
 import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import onnx
 import onnx.parser
@@ -16,9 +17,9 @@ from opsieve.gen.analysis.reading import Source, read
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.spec.rng import Rng
 
-_FILE = Path(__file__).with_name("architectures.txt")
-_PARAMETER = "w"
-_IR_VERSION = 8
+_FILE: Final = Path(__file__).with_name("architectures.txt")
+_PARAMETER: Final = "w"
+_IR_VERSION: Final = 8
 
 
 @dataclass(frozen=True, slots=True)

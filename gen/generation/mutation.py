@@ -8,7 +8,7 @@ another tensor of that type. So every mutation is a small change of the recipe, 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from opsieve.gen.analysis.reading import Source
 from opsieve.gen.build.graph import BodyGraph, Node, Shape
@@ -22,10 +22,10 @@ from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
-_DRAWS = 4  # instances drawn to mend a node, or to insert one
-_SEPARATE = ("control", "container")  # families whose samplers add nodes of their own
+_DRAWS: Final = 4  # instances drawn to mend a node, or to insert one
+_SEPARATE: Final = ("control", "container")  # families whose samplers add nodes of their own
 # Families whose inputs go with each other by dtype and size alone; in others elements of one are positions in another, or the like.
-_PLAIN = frozenset(
+_PLAIN: Final = frozenset(
     (
         *(
             "unary",

@@ -1,5 +1,7 @@
 """Pieces of programs that are laid among the nodes of others: cut out of a model, and planted where their inputs are tensors of the program."""
 
+from typing import Final
+
 from opsieve.gen.analysis.reading import Source
 from opsieve.gen.build.graph import BodyGraph, Node, is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
@@ -7,7 +9,7 @@ from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Tensor
 
-_FLOATS = ("float32", "float16", "float64", "bfloat16")
+_FLOATS: Final = ("float32", "float16", "float64", "bfloat16")
 
 
 def cut(source: Source, rng: Rng, most: int) -> Source:

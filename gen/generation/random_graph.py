@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import onnx
 
@@ -27,9 +27,9 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST, form
 from opsieve.gen.spec.tensor import Tensor
 
-SUPPORTED = 26  # the newest opset that a released onnxruntime takes
-_VERSIONS = MappingProxyType({"opsieve": __version__, "onnx": onnx.__version__})
-_PALETTES = (
+SUPPORTED: Final = 26  # the newest opset that a released onnxruntime takes
+_VERSIONS: Final = MappingProxyType({"opsieve": __version__, "onnx": onnx.__version__})
+_PALETTES: Final = (
     ("float32",),
     ("float32",),
     ("float32", "float32", "int64"),
@@ -43,12 +43,12 @@ _PALETTES = (
 )
 
 
-_NEWEST_SHARE = 0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
-_MOST_COPIES = 4
-_CLOSED_SHARE = 1 / 7  # of programs keep sequences and optionals closed
-_RANKS = ((1, 2, 3, 4), (1, 2, 2, 3), (0, 1, 2), (2, 3, 3), (3, 4, 4), (2, 4, 4), (0, 1, 2, 3, 4, 5), (1, 3, 5))
+_NEWEST_SHARE: Final = 0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
+_MOST_COPIES: Final = 4
+_CLOSED_SHARE: Final = 1 / 7  # of programs keep sequences and optionals closed
+_RANKS: Final = ((1, 2, 3, 4), (1, 2, 2, 3), (0, 1, 2), (2, 3, 3), (3, 4, 4), (2, 4, 4), (0, 1, 2, 3, 4, 5), (1, 3, 5))
 # How programs hang together, by name: what a strategy may ask for, else drawn.
-TOPOLOGIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "long": {},
         "wide": {"hub": 0.4, "crowd": 0.8},
@@ -56,23 +56,26 @@ TOPOLOGIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "many outputs": {"chain": 0.8, "middle": 0.3},
     }
 )
-_LONG_SHARE = 0.85
+_LONG_SHARE: Final = 0.85
 # Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
-_SIZES_LEFT: Mapping[str, Any] = MappingProxyType(
+_SIZES_LEFT: Final[Mapping[str, Any]] = MappingProxyType(
     {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3, "merged": 0.5}
 )
-_JOIN_TRIES = 8
-_REDRAWN = 2  # operators in whose place others are drawn, in a row
+_JOIN_TRIES: Final = 8
+_REDRAWN: Final = 2  # operators in whose place others are drawn, in a row
 # Families that would starve if another were drawn in their place.
-_SELDOM = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
-_HELD_BACK = ("text", "signal")  # families that join no pieces, and that no rewrite has: once more in the table
-_SOURCE = "source"  # the family that reads no result
-_COMMON = "binary"  # the family that patterns are full of already: others join pieces rather
-_COMMON_SHARE = 0.1  # of its operators may join the pieces of a program, drawn for each
-_TRIES_A_NODE = 8
-_MEASURES = ("Equal", "Shape", "Size")  # of texts
+_SELDOM: Final = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
+_HELD_BACK: Final = ("text", "signal")  # families that join no pieces, and that no rewrite has: once more in the table
+_SOURCE: Final = "source"  # the family that reads no result
+_COMMON: Final = "binary"  # the family that patterns are full of already: others join pieces rather
+_COMMON_SHARE: Final = 0.1  # of its operators may join the pieces of a program, drawn for each
+_TRIES_A_NODE: Final = 8
+_MEASURES: Final = ("Equal", "Shape", "Size")  # of texts
 
-_OPENERS = {"sequence": ("SequenceAt", "SequenceLength"), "optional": ("OptionalGetElement", "OptionalHasElement")}
+_OPENERS: Final = {
+    "sequence": ("SequenceAt", "SequenceLength"),
+    "optional": ("OptionalGetElement", "OptionalHasElement"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Names of a model's values are taken to be unique over its graph and all bodies, 
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
@@ -13,7 +13,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.spec.rng import Rng
 
-_LIFTED = frozenset(
+_LIFTED: Final = frozenset(
     (
         AttributeProto.INT,
         AttributeProto.FLOAT,
@@ -24,7 +24,7 @@ _LIFTED = frozenset(
         AttributeProto.STRINGS,
     )
 )
-_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+_GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
 
 
@@ -39,8 +39,8 @@ class WrappingRates:
     relied_on: float = 0.5
 
 
-_RATES = WrappingRates()
-_REACH = 40  # places before and after the first node of a part at which others are looked for
+_RATES: Final = WrappingRates()
+_REACH: Final = 40  # places before and after the first node of a part at which others are looked for
 
 
 class NodeEnds(NamedTuple):

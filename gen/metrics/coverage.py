@@ -11,14 +11,14 @@ rewrite chains.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import onnx
 
 from opsieve.gen.metrics.graph import Operation, Type, operations
 
 # What exporters put between operators; edges without them are counted beside all edges.
-GLUE = frozenset(("Constant", "Cast", "Shape", "ConstantOfShape", "Identity", "Unsqueeze"))
+GLUE: Final = frozenset(("Constant", "Cast", "Shape", "ConstantOfShape", "Identity", "Unsqueeze"))
 
 Link: TypeAlias = tuple[str, str]  # an operator and the dtype of its first output
 Chain: TypeAlias = tuple[Link, Link, Link]  # the first is read by the second, and that by the third

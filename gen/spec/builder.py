@@ -6,7 +6,7 @@ Two classes answer: the one whose sizes are numbers (gen/build/graph_builder.py)
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.rates import SamplerRates
@@ -15,8 +15,8 @@ from opsieve.gen.spec.symbolic_arith import Size, Truth
 from opsieve.gen.spec.tensor import Tensor
 
 Sizes = tuple[Size, ...]
-FREE = -1  # a size that a sampler leaves open
-KINDS = ("input", "initializer", "constant")  # of leaves
+FREE: Final = -1  # a size that a sampler leaves open
+KINDS: Final = ("input", "initializer", "constant")  # of leaves
 
 
 @dataclass(frozen=True, slots=True)

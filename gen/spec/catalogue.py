@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Final
 
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
@@ -17,8 +18,8 @@ from opsieve.gen.spec.learned import learned_operators
 from opsieve.gen.spec.schema import NEWEST, OLDEST, form
 from opsieve.gen.spec.size_rules import SizeRule
 
-GROUP = "opsieve.operators"
-VARIABLE = "OPSIEVE_OPERATORS"
+GROUP: Final = "opsieve.operators"
+VARIABLE: Final = "OPSIEVE_OPERATORS"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

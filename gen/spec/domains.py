@@ -7,7 +7,7 @@ its own (`Operator.usual`); here is what they have in common. Sources: the ONNX 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -80,7 +80,7 @@ class Site:
 
 
 Rule = Callable[[Site], Domain]
-ANY = Domain()
+ANY: Final = Domain()
 
 
 def exact(values: Sequence[float]) -> Domain:
@@ -128,5 +128,5 @@ def every_axis(site: Site) -> Domain:
     return exact(range(site.length))
 
 
-POSITIVE = Domain(0.01, 2)
-ZERO = Domain(0, 0)
+POSITIVE: Final = Domain(0.01, 2)
+ZERO: Final = Domain(0, 0)

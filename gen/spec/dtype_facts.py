@@ -1,18 +1,20 @@
 """What is known of each element type while a program is generated: names, sizes of values, the numbers that ONNX gives them."""
 
+from typing import Final
+
 from opsieve.gen.model.tensors import NUMBERS
 from opsieve.gen.spec.domains import Domain
 
-FLOATS = ("float32", "float16", "float64", "bfloat16")
-SIGNED = ("int64", "int32", "int16", "int8")
-UNSIGNED = ("uint64", "uint32", "uint16", "uint8")
-INTEGERS = (*SIGNED, *UNSIGNED)
-NUMERIC = (*FLOATS, *INTEGERS)
-PLAIN = (*NUMERIC, "bool")
+FLOATS: Final = ("float32", "float16", "float64", "bfloat16")
+SIGNED: Final = ("int64", "int32", "int16", "int8")
+UNSIGNED: Final = ("uint64", "uint32", "uint16", "uint8")
+INTEGERS: Final = (*SIGNED, *UNSIGNED)
+NUMERIC: Final = (*FLOATS, *INTEGERS)
+PLAIN: Final = (*NUMERIC, "bool")
 
 # The largest magnitude that generated values may reach: a sum or product of two neighbours still has room in its type, and
 # an integer stays exact as a float32 nearly always. Of narrow integers all values are in use.
-LARGEST: dict[str, float] = {
+LARGEST: Final[dict[str, float]] = {
     "float64": 1e8,
     "float32": 1e5,
     "bfloat16": 1e4,
@@ -49,7 +51,7 @@ USUAL |= dict.fromkeys(UNSIGNED, (0.0, 12.0))
 USUAL |= {"bool": (0.0, 1.0), "string": (0.0, 0.0), "int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
 USUAL |= {"int2": (-2.0, 1.0), "uint2": (0.0, 3.0)}
 
-NUMBER = NUMBERS  # the dtype's name -> ONNX's number of it
+NUMBER: Final = NUMBERS  # the dtype's name -> ONNX's number of it
 
 
 def is_float(dtype: str) -> bool:

@@ -3,17 +3,18 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import onnx.defs
 from onnx.defs import OpSchema
 
 from opsieve.gen.model.tensors import NUMBERS
 
-NEWEST = onnx.defs.onnx_opset_version()
-OLDEST = 13
-_TENSOR = "tensor("
+NEWEST: Final = onnx.defs.onnx_opset_version()
+OLDEST: Final = 13
+_TENSOR: Final = "tensor("
 # ONNX's names in type strings -> the names of numpy and ml_dtypes
-_NAMES = {
+_NAMES: Final = {
     "float": "float32",
     "double": "float64",
     "float8e4m3fn": "float8_e4m3fn",

@@ -10,7 +10,7 @@ gives a shape, and several ask that inputs agree:
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from opsieve.gen.spec.builder import FREE, Sizes
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
@@ -18,7 +18,7 @@ from opsieve.gen.spec.tensor import Ins, Tensor
 
 Factor = int | str
 Sized = dict[str, Any]  # sizes by name; those of a name with dots are a tuple
-_DOTS = "..."
+_DOTS: Final = "..."
 
 
 @dataclass(frozen=True, slots=True)

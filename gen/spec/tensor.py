@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from opsieve.gen.spec.domains import Domain, Number
 from opsieve.gen.spec.symbolic_arith import Size
@@ -11,9 +11,9 @@ Attributes = dict[str, Any]  # int, float, str, list of one of these, numpy arra
 Typed = tuple[str, tuple[Size, ...]]  # a size may also be a name: one that only a run tells
 Bounds = tuple[float, float]
 # As good as zero: ends of intervals are rounded (a sine of 0 is none), and float16 has nothing below 6e-8.
-_TINY = 1e-6
+_TINY: Final = 1e-6
 # Relative steps of the types that generated programs compute in.
-_STEPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52}
+_STEPS: Final = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52}
 
 
 def _is_rounded(value: float, end: float, dtype: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from opsieve.gen.build.adapters import adapt_first, steps_first
 from opsieve.gen.build.graph import is_closed
@@ -19,11 +20,11 @@ from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.spec.catalogue import OpChoice, choices
 from opsieve.gen.spec.tensor import Tensor
 
-NAME = "chains"
-_TABLE = Path(__file__).with_name("rewrites.txt")
-_WITH_BODIES = "control"
+NAME: Final = "chains"
+_TABLE: Final = Path(__file__).with_name("rewrites.txt")
+_WITH_BODIES: Final = "control"
 # Operators in the rewrites of onnxruntime (graph transformers of all levels), onnxoptimizer, onnxslim and onnxscript, by their sources; as many as the field has elements.
-OPERATORS = (
+OPERATORS: Final = (
     "Add",
     "Sub",
     "Mul",
@@ -84,13 +85,13 @@ OPERATORS = (
     "Shape",
     "TopK",
 )
-_FIELD = 59
-_RECURRENCE = (2, 1, 3)  # of which the polynomial is primitive: the period is 59**3 - 1
-_PERIOD = _FIELD**3 - 1
-_PALETTES = (("float32",), ("float32",), ("float16",), ("float16",), ("float32", "int64"))
-_AHEAD = 4  # symbols that wait
-_ENDS = 1  # results before the last that a chain may go on from
-_READ = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
+_FIELD: Final = 59
+_RECURRENCE: Final = (2, 1, 3)  # of which the polynomial is primitive: the period is 59**3 - 1
+_PERIOD: Final = _FIELD**3 - 1
+_PALETTES: Final = (("float32",), ("float32",), ("float16",), ("float16",), ("float32", "int64"))
+_AHEAD: Final = 4  # symbols that wait
+_ENDS: Final = 1  # results before the last that a chain may go on from
+_READ: Final = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
 
 Matrix = tuple[tuple[int, ...], ...]
 
@@ -108,8 +109,8 @@ class ChainRates:
     given: float = 0.1
 
 
-_RATES = ChainRates()
-_PARAMETERS = 0.1  # of further inputs are results where they are to be parameters
+_RATES: Final = ChainRates()
+_PARAMETERS: Final = 0.1  # of further inputs are results where they are to be parameters
 
 
 def chains(request: GenRequest, seed: int) -> Case:

@@ -11,6 +11,7 @@ the terms of ONNX, where a function is no value:
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
@@ -28,15 +29,15 @@ from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.registry import strategy
 
-NAME = "function-rewrite"
-_BASES = ("isra", "chains", "pattern", "mutate")
+NAME: Final = "function-rewrite"
+_BASES: Final = ("isra", "chains", "pattern", "mutate")
 # From a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but others.
-_BESIDE = 1 << 48
-_DOMAINS = ("local", "local.inner", "opsieve")
-_MOST = 6  # nodes of one function
+_BESIDE: Final = 1 << 48
+_DOMAINS: Final = ("local", "local.inner", "opsieve")
+_MOST: Final = 6  # nodes of one function
 _IDENTITY, _IF = "Identity", "If"
 # What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as parameters.
-_PASSED = frozenset((*PLAIN, "string"))
+_PASSED: Final = frozenset((*PLAIN, "string"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class RewriteRates:
     twin_read: float = 0.5
 
 
-_RATES = RewriteRates()
+_RATES: Final = RewriteRates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _through(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) ->
 
 
 _Rewrite = Callable[[Parts, FunctionProto, Rng, RewriteLimits], None]
-_REWRITES: tuple[_Rewrite, ...] = (_closure, _handed, _through)
+_REWRITES: Final[tuple[_Rewrite, ...]] = (_closure, _handed, _through)
 
 
 def _like(taken: Parts, f: FunctionProto, rng: Rng) -> FunctionProto:

@@ -5,7 +5,7 @@ dtypes. A program is guided by the programs before it in its batch of 256 seeds.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from opsieve.gen.build.graph import Node
 from opsieve.gen.build.graph_builder import GraphBuilder
@@ -16,12 +16,12 @@ from opsieve.gen.metrics.coverage import Link, OperatorCoverage
 from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.spec.tensor import Tensor
 
-BATCH = 256
+BATCH: Final = 256
 Links: TypeAlias = dict[str, tuple[Link, set[Link]]]  # of a result: what made it, and what that reads
-_CANDIDATES = 3  # a fourth finds little more and takes a twentieth of the time
-NAME = "hirfuzz"
+_CANDIDATES: Final = 3  # a fourth finds little more and takes a twentieth of the time
+NAME: Final = "hirfuzz"
 # Drawing an instance of these adds nodes: of one that is not taken they would be left lying about.
-_SEPARATE = ("control", "container")
+_SEPARATE: Final = ("control", "container")
 
 
 def hirfuzz(request: GenRequest, seed: int) -> Case:
@@ -97,4 +97,4 @@ def _note_links(links: Links, op: str, ins: Sequence[Tensor | None], outs: Seque
         links[out.name] = known
 
 
-_BATCHES = Batches(BATCH, OperatorCoverage, _guided)
+_BATCHES: Final = Batches(BATCH, OperatorCoverage, _guided)

@@ -7,6 +7,7 @@ of a corpus program's inputs are bound.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.build.graph import Shape
@@ -26,13 +27,13 @@ from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.patterns.strategy import planted
 
-NAME = "mutate"
-_DTYPES = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
-_KINDS = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "doubled", "dtype", "shape")
-_MOST_SPLICED = 8  # nodes
+NAME: Final = "mutate"
+_DTYPES: Final = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
+_KINDS: Final = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "doubled", "dtype", "shape")
+_MOST_SPLICED: Final = 8  # nodes
 # From a seed to those of its sources, so that they are no programs that `mix` has of the other strategies.
-_BESIDE = 1 << 48
-_GROWN = 5  # nodes added to a program of the corpus, at most
+_BESIDE: Final = 1 << 48
+_GROWN: Final = 5  # nodes added to a program of the corpus, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class MutationRates:
     alone: float = 0.3
 
 
-_RATES = MutationRates()
+_RATES: Final = MutationRates()
 
 
 def mutate(request: GenRequest, seed: int) -> Case:

@@ -5,13 +5,14 @@ exporters write. A twisted one is a near miss: an axis off by one, an inner tens
 """
 
 import math
+from typing import Final
 
 from opsieve.gen.generation.pattern_builder import PatternBuilder
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.tensor import Tensor
 
-_ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Clip")
-_SCALE = Domain(0.2, 2)
+_ACTIVATIONS: Final = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Clip")
+_SCALE: Final = Domain(0.2, 2)
 
 
 def _activation(w: PatternBuilder, x: Tensor) -> Tensor:
@@ -304,7 +305,7 @@ def global_pool(w: PatternBuilder) -> Tensor:
     return _dense(w, w.op("Flatten", w.tap(y)))
 
 
-FUSED = (
+FUSED: Final = (
     matmul_add,
     gemm_forms,
     conv_bn,

@@ -1,6 +1,7 @@
 """Structures that optimisers simplify away: elements moved there and back, casts, slices, neutral elements, constants."""
 
 import math
+from typing import Final
 
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.spec.domains import Domain
@@ -281,7 +282,7 @@ def top_k_sliced(w: PatternBuilder) -> Tensor:
     )
 
 
-MOVED = (
+MOVED: Final = (
     transposes,
     transpose_reduced,
     reshapes,

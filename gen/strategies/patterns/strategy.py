@@ -5,6 +5,7 @@ output; two of five are near misses, half of which break exactly one condition.
 """
 
 import contextlib
+from typing import Final
 
 from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
@@ -16,11 +17,11 @@ from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 
-NAME = "pattern"
-_WITH_BODIES = "control"
-_TRIES = 6  # structures, until one begins where it is to
-_ALL = tuple(PATTERNS.values())
-_PALETTES = (
+NAME: Final = "pattern"
+_WITH_BODIES: Final = "control"
+_TRIES: Final = 6  # structures, until one begins where it is to
+_ALL: Final = tuple(PATTERNS.values())
+_PALETTES: Final = (
     ("float32",),
     ("float32",),
     ("float32", "int64"),

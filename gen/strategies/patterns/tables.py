@@ -1,6 +1,7 @@
 """Structures that optimisers look for, by name."""
 
 from collections.abc import Callable
+from typing import Final
 
 from opsieve.gen.generation.pattern_builder import PatternBuilder
 from opsieve.gen.spec.tensor import Tensor
@@ -8,4 +9,4 @@ from opsieve.gen.strategies.patterns.fused import FUSED
 from opsieve.gen.strategies.patterns.moved import MOVED
 
 Pattern = Callable[[PatternBuilder], Tensor]
-PATTERNS: dict[str, Pattern] = {pattern.__name__: pattern for pattern in (*FUSED, *MOVED)}
+PATTERNS: Final[dict[str, Pattern]] = {pattern.__name__: pattern for pattern in (*FUSED, *MOVED)}
