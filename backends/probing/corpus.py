@@ -17,8 +17,10 @@ _MOST = 2000  # models of one corpus
 def corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], list[str]]:
     """The models under a folder that can be mutated, in order of path, and one line for each that cannot, with the reason.
 
-    BadInput when the folder cannot be listed, or nothing in it can be mutated.
+    BadInput when it is no folder, cannot be listed, or nothing in it can be mutated.
     """
+    if not folder.is_dir():
+        raise BadInput(f"the corpus {shown(folder, 160)} is no folder of models")
     try:
         paths = sorted(path for path in folder.rglob("*.onnx") if path.is_file())[:_MOST]
     except OSError as error:
@@ -34,7 +36,12 @@ def corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], lis
     for program, (model, _) in zip(loaded, typed(workers, loaded), strict=True):
         try:
             read(model, seeded_inputs(model, 0))
-        except (UnreadableModel, BadInput) as error:
+        except BadInput as error:
+            refused.append(
+                f"{shown(program.name, 160)} cannot be mutated: {str(error).removesuffix('; give --inputs')}"
+            )
+            continue
+        except UnreadableModel as error:
             refused.append(f"{shown(program.name, 160)} cannot be mutated, it has {shown(str(error), 120)}")
             continue
         found.append(OnnxProgram(model.SerializeToString(deterministic=True), program.name))

@@ -31,6 +31,7 @@ from opsieve.gen.values.values import SEARCH
 GROUP = 64
 Named = tuple[str, Case]
 _READERS: Mapping[str, Callable[[Path, Workers], tuple[tuple[Program, ...], list[str]]]] = {
+    "documented": corpus,
     "mutate": corpus,
     "relax-mutate": relax_corpus,
 }
@@ -42,7 +43,7 @@ Probing = Callable[[str, int, int], None]
 class GenerationRequest:
     """`models` programs of `strategy` from `seed` on, each as `program` asks, within what all `targets` support.
 
-    `corpus` is a folder of models for the strategies `mutate` and `relax-mutate`. Programs are checked with `check`, by onnx.checker or TVM, and written to `out`,
+    `corpus` is a folder of models for the strategies `documented`, `mutate` and `relax-mutate`. Programs are checked with `check`, by onnx.checker or TVM, and written to `out`,
     as plain .onnx files with `flat`. `kept` is the case to repeat, of which `program`, `strategy` and `seed` are those it was made by.
     """
 
@@ -126,7 +127,7 @@ def generate_programs(
         program = _within_targets(request, workers, probing)
         if request.corpus is not None:
             if request.strategy not in _READERS:
-                raise BadInput(f"--corpus needs --strategy {' or '.join(_READERS)}, which start from models")
+                raise BadInput(f"--corpus needs --strategy {', '.join(_READERS)}: these start from models")
             models, unusable = _READERS[request.strategy](request.corpus, workers)
             program = replace(program, corpus=models)
             for line in unusable:

@@ -1,6 +1,7 @@
 """Mutate: programs made of others and of real models, valid by construction; the same everywhere for the same seed."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -166,6 +167,17 @@ def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"\xff")
     with pytest.raises(BadInput, match=r"holds no model that can be mutated; .*broken"):
         corpus(tmp_path, workers)
+    for nowhere in (tmp_path / "none", tmp_path / "broken.onnx"):
+        with pytest.raises(BadInput, match="is no folder of models"):
+            corpus(nowhere, workers)
+    huge = (
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[65536,65536] x) => (float[65536,65536] y) { y = Relu (x) }'
+    )
+    (tmp_path / "huge.onnx").write_bytes(onnx.parser.parse_model(huge).SerializeToString())
+    shutil.copy(next(SAMPLES.rglob("*.onnx")), tmp_path / "sound.onnx")
+    models, refused = corpus(tmp_path, workers)
+    assert [model.name for model in models] == ["sound.onnx"]
+    assert any(line.startswith("'huge.onnx' cannot be mutated: ") and "--inputs" not in line for line in refused)
 
 
 _HEAD = '<ir_version: 8, opset_import: ["" : 18]> g '

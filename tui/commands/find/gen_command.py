@@ -56,7 +56,9 @@ _MOST_REFUSED = 20
     help="How to choose values: ranged, search, or special[:zeros,nan,...].",
 )
 @click.option(
-    "--corpus", type=options.PATH, help="Directory of models that --strategy mutate or relax-mutate starts from."
+    "--corpus",
+    type=options.PATH,
+    help="Directory of models that --strategy mutate, documented or relax-mutate starts from.",
 )
 @click.option(
     "-t",
