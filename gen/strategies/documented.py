@@ -52,7 +52,7 @@ def documented(request: GenRequest, seed: int) -> Case:
     """The program of a seed: a piece first, then in turn with random nodes others of its opset. BadInput when no piece can be read."""
     rng = Rng(f"{NAME} {seed}", request.bins)
     first = _first(request, rng, seed)
-    builder = start(replace(request, opset=first.opset), seed, NAME, ranged=False)
+    builder = start(replace(request, opset=first.opset), seed, NAME)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     plant(builder, first, _RATES.joined)
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
