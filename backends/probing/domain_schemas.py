@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import onnx
 import onnx.defs
 
 from opsieve.backends.probing.documented_shapes import definitions_in
@@ -47,7 +48,7 @@ domain = sys.argv[1]
 def slot(p):
     return [p.name, p.typeStr, str(p.option).rsplit(".", 1)[-1], p.isHomogeneous, p.description or ""]
 def attribute(a):
-    return [str(a.type).rsplit(".", 1)[-1], bool(a.required), a.description or ""]
+    return [str(a.type).rsplit(".", 1)[-1], bool(a.required), a.description or "", getattr(a, "_default_value", b"").hex()]
 kernels = {}
 for k in state.get_all_opkernel_def():
     if k.domain == domain and k.provider == "CPUExecutionProvider":
@@ -86,7 +87,7 @@ class SchemaSlot:
 class DomainSchema:
     """An operator of a domain as its schema has it. `attributes` are kinds (INT, FLOATS, ...) by name, `required` those that must be given.
 
-    `types` are those of the kernels for the CPU, where it has one (`kernel`). What attributes' descriptions name: `words`, which a string may be, and `numbers`.
+    `types` are those of the kernels for the CPU, where it has one (`kernel`). What attributes' descriptions name: `words`, which a string may be, and `numbers`, with the default.
     `definitions`: sizes that the documentation of the whole domain defines by others (`documented_shapes`).
     """
 
@@ -119,7 +120,7 @@ def schemas_of(domain: str) -> list[DomainSchema]:
 
 def _texts(entry: Mapping[str, Any]) -> list[str]:
     slots = [each[4] for side in ("inputs", "outputs") for each in entry[side]]
-    return [entry["doc"], *slots, *(text for _, _, text in entry["attributes"].values())]
+    return [entry["doc"], *slots, *(about[2] for about in entry["attributes"].values())]
 
 
 def _of_onnx(domain: str) -> list[onnx.defs.OpSchema]:
@@ -141,7 +142,8 @@ def _own(schema: onnx.defs.OpSchema) -> dict[str, Any]:
         "outputs": [slot(each) for each in schema.outputs],
         "types": {each.type_param_str: list(each.allowed_type_strs) for each in schema.type_constraints},
         "attributes": {
-            k: [str(a.type).rsplit(".", 1)[-1], a.required, a.description] for k, a in schema.attributes.items()
+            k: [str(a.type).rsplit(".", 1)[-1], a.required, a.description, a.default_value.SerializeToString().hex()]
+            for k, a in schema.attributes.items()
         },
         "doc": schema.doc,
         "kernel": True,
@@ -182,11 +184,11 @@ def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> D
         slots["inputs"],
         slots["outputs"],
         types,
-        {name: kind for name, (kind, _, _) in attributes.items()},
-        frozenset(name for name, (_, required, _) in attributes.items() if required),
-        {name: _words(text) for name, (_, _, text) in attributes.items()},
+        {name: kind for name, (kind, *_) in attributes.items()},
+        frozenset(name for name, (_, required, *_) in attributes.items() if required),
+        {name: _words(text) for name, (_, _, text, _) in attributes.items()},
         entry["kernel"],
-        {name: _numbers(text) for name, (_, _, text) in attributes.items()},
+        {name: _numbers(text, bytes.fromhex(default)) for name, (_, _, text, default) in attributes.items()},
         definitions,
     )
 
@@ -199,8 +201,11 @@ def _words(text: str) -> tuple[str, ...]:
     ]
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(int(number) for number in _NUMBER.findall(text)))[:_MOST_WORDS]
+def _numbers(text: str, default: bytes) -> tuple[int, ...]:
+    """What a whole number may be: its default, and the numbers of a description."""
+    usual = onnx.AttributeProto.FromString(default)
+    known = [usual.i] if usual.type == onnx.AttributeProto.INT else []
+    return tuple(dict.fromkeys((*known, *map(int, _NUMBER.findall(text)))))[:_MOST_WORDS]
 
 
 def _is_sparse(text: str) -> bool:

@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.backends.probing.instance_drawing import reshaped
@@ -30,6 +31,7 @@ _FRESH = 20
 _FITTED = 10  # instances by which sizes of outputs are fitted
 _LEAST_VARIED = 8
 _MOST_PINNED = 64  # elements that a form lists
+_DRAWS = 1, 2, 3  # elements by which values of an attribute are compared
 _FOLLOWED = (3, 2, 1)  # ranks of a body's first input whose sizes its outputs may have
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -105,7 +107,7 @@ class _Learner:
 
     def formed(self, trial: Trial) -> tuple[LearnedForm | None, int]:
         """The widest form of an accepted instance that holds, and how many instances of it were accepted."""
-        trial = self._with_following_bodies(trial)
+        trial = self._with_documented_values(self._with_following_bodies(trial))
         pinned = _pinned(trial)
         for form_of, of in (
             (self.generalised, trial),
@@ -126,6 +128,29 @@ class _Learner:
                 trials = [replace(trial, attributes={**trial.attributes, name: each}) for each in made]
                 trial = next((t for t, ok in zip(trials, self.accepts(trials), strict=True) if ok), trial)
         return trial
+
+    def _with_documented_values(self, trial: Trial) -> Trial:
+        """The instance with values that the documentation names, or 0, 1 or none, for attributes whose own it does not and which give the same: a flag may be read as one in two ways."""
+        for name, value in [*trial.attributes.items()]:
+            documented = self._documented(name)
+            if not documented or value in documented:
+                continue
+            made = [replace(trial, attributes={**trial.attributes, name: each}) for each in documented]
+            if name not in self.schema.required:
+                made.append(replace(trial, attributes={k: v for k, v in trial.attributes.items() if k != name}))
+            asked = [[replace(each, draw=draw) for draw in _DRAWS] for each in (trial, *made)]
+            answers = iter(self.answers([each for draws in asked for each in draws]))
+            own, *rest = [[next(answers) for _ in draws] for draws in asked]
+            if all(answer.outputs is not None for answer in own):
+                trial = next((each for each, found in zip(made, rest, strict=True) if found == own), trial)
+        return trial
+
+    def _documented(self, name: str) -> Sequence[Any]:
+        """The values of an attribute of one number or word that its documentation names, and those of a flag."""
+        kind = self.schema.attributes[name]
+        if kind == "STRING":
+            return self.schema.words.get(name, ())
+        return tuple(dict.fromkeys((*self.schema.numbers.get(name, ()), 0, 1))) if kind == "INT" else ()
 
     # 2
 
@@ -152,6 +177,7 @@ class _Learner:
                 else:
                     left.append(group)
             tied = [spot for group in left for spot in group]
+        left = [group for group in left if size[group[0]]]  # an empty one has no multiples
         doubled = self.accepts([_scaled(trial, group, 2) for group in left])
         for group, ok in zip(left, doubled, strict=True):
             if ok:
@@ -264,9 +290,7 @@ class _Learner:
             answers = self.answers([trial for _, trial in made])
             good = sum(_as_said(narrowed, sizes, answer) for (sizes, _), answer in zip(made, answers, strict=True))
             if good >= ENOUGH * _FRESH:
-                again = self.answers([trial for _, trial in made])
-                varies = any(a.digest != b.digest for a, b in zip(answers, again, strict=True))
-                return replace(narrowed, varies=varies), good
+                return replace(narrowed, varies=any(answer.varies for answer in answers)), good
         return None, 0
 
 

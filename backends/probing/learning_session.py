@@ -4,7 +4,7 @@ import functools
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -27,6 +27,8 @@ from opsieve.gen.spec import learned
 from opsieve.gen.spec.learned import domain_version, parsed, written
 from opsieve.gen.spec.learned_body import LearnedBody
 
+FILLS = 0x00, 0x7F  # of memory that nobody wrote: zeros, and large numbers
+_UNWRITTEN = "its results hang on memory that nobody wrote"
 SECONDS = 2.0  # of work for one instance, all of which are small
 _DIED = ("crash", "hang", "out-of-memory")
 
@@ -47,7 +49,7 @@ def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Lea
     unknown = sorted(request.only - {schema.name for schema in schemas})
     if unknown:
         raise BadInput(f"{request.domain} has no operator {unknown[0]} with a kernel for the CPU")
-    asker = _Asker(request, workers)
+    asker = Asker(request, workers)
     version = workers.version(request.target)
     for schema in schemas:
         if not request.only or schema.name in request.only:
@@ -81,14 +83,27 @@ def _sources() -> str:
     return digest.hexdigest()[:16]
 
 
-class _Asker:
+class Asker:
+    """Runs instances of operators as programs of one node."""
+
     def __init__(self, request: LearnRequest, workers: Workers) -> None:
         self._request, self._workers = request, workers
 
     def ask(self, schema: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
-        """Run instances as programs of one node."""
+        """What comes of instances: those that are accepted run once more in other memory, and those whose results differ then a third time as at first."""
         tests = [self._test(schema, trial) for trial in trials]
-        return [_answer(observed) for observed in self._workers.observe_many(self._request.target, tests)]
+        found = self._answers(tests, FILLS[0])
+        accepted = [place for place, answer in enumerate(found) if answer.outputs is not None]
+        others = self._answers([tests[place] for place in accepted], FILLS[1])
+        differing = [place for place, other in zip(accepted, others, strict=True) if other != found[place]]
+        for place, again in zip(differing, self._answers([tests[p] for p in differing], FILLS[0]), strict=True):
+            varies = again.outputs is not None and again != found[place]
+            found[place] = replace(again, varies=True) if varies else TrialAnswer(None, _UNWRITTEN)
+        return found
+
+    def _answers(self, tests: Sequence[Test], fill: int) -> list[TrialAnswer]:
+        filled = [replace(test, fill=fill) for test in tests]
+        return [_answer(observed) for observed in self._workers.observe_many(self._request.target, filled)]
 
     def _test(self, schema: DomainSchema, trial: Trial) -> Test:
         names = ["" if each is None else f"x{place}" for place, each in enumerate(trial.inputs)]

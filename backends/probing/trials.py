@@ -52,12 +52,13 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialAnswer:
-    """The types of the outputs, None where the instance was refused; what was said then, whether the compiler died of it; else a digest of the outputs."""
+    """The types of the outputs, None where the instance was refused; what was said then, whether the compiler died of it; else a digest of the outputs and whether it `varies` from run to run."""
 
     outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
     reason: str = ""
     died: bool = False
     digest: str = ""
+    varies: bool = False
 
 
 def elements(trial: Trial, place: int) -> "np.ndarray[Any, Any]":

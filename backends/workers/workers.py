@@ -58,6 +58,7 @@ class Test:
     """A program and the values of its inputs, by name; `as_is` keeps the IR version that the model states.
 
     With `again`, `reached` of its observation is every probe on its way, not only those that nobody had reached before.
+    `fill` is a byte that new memory holds and that lies around the inputs: results that hang on it hang on memory that nobody wrote.
     """
 
     __test__ = False  # pytest: not a test class
@@ -66,6 +67,7 @@ class Test:
     inputs: dict[str, Any]
     as_is: bool = False
     again: bool = False
+    fill: int | None = None
 
 
 class Environments(Protocol):
@@ -464,6 +466,8 @@ def _batches(
         header = {"model": len(sent), "options": options, "repeat": repeat, **about}
         header["inputs"] = wire.pack_values(test.inputs, chunks)
         header.update(again=test.again, effects=effects)
+        if test.fill is not None:
+            header["fill"] = test.fill
         header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)
         if batch.tests and (len(batch.tests) >= most or batch.size + span > BATCH_BYTES):
             yield batch

@@ -38,7 +38,7 @@ from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 
 UNKNOWN = "?"
-_TERM = re.compile(r"(?:(\d{1,6})|(?:(\d{1,4})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
+_TERM = re.compile(r"(?:(\d{1,6})|(?:([1-9]\d{0,3})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
 _TYPE = re.compile(
     r"(sparse )?([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?(?: = (-?\d{1,9}(?:, -?\d{1,9}){0,63}))?( constant)?"
 )

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -12,12 +11,16 @@ from commands import opsieve as run
 from onnx import parser
 
 from opsieve.backends.judge.oracles import FLOAT64
+from opsieve.backends.observation import Observation
 from opsieve.backends.probing.documented_shapes import definitions_in, shapes_in
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, schemas_of
 from opsieve.backends.probing.learning import learn
+from opsieve.backends.probing.learning_session import Asker, LearnRequest
 from opsieve.backends.probing.message_hints import MessageHints
-from opsieve.backends.probing.trials import Trial, TrialAnswer
-from opsieve.backends.workers.workers import Workers
+from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput
+from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.workers.inside import wire
+from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.catalogue import known
 from opsieve.gen.spec.learned import read_learned
@@ -28,6 +31,7 @@ g (float[2, 2] x) => (float[2, 2] y) { z = com.microsoft.Inverse(x) y = Mul(z, z
 """
 Rule = Callable[[Trial], tuple[tuple[str, tuple[int, ...]], ...] | None]
 T = ("float16", "float32")
+REFUSED = TrialAnswer(None, "refused")
 
 
 def schema(
@@ -200,14 +204,12 @@ def test_of_a_compiler_that_dies_nothing_is_learnt_but_how_often() -> None:
 
 def test_forms_whose_results_differ_from_run_to_run_are_kept_only_where_there_are_no_others() -> None:
     """Results of matrices are numbers drawn, those of vectors always the same."""
-    drawn = Random(5)
 
     def answers(always: bool) -> Callable[[DomainSchema, Sequence[Trial]], list[TrialAnswer]]:
         def answer(trial: Trial) -> TrialAnswer:
             x = trial.inputs[0]
             assert x is not None
-            varies = always or len(x.shape) > 1
-            return TrialAnswer(((T[0], x.shape),), digest=str(drawn.random()) if varies else "")
+            return TrialAnswer(((T[0], x.shape),), varies=always or len(x.shape) > 1)
 
         return lambda _, trials: list(map(answer, trials))
 
@@ -216,6 +218,78 @@ def test_forms_whose_results_differ_from_run_to_run_are_kept_only_where_there_ar
     assert none is not None
     assert not any(form.varies for form in some.forms)
     assert all(form.varies for form in none.forms)
+
+
+def test_a_value_that_the_documentation_does_not_name_is_one_that_it_does_where_they_give_the_same() -> None:
+    """`heads` counts, and each value gives another result; `last` is a flag of which 1 is documented, and `mode` is read for one word."""
+
+    def answer(trial: Trial) -> TrialAnswer:
+        x, last = trial.inputs[0], trial.attributes.get("last", 0)
+        assert x is not None
+        number, mode = trial.attributes.get("heads", 1), trial.attributes.get("mode", "") == "linear"
+        return TrialAnswer(((T[0], x.shape),), digest=f"{number} {bool(last)} {mode}") if number > 1 else REFUSED
+
+    kinds = {"heads": "INT", "last": "INT", "mode": "STRING"}
+    asked_of = replace(
+        schema(1, kinds, frozenset(kinds)), words={"mode": ("linear", "nearest")}, numbers={"last": (-1, 1)}
+    )
+    found = learn(asked_of, "acme", lambda _, trials: list(map(answer, trials))).operator
+    assert found is not None
+    values = {name: {form.attributes[name][0] for form in found.forms} for name in kinds}
+    assert values["last"] <= {-1, 0, 1}
+    assert values["mode"] <= {"linear", "nearest"}
+    assert all(value > 1 for value in values["heads"])
+
+
+class _Memory:
+    """Workers of a compiler that answers from the bytes that new memory holds: `held` gives what it computes of an instance's seed."""
+
+    def __init__(self, held: Callable[[int | None, int], float]) -> None:
+        self.held, self.asked = held, 0
+
+    def observe_many(self, target: ResolvedTarget, tests: Sequence[Test]) -> list[Observation]:
+        outs = []
+        for test in tests:
+            self.asked += 1
+            value = np.array([self.held(test.fill, self.asked)], np.float32)
+            outs.append(Observation(target.display, "", "ok", outputs={"y": value}))
+        return outs
+
+
+@pytest.mark.parametrize(
+    ("held", "accepted", "varies"),
+    [
+        (lambda fill, asked: 1.0, True, False),
+        (lambda fill, asked: float(fill or 0), False, False),  # it reads what nobody wrote
+        (lambda fill, asked: float(asked), True, True),  # it draws numbers
+    ],
+)
+def test_an_instance_whose_results_hang_on_memory_that_nobody_wrote_is_refused(
+    held: Callable[[int | None, int], float], accepted: bool, varies: bool
+) -> None:
+    asker = Asker(LearnRequest("com.microsoft", resolve("onnxruntime")), _Memory(held))  # type: ignore[arg-type]  # only what is called of workers
+    trial = Trial((TrialInput("float32", (2,), -1, 1),))
+    (answer,) = asker.ask(schema(1), [trial])
+    assert (answer.outputs is not None) == accepted
+    assert answer.varies == varies
+    assert accepted or "memory" in answer.reason
+
+
+def test_memory_around_inputs_holds_the_byte_that_a_test_names() -> None:
+    for array in (np.arange(5, dtype=np.float32), np.zeros((0, 3), np.int64), np.array(2.5, np.float16)):
+        made = wire.surrounded(array, 0x7F)
+        assert made.dtype == array.dtype
+        assert made.shape == array.shape
+        assert made.tobytes() == array.tobytes()
+        assert made.ctypes.data % wire.ALIGN == 0 or not made.size
+        whole = made
+        while whole.base is not None:
+            whole = whole.base
+        assert whole.nbytes > array.nbytes
+        assert np.count_nonzero(whole == 0x7F) >= whole.nbytes - array.nbytes
+    words = np.array(["a"], object)
+    assert wire.surrounded(words, 0) is words
+    assert wire.surrounded([words], 0) == [words]
 
 
 def test_what_a_compiler_dies_of_is_left_alone() -> None:

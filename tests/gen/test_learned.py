@@ -103,6 +103,7 @@ def test_a_body_gives_the_sizes_of_what_it_is_called_with() -> None:
         'domain = "d"\noperator = 3',
         'domain = "d"\n[[operator]]\nname = "X"',
         TEXT.replace("2*b", "b/2"),
+        TEXT.replace("2*b", "0*b"),
         TEXT.replace("float32[b]", "float33[b]"),
         TEXT.replace("float32[b]", "float32[b"),
         TEXT.replace("0.5..1", "0.5..e"),

@@ -43,6 +43,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 OWNER = ".opsieve-owner"  # of a scratch folder (gen/model/scratch.py)
 STATE_SIZE = 32
 ORPHAN_SECONDS = 1.0  # between two looks for them
+M_PERTURB = -6  # of glibc's mallopt
 COMMON = "opsieve.backends.compilers.worker_common"  # the name by which backend files import what they share
 
 
@@ -153,6 +154,10 @@ class TestServer:
         try:
             stage("import")
             inputs, _ = self.wire.unpack_values(test["inputs"], values, 0)
+            fill = test.get("fill")
+            self.fill(fill)
+            if fill is not None:
+                inputs = {name: self.wire.surrounded(value, fill) for name, value in inputs.items()}
             request.inputs = inputs
             run = self.backend.prepare(request)
             outputs = {}
@@ -179,6 +184,11 @@ class TestServer:
         extra = {"notes": request.notes, "hazards": request.hazards, "effects": request.effects, "log": self.printed()}
         reply.update((name, value) for name, value in extra.items() if value)
         return reply
+
+    def fill(self, byte: Optional[int]) -> None:
+        """Have new memory hold this byte until it is written; None: whatever it holds."""
+        with contextlib.suppress(AttributeError):  # glibc has it, and inverts the byte
+            self.libc.mallopt(M_PERTURB, 0 if byte is None else byte ^ 0xFF)
 
     def give_back(self) -> None:
         """Return the memory that a large model took: a traceback may hold on to it, and the C library."""

@@ -37,6 +37,7 @@ TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 MAX_HEADER = 64 << 20
 ALIGN = 64
 ZEROS = bytes(ALIGN)
+SURROUNDING = 1 << 14  # bytes on each side of a value that is surrounded
 STANDARD = frozenset(
     [
         "bool",
@@ -127,6 +128,17 @@ def unpack_values(described: Dict[str, Any], body: memoryview, offset: int) -> T
     for name, item in described.items():
         values[name], offset = unpack(item, body, offset)
     return values, offset
+
+
+def surrounded(value: Any, byte: int) -> Any:
+    """The value in memory of its own between bytes that are all the same; one that is no tensor of numbers as it is."""
+    if not isinstance(value, np.ndarray) or value.dtype == object:
+        return value
+    memory = np.full(value.nbytes + 2 * SURROUNDING + ALIGN, byte, np.uint8)
+    start = SURROUNDING + -(memory.ctypes.data + SURROUNDING) % ALIGN
+    made = memory[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+    made[...] = value
+    return made
 
 
 def encode(header: Any, chunks: List[Any]) -> bytes:
