@@ -370,4 +370,8 @@ def test_an_operator_of_onnxruntime_is_learnt_and_kept(
         for form in learned.forms
     )
     assert run("learn", "acme.none", capsys=capsys)[0] == 2
+    for place in (tmp_path, tmp_path / "none" / "x.toml"):
+        code, _, said = run("learn", "com.microsoft", "-o", str(place), capsys=capsys)
+        assert code == 2
+        assert "cannot write" in said
     assert run("learn", "com.microsoft", "--ops", "Nothing", capsys=capsys)[0] == 2

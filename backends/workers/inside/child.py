@@ -153,11 +153,7 @@ class TestServer:
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")
-            inputs, _ = self.wire.unpack_values(test["inputs"], values, 0)
-            fill = test.get("fill")
-            self.fill(fill)
-            if fill is not None:
-                inputs = {name: self.wire.surrounded(value, fill) for name, value in inputs.items()}
+            inputs = self.filled(self.wire.unpack_values(test["inputs"], values, 0)[0], test.get("fill"))
             request.inputs = inputs
             run = self.backend.prepare(request)
             outputs = {}
@@ -185,10 +181,11 @@ class TestServer:
         reply.update((name, value) for name, value in extra.items() if value)
         return reply
 
-    def fill(self, byte: Optional[int]) -> None:
-        """Have new memory hold this byte until it is written; None: whatever it holds."""
+    def filled(self, values: Dict[str, Any], byte: Optional[int]) -> Dict[str, Any]:
+        """The values between such bytes, which new memory holds from now on until it is written; None: whatever it holds."""
         with contextlib.suppress(AttributeError):  # glibc has it, and inverts the byte
             self.libc.mallopt(M_PERTURB, 0 if byte is None else byte ^ 0xFF)
+        return values if byte is None else {name: self.wire.surrounded(each, byte) for name, each in values.items()}
 
     def give_back(self) -> None:
         """Return the memory that a large model took: a traceback may hold on to it, and the C library."""

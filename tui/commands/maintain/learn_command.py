@@ -1,6 +1,7 @@
 """`opsieve learn`: declarations of a domain's operators, inferred from what a compiler accepts."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     domain = "" if domain == "ai.onnx" else domain
     request = LearnRequest(domain, resolve(target), frozenset(filter(None, ops.split(","))), seed)
     path = output or Path(f"{domain.replace('/', '-') or 'ai.onnx'}.toml")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):  # said before all is learnt
+        raise BadInput(f"cannot write {shown(str(path))}: name a file in a folder that can be written")
     with Workers(Limits(seconds=SECONDS)) as workers, counting_bar(None) as show:
         found: list[Learnt] = []
         for each in learnt(request, workers, cache_folder("learned")):
