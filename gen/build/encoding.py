@@ -16,6 +16,7 @@ import numpy as np
 from onnx import AttributeProto, numpy_helper
 
 from opsieve.gen.build.graph import BodyGraph, Named, Node
+from opsieve.gen.spec.domains import Number
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS, NUMBER
 from opsieve.gen.spec.learned_body import LearnedBody
 from opsieve.gen.spec.tensor import Tensor
@@ -30,7 +31,7 @@ _GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER = b"\x0a", b"\x12", b"\x2a"
 _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_VALUE_INFO = b"\x5a", b"\x62", b"\x6a"
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH = b"\x15", b"\x18", b"\x22", b"\x2a", b"\x32"
 _FLOATS, _INTS, _STRINGS, _ATTRIBUTE_TYPE = b"\x3d", b"\x40", b"\x4a", b"\xa0\x01"
-_TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_RAW = b"\x08", b"\x10", b"\x4a"
+_TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_TEXT, _TENSOR_RAW = b"\x08", b"\x10", b"\x32", b"\x4a"
 _INFO_TYPE: Final = b"\x12"
 _TYPE_TENSOR, _TYPE_SEQUENCE, _TYPE_OPTIONAL, _ELEMENT_TYPE = b"\x0a", b"\x22", b"\x4a", b"\x0a"
 _TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = b"\x08", b"\x12", b"\x0a", b"\x08", b"\x12"
@@ -53,9 +54,12 @@ def _number(value: int) -> bytes:
     return bytes(found)
 
 
+_LENGTHS = tuple(map(_number, range(1 << 11)))  # of most messages
+
+
 def _field(tag: bytes, content: bytes) -> bytes:
     size = len(content)
-    return tag + (_BYTES[size] if size < 128 else _number(size)) + content
+    return tag + (_LENGTHS[size] if size < 2048 else _number(size)) + content
 
 
 class _Texts(dict[str, bytes]):
@@ -74,6 +78,7 @@ class _Texts(dict[str, bytes]):
         return made
 
 
+_ABSENT = b"\x0a\x00"  # an input that is left out
 _INPUTS, _OUTPUTS, _NODE_NAMES, _OPS = _Texts(b"\x0a"), _Texts(b"\x12"), _Texts(b"\x1a"), _Texts(b"\x22")
 _INFO_NAMES, _TENSOR_NAMES, _ATTRIBUTE_NAMES = _Texts(b"\x0a"), _Texts(b"\x42"), _Texts(b"\x0a")
 
@@ -83,7 +88,7 @@ def _text(tag: bytes, text: str) -> bytes:
     return _field(tag, text.encode())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncodedGraph:
     """The messages of a GraphProto, each encoded without its tag."""
 
@@ -95,15 +100,19 @@ class EncodedGraph:
 
     def encoded(self, name: str) -> bytes:
         """The GraphProto."""
-        parts = [_field(_GRAPH_NODE, node) for node in self.nodes]
-        parts.append(_text(_GRAPH_NAME, name))
+        parts: list[bytes] = []
         for tag, messages in (
+            (_GRAPH_NODE, self.nodes),
             (_GRAPH_INITIALIZER, self.initializers),
             (_GRAPH_INPUT, self.inputs),
             (_GRAPH_OUTPUT, self.outputs),
             (_GRAPH_VALUE_INFO, self.infos),
         ):
-            parts += [_field(tag, message) for message in messages]
+            for message in messages:
+                size = len(message)
+                parts += (tag, _LENGTHS[size] if size < 2048 else _number(size), message)
+            if tag is _GRAPH_NODE:
+                parts.append(_text(_GRAPH_NAME, name))
         return b"".join(parts)
 
 
@@ -119,11 +128,16 @@ def encoded_model(ir_version: int, producer: str, graph: bytes, opsets: Iterable
 
 def encoded_node(node: Node, domains: set[str]) -> bytes:
     """The NodeProto of a node; domains beside ONNX's own, its and those of nodes in bodies, are added to `domains`."""
-    parts = [_INPUTS["" if tensor is None else tensor.name] for tensor in node.ins]
-    parts += [_OUTPUTS[tensor.name] for tensor in node.outs]
+    # Loops rather than comprehensions, each of which is a call.
+    parts = []
+    for read in node.ins:
+        parts.append(_ABSENT if read is None else _INPUTS[read.name])  # noqa: PERF401
+    for made in node.outs:
+        parts.append(_OUTPUTS[made.name])  # noqa: PERF401
     parts += (_NODE_NAMES[node.name], _OPS[node.op])
-    for name, value in node.attrs.items():
-        parts.append(_attribute(name, value, domains))
+    if node.attrs:
+        for name, value in node.attrs.items():
+            parts.append(_attribute(name, value, domains))
     if node.domain:
         parts.append(_text(_NODE_DOMAIN, node.domain))
         domains.add(node.domain)
@@ -148,16 +162,35 @@ def encoded_info(tensor: Tensor, opened: Named | None = None) -> bytes:
 
 def encoded_tensor(array: Array, dtype: str, name: str = "") -> bytes:
     """The TensorProto of an array."""
-    if dtype not in RAW:  # strings, and types that ONNX packs
+    if dtype == "string":
+        texts = [_text(_TENSOR_TEXT, text) for text in array.ravel().tolist()]
+        return b"".join((_tensor_head(array.shape, dtype), *texts, _tensor_name(name)))
+    if dtype not in RAW:  # types that ONNX packs
         proto = numpy_helper.from_array(array, name or None)
         return bytes(proto.SerializeToString(deterministic=True))
     return encoded_elements(array.tobytes(), array.shape, dtype, name)
 
 
+@functools.lru_cache(maxsize=_KEPT)
+def _known_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...]) -> tuple[bytes, bytes]:
+    """What stands before and behind the name in the TensorProto of integers: those of axes, sizes and repeats come again and again."""
+    data = np.array(values, dtype).tobytes()
+    return _tensor_head(shape, dtype), _field(_TENSOR_RAW, data)
+
+
 def encoded_elements(data: bytes, shape: tuple[int, ...], dtype: str, name: str = "") -> bytes:
     """The TensorProto of elements as numpy has them, of a dtype of `RAW`."""
-    named = _TENSOR_NAMES[name] if name else b""
-    return _tensor_head(shape, dtype) + named + _field(_TENSOR_RAW, data)
+    return _tensor_head(shape, dtype) + _tensor_name(name) + _field(_TENSOR_RAW, data)
+
+
+def encoded_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...], name: str = "") -> bytes:
+    """The TensorProto of integers of a dtype that numpy has."""
+    before, behind = _known_integers(shape, dtype, values)
+    return before + _tensor_name(name) + behind
+
+
+def _tensor_name(name: str) -> bytes:
+    return _TENSOR_NAMES[name] if name else b""
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -16,6 +16,7 @@ from opsieve.gen.build.encoding import (
     encoded_constant,
     encoded_elements,
     encoded_info,
+    encoded_integers,
     encoded_model,
     encoded_node,
     encoded_tensor,
@@ -110,16 +111,8 @@ def _tensor(builder: GraphBuilder, leaf: Tensor, name: str, how: str) -> bytes:
     if leaf.dtype not in RAW:
         return encoded_tensor(_elements(builder, leaf, how), leaf.dtype, name)
     if leaf.values is not None and leaf.dtype in INTEGERS:
-        data = _integers(leaf.dtype, leaf.values)
-    else:
-        data = _numbers(builder, leaf, how).tobytes()
-    return encoded_elements(data, leaf.shape, leaf.dtype, name)
-
-
-@functools.lru_cache(maxsize=1 << 13)
-def _integers(dtype: str, values: tuple[Number, ...]) -> bytes:
-    """Numbers that come again and again, as axes, sizes and repeats do, as numpy has them."""
-    return np.array(values, _DTYPES[dtype]).tobytes()
+        return encoded_integers(leaf.shape, leaf.dtype, leaf.values, name)
+    return encoded_elements(_numbers(builder, leaf, how).tobytes(), leaf.shape, leaf.dtype, name)
 
 
 def _elements(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
