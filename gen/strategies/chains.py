@@ -17,6 +17,7 @@ from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
+from opsieve.gen.spec.builder import Style
 from opsieve.gen.spec.catalogue import OpChoice, choices
 from opsieve.gen.spec.tensor import Tensor
 
@@ -93,7 +94,9 @@ _AHEAD: Final = 4  # symbols that wait
 _ENDS: Final = 1  # results before the last that a chain may go on from
 _READ: Final = 0.55  # symbols for a node that is wished for: some take nodes that make the last result fit
 
-Matrix = tuple[tuple[int, ...], ...]
+_LEAPS = 64  # the place to begin at is reached by a leap for each digit of it in this base
+
+Row = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,7 @@ def _rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Te
         place = rng.below(len(listed))
         listed[place : place + rng.below(2)] = rng.choice(([], [rng.choice(OPERATORS)]))
     if rng.chance(_RATES.fixed):
-        builder.style = replace(style, pick=_PARAMETERS)
+        builder.style = _with_parameters(style)
     for name in listed:
         if name in there:
             _go_on(builder, there[name], end, ends)
@@ -218,25 +221,41 @@ def _laid(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tenso
 
 def sequence(start: int) -> Iterator[int]:
     """The symbols from a place on, without end: the recurrence from 0, 0, 1."""
-    state = [0, 0, 1]
-    for bit, step in enumerate(_steps()):
-        if start % _PERIOD >> bit & 1:
-            state = [sum(a * b for a, b in zip(row, state, strict=True)) % _FIELD for row in step]
+    x, y, z = 0, 0, 1
+    place, scale = start % _PERIOD, 1
+    while place:
+        place, digit = divmod(place, _LEAPS)
+        if digit:
+            a, b, c = _leap(digit * scale)
+            x, y, z = _dot(a, x, y, z), _dot(b, x, y, z), _dot(c, x, y, z)
+        scale *= _LEAPS
     while True:
-        yield state[0]
-        state = [*state[1:], sum(a * b for a, b in zip(_RECURRENCE, state, strict=True)) % _FIELD]
+        yield x
+        x, y, z = y, z, _dot(_RECURRENCE, x, y, z)
+
+
+def _dot(row: Row, x: int, y: int, z: int) -> int:
+    return (row[0] * x + row[1] * y + row[2] * z) % _FIELD
 
 
 @functools.cache
-def _steps() -> tuple[Matrix, ...]:
-    """The matrices of 1, 2, 4, 8 and so on steps."""
-    found: list[Matrix] = [((0, 1, 0), (0, 0, 1), _RECURRENCE)]
-    while 1 << len(found) < _PERIOD:
-        columns = tuple(zip(*found[-1], strict=True))
-        found.append(
-            tuple(
-                tuple(sum(a * b for a, b in zip(row, column, strict=True)) % _FIELD for column in columns)
-                for row in found[-1]
-            )
-        )
-    return tuple(found)
+def _leap(steps: int) -> tuple[Row, Row, Row]:
+    """The matrix of so many steps: some hundreds are asked for in all."""
+    one = ((0, 1, 0), (0, 0, 1), _RECURRENCE)
+    if steps == 1:
+        return one
+    half = _leap(steps // 2)
+    found = _product(half, half)
+    return _product(found, one) if steps % 2 else found
+
+
+def _product(one: tuple[Row, Row, Row], other: tuple[Row, Row, Row]) -> tuple[Row, Row, Row]:
+    first, second, third = zip(*other, strict=True)
+    a, b, c = ((_dot(row, *first), _dot(row, *second), _dot(row, *third)) for row in one)
+    return a, b, c
+
+
+@functools.lru_cache(maxsize=4096)
+def _with_parameters(style: Style) -> Style:
+    """A style in which further inputs are parameters."""
+    return replace(style, pick=_PARAMETERS)
