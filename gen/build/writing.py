@@ -25,7 +25,7 @@ from opsieve.gen.build.graph import Named
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.domains import ANY, Number
+from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.dtype_facts import INTEGERS, NUMBER, leaf_range
 from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.tensor import Tensor

@@ -201,6 +201,13 @@ def _has_mate(builder: GraphBuilder, last: Tensor) -> bool:
     )
 
 
+def grown(request: GenRequest, seed: int) -> GraphBuilder:
+    """The builder of a seed with operators drawn uniformly."""
+    builder = start(request, seed, "isra")
+    fill(builder, request)
+    return builder
+
+
 def fill(builder: GraphBuilder, request: GenRequest) -> None:
     """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction.
 
@@ -343,14 +350,14 @@ def open_containers(builder: GraphBuilder) -> None:
             builder.add(operators()[name], ins, {})
 
 
-def finish(builder: GraphBuilder, request: GenRequest, generator: str, seed: int) -> Case:
-    """The finished builder as a case: a program and values for its inputs."""
+def finish(builder: GraphBuilder, request: GenRequest, generator: str, seed: int, types: bool = False) -> Case:
+    """The finished builder as a case: a program and values for its inputs. With `types` it tells those of inner tensors, whatever is wished."""
     open_containers(builder)
     join(builder)
     _top_up(builder, request)
     given = outputs(builder)
     free = open_sizes(builder, builder.rng) if builder.program.opened else {}
-    model, inputs = serialize(builder, given, generator, request.types, free)
+    model, inputs = serialize(builder, given, generator, types or request.types, free)
     origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request))
     return Case(OnnxProgram(model, f"{generator}-{seed}"), inputs, None, origin)
 

@@ -10,7 +10,11 @@ from typing import Final, NamedTuple
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
 
+from opsieve.gen.build.graph import BodyGraph
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.spec.learned_body import LearnedBody
 from opsieve.gen.spec.rng import Rng
 
 _LIFTED: Final = frozenset(
@@ -47,8 +51,8 @@ class NodeEnds(NamedTuple):
     """What a node reads and what it makes, by names. It holds the node, so that no other one has its id."""
 
     node: NodeProto
-    read: Set[str]
-    made: Set[str]
+    read: Sequence[str]
+    made: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ class Parts:
     functions: dict[str, FunctionProto] = field(default_factory=dict)
     ir: int = _FUNCTIONS_IR
     _ends: dict[int, NodeEnds] = field(default_factory=dict)
-    _types: dict[str, onnx.TypeProto] = field(default_factory=dict)
+    _types: dict[str, str] = field(default_factory=dict)
 
     def new_name(self) -> str:
         """A name that no function has."""
@@ -77,27 +81,40 @@ class Parts:
         """What a node reads and makes: looked up in the message once, until it is `changed`."""
         found = self._ends.get(id(node))
         if found is None:
-            found = self._ends[id(node)] = NodeEnds(node, set(reads(node)), set(filter(None, node.output)))
+            found = self._ends[id(node)] = NodeEnds(node, reads(node), [*filter(None, node.output)])
         return found
 
     def changed(self, node: NodeProto) -> None:
         """Note that a node reads or makes something else now."""
         self._ends.pop(id(node), None)
 
-    def types(self) -> Mapping[str, onnx.TypeProto]:
-        """The types of values as the model had them, those of constants without shapes."""
+    def know(self, builder: GraphBuilder) -> None:
+        """Take what nodes read and make, and dtypes, from the builder that the model was written from."""
+        read = [leaf for leaf in builder.program.leaves if leaf.reads]
+        constants = [leaf for leaf in read if leaf.leaf == "constant"]
+        self._types = {tensor.name: tensor.dtype for tensor in read}
+        for proto, leaf in zip(self.nodes, constants, strict=False):
+            self._ends[id(proto)] = NodeEnds(proto, (), (leaf.name,))
+        for proto, node in zip(self.nodes[len(constants) :], builder.nodes, strict=True):
+            made = [out.name for out in node.outs if out.name]
+            self._types.update((out.name, out.dtype) for out in node.outs)
+            if not any(isinstance(value, BodyGraph | LearnedBody) for value in node.attrs.values()):
+                self._ends[id(proto)] = NodeEnds(proto, [each.name for each in node.ins if each is not None], made)
+
+    def types(self) -> Mapping[str, str]:
+        """The dtypes of values as the model had them."""
         if not self._types:
             graph = self.model.graph
-            self._types = {info.name: info.type for info in (*graph.value_info, *graph.input, *graph.output)}
+            self._types = {info.name: _dtype(info.type) for info in (*graph.value_info, *graph.input, *graph.output)}
             for tensor in graph.initializer:
-                self._types[tensor.name] = _tensor_type(tensor.data_type)
+                self._types[tensor.name] = DTYPES.get(tensor.data_type, "")
             for node in graph.node:
                 if node.op_type == "Constant" and node.attribute[0].type == AttributeProto.TENSOR:
-                    self._types[node.output[0]] = _tensor_type(node.attribute[0].t.data_type)
+                    self._types[node.output[0]] = DTYPES.get(node.attribute[0].t.data_type, "")
         return self._types
 
-    def type_of(self, name: str) -> onnx.TypeProto | None:
-        """The type of a value; None where it is not known."""
+    def type_of(self, name: str) -> str | None:
+        """The dtype of a value; None where it is not known."""
         while name in self.twins:
             name = self.twins[name]
         return self.types().get(name)
@@ -165,27 +182,27 @@ def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
         joined = [
             place
             for place, node in ends.items()
-            if place not in part and not (node.read.isdisjoint(made) and node.made.isdisjoint(read))
+            if place not in part and not (made.isdisjoint(node.read) and read.isdisjoint(node.made))
         ]
         if not joined:
             break
         added = rng.choice(joined)
         part.add(added)
-        made |= ends[added].made
-        read |= ends[added].read
+        made.update(ends[added].made)
+        read.update(ends[added].read)
     return sorted(part) if _follows(taken, part) is not None else None
 
 
 def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodeProto:
     """Make nodes a function, put a call in their place, and give the call. `part` is what `chosen` gave."""
     nodes = [taken.nodes[place] for place in part]
-    made = set[str]().union(*(taken.ends(node).made for node in nodes))
+    made = {name for node in nodes for name in taken.ends(node).made}
     within = set(part)
     outside = set[str]().union(
         *(taken.ends(node).read for place, node in enumerate(taken.nodes[part[0] :], part[0]) if place not in within)
     )
-    inputs = list(dict.fromkeys(name for node in nodes for name in reads(node) if name not in made))
-    every = [name for node in nodes for name in node.output if name]
+    inputs = list(dict.fromkeys(name for node in nodes for name in taken.ends(node).read if name not in made))
+    every = [name for node in nodes for name in taken.ends(node).made]
     outputs = [name for name in every if name in outside or name in taken.given]
     if not outputs or rng.chance(_RATES.all_results):
         outputs = every  # results that nobody asks for are results too
@@ -259,11 +276,11 @@ def _follows(taken: Parts, part: Set[int]) -> set[int] | None:
     for place in range(min(part), max(part) + 1):
         ends = taken.ends(taken.nodes[place])
         if place in part:
-            if not ends.read.isdisjoint(later):
+            if not later.isdisjoint(ends.read):
                 return None
-            made |= ends.made
-        elif not (ends.read.isdisjoint(made) and ends.read.isdisjoint(later)):
-            later |= ends.made
+            made.update(ends.made)
+        elif not (made.isdisjoint(ends.read) and later.isdisjoint(ends.read)):
+            later.update(ends.made)
             after.add(place)
     return after
 
@@ -278,5 +295,8 @@ def _replace(taken: Parts, part: Set[int], call: NodeProto) -> None:
     taken.nodes[first : last + 1] = order
 
 
-def _tensor_type(elements: int) -> onnx.TypeProto:
-    return onnx.TypeProto(tensor_type=onnx.TypeProto.Tensor(elem_type=elements))
+def _dtype(type_: onnx.TypeProto) -> str:
+    """The dtype of a value, `sequence(float32)` of a sequence; "" where it is open, or of an optional."""
+    if type_.HasField("sequence_type"):
+        return f"sequence({_dtype(type_.sequence_type.elem_type)})"
+    return DTYPES.get(type_.tensor_type.elem_type, "")

@@ -13,24 +13,32 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, helper
 
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import Supports
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import GenRequest, to_record
-from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts, reads
+from opsieve.gen.generation.random_graph import GenRequest, finish, grown
+from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts
 from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.model.tensors import NUMBERS
 from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.spec.dtype_facts import PLAIN
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.tensor import Tensor
-from opsieve.gen.strategies.registry import strategy
+from opsieve.gen.strategies.chains import chained
+from opsieve.gen.strategies.mutate import mutated
+from opsieve.gen.strategies.patterns.strategy import planted
 
 NAME: Final = "function-rewrite"
-_BASES: Final = ("isra", "chains", "pattern", "mutate")
+_BASES: Final[tuple[tuple[str, Callable[[GenRequest, int], GraphBuilder]], ...]] = (
+    ("isra", grown),
+    ("chains", chained),
+    ("pattern", planted),
+    ("mutate", mutated),
+)
 # From a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but others.
 _BESIDE: Final = 1 << 48
 _DOMAINS: Final = ("local", "local.inner", "opsieve")
@@ -38,6 +46,7 @@ _MOST: Final = 6  # nodes of one function
 _IDENTITY, _IF = "Identity", "If"
 # What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as parameters.
 _PASSED: Final = frozenset((*PLAIN, "string"))
+_SEQUENCE: Final = "sequence("
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +70,13 @@ class RewriteLimits:
     only: frozenset[str] | None = None
     supports: Supports | None = None
 
-    def passed(self, type_: TypeProto | None) -> bool:
-        """Whether a function may take a value of a type; True of a type that is not known."""
-        if self.supports is None or type_ is None:
+    def passed(self, dtype: str | None) -> bool:
+        """Whether a function may take a value of a dtype; True of one that is not known."""
+        if self.supports is None or dtype is None:
             return True
-        while type_.HasField("sequence_type"):
-            type_ = type_.sequence_type.elem_type
-        return type_.HasField("tensor_type") and DTYPES.get(type_.tensor_type.elem_type) in _PASSED
+        while dtype.startswith(_SEQUENCE):
+            dtype = dtype[len(_SEQUENCE) : -1]
+        return dtype in _PASSED
 
     def copied(self, opset: int) -> frozenset[str]:
         """The dtypes that an Identity may hand on."""
@@ -88,10 +97,14 @@ class RewriteLimits:
 def function_rewrite(request: GenRequest, seed: int) -> Case:
     """The program of a seed: one of another strategy, rewritten."""
     rng = Rng(f"{NAME} {seed}")
-    base = strategy(rng.choice(_BASES))(replace(request, types=True), _BESIDE + seed)
-    program = rewritten(onnx_program(base.program, NAME), rng, RewriteLimits(request.only, request.supports))
-    origin = replace(base.origin, generator=NAME, seed=seed, wish=to_record(request))
-    return replace(base, program=OnnxProgram(program.model, f"{NAME}-{seed}"), origin=origin)
+    name, base = rng.choice(_BASES)
+    builder = base(request, _BESIDE + seed)
+    made = finish(builder, request, name, _BESIDE + seed, types=True)
+    taken = parts(onnx_program(made.program, NAME).model)
+    taken.know(builder)
+    model = _rewritten(taken, rng, RewriteLimits(request.only, request.supports))
+    origin = replace(made.origin, generator=NAME, seed=seed)
+    return replace(made, program=OnnxProgram(model, f"{NAME}-{seed}"), origin=origin)
 
 
 def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> OnnxProgram:
@@ -99,7 +112,10 @@ def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLim
 
     The program must have no functions.
     """
-    taken = parts(program.model)
+    return OnnxProgram(_rewritten(parts(program.model), rng, limits), program.name)
+
+
+def _rewritten(taken: Parts, rng: Rng, limits: RewriteLimits) -> bytes:
     for _ in range(rng.between(1, 3)):
         part = choose_part(taken, rng, _MOST)
         if part is None or not (limits.supports is None or all(map(limits.passed, _taken_in(taken, part)))):
@@ -111,7 +127,7 @@ def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLim
             _repeat(taken, call, rng)
         for rewrite in rng.some(_REWRITES, rng.choice((0, 1, 1, 2))):
             rewrite(taken, taken.functions[call.op_type], rng, limits)
-    return OnnxProgram(assemble(taken).SerializeToString(deterministic=True), program.name)
+    return bytes(assemble(taken).SerializeToString(deterministic=True))
 
 
 def _closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
@@ -300,16 +316,17 @@ def _repeat(taken: Parts, call: NodeProto, rng: Rng) -> None:
     taken.twins.update((twin, name) for name, twin in twins.items())
 
 
-def _taken_in(taken: Parts, part: Sequence[int]) -> list[TypeProto | None]:
-    """The types of what a function of these nodes would take."""
-    made = {name for place in part for name in taken.nodes[place].output}
-    return [taken.type_of(name) for place in part for name in reads(taken.nodes[place]) if name not in made]
+def _taken_in(taken: Parts, part: Sequence[int]) -> list[str | None]:
+    """The dtypes of what a function of these nodes would take."""
+    ends = [taken.ends(taken.nodes[place]) for place in part]
+    made = {name for node in ends for name in node.made}
+    return [taken.type_of(name) for node in ends for name in node.read if name not in made]
 
 
 def _in_type(taken: Parts, name: str, allowed: frozenset[str]) -> bool:
     """Whether a value is known to be a tensor of one of the dtypes."""
-    type_ = taken.type_of(name)
-    return type_ is not None and type_.HasField("tensor_type") and DTYPES.get(type_.tensor_type.elem_type) in allowed
+    dtype = taken.type_of(name)
+    return dtype in NUMBERS and dtype in allowed
 
 
 def _carried(taken: Parts, name: str, allowed: frozenset[str]) -> bool:

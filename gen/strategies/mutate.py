@@ -17,7 +17,7 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.generation.architectures import drawn
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.pieces import cut, plant
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, grown, outputs, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.catalogue import choices
@@ -62,10 +62,12 @@ _RATES: Final = MutationRates()
 
 
 def mutate(request: GenRequest, seed: int) -> Case:
-    """The program of a seed: another one with one to four changes, and new nodes (up to the number wished without a corpus).
+    """The program of a seed; BadInput when nothing in the corpus can be read."""
+    return finish(mutated(request, seed), request, NAME, seed)
 
-    BadInput when nothing in the corpus can be read.
-    """
+
+def mutated(request: GenRequest, seed: int) -> GraphBuilder:
+    """Another program with one to four changes, and new nodes (up to the number wished without a corpus)."""
     rng = Rng(f"{NAME} {seed}", request.bins)
     if request.corpus:
         source, donor = _from_corpus(request, rng, seed), None
@@ -94,7 +96,7 @@ def mutate(request: GenRequest, seed: int) -> Case:
     fill(builder, wished)
     if not builder.nodes:  # one large node was left out, and nothing that was drawn fits the budget
         ModelReplay(builder, Changes({})).run(source)
-    return finish(builder, request, NAME, seed)
+    return builder
 
 
 def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
@@ -103,7 +105,7 @@ def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
     part = _architecture(smaller, rng) if rng.chance(_RATES.architecture) else None
     if part is not None:
         return part
-    made = rng.choice((_grown_anew, chained, planted))(smaller, seed)
+    made = rng.choice((grown, chained, planted))(smaller, seed)
     return Source(made.opset, tuple(made.nodes), tuple(outputs(made)))
 
 
@@ -128,12 +130,6 @@ def _is_wanted(source: Source, request: GenRequest) -> bool:
     return (request.only is None or all(node.op in request.only for node in source.nodes)) and (
         request.dtypes is None or dtypes <= request.dtypes
     )
-
-
-def _grown_anew(request: GenRequest, seed: int) -> GraphBuilder:
-    builder = start(request, seed, "isra")
-    fill(builder, request)
-    return builder
 
 
 def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
