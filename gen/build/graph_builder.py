@@ -394,7 +394,7 @@ class GraphBuilder:
             made.depth = depth
             outs.append(made)
             joined.append(made.name)
-            if is_closed(shape) and op != "SequenceEmpty":
+            if _can_be_read(op, shape):
                 scope.enter(made)
                 program.elements += volume(shape)
         program.count = count = program.count + 1
