@@ -379,7 +379,7 @@ class GraphBuilder:
         bounds: Bounds | Sequence[Bounds],
     ) -> list[Tensor]:
         """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of each."""
-        program, scope = self.program, self.scope
+        program, enter = self.program, self.scope.enter
         several = isinstance(bounds, list)
         outs: list[Tensor] = []
         joined, depth = _read(ins)
@@ -389,17 +389,15 @@ class GraphBuilder:
                 continue
             dtype, shape = typed
             low, high = bounds[place] if several else bounds  # type: ignore[misc]  # mypy does not know what `several` tells
-            program.count = count = program.count + 1
-            made = Tensor(f"v{count}", dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
+            made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
             made.depth = depth
             outs.append(made)
             joined.append(made.name)
             if _can_be_read(op, shape):
-                scope.enter(made)
+                enter(made)
                 program.elements += volume(shape)
-        program.count = count = program.count + 1
-        self._lay(Node(op, domain, ins, outs, attrs, f"n{count}"), joined)
-        if scope.outer is not None:
+        self._lay(Node(op, domain, ins, outs, attrs, program.named("n")), joined)
+        if self.scope.outer is not None:
             program.inner += 1
         return outs
 
@@ -411,10 +409,9 @@ class GraphBuilder:
     def _lay(self, node: Node, joined: list[str]) -> None:
         """Add a node, and note that the results it reads and gives and what is in its bodies hang together."""
         self.nodes.append(node)
-        if node.attrs:
-            for value in node.attrs.values():
-                if type(value) is BodyGraph:
-                    joined += [out.name for inner in value.nodes for out in inner.outs if out.name]
+        for value in node.attrs.values():
+            if type(value) is BodyGraph:
+                joined += [out.name for inner in value.nodes for out in inner.outs if out.name]
         self.program.pieces.connect(joined, self.scope.outer is None)
 
     def undo(self, start: int) -> list[Node]:

@@ -201,13 +201,6 @@ def _has_mate(builder: GraphBuilder, last: Tensor) -> bool:
     )
 
 
-def grown(request: GenRequest, seed: int) -> GraphBuilder:
-    """The builder of a seed with operators drawn uniformly."""
-    builder = start(request, seed, "isra")
-    fill(builder, request)
-    return builder
-
-
 def fill(builder: GraphBuilder, request: GenRequest) -> None:
     """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction.
 

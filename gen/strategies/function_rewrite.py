@@ -18,7 +18,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorPro
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import Supports
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import GenRequest, finish, grown
+from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts
 from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.gen.model.structure import all_nodes
@@ -29,12 +29,12 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.chains import chained
-from opsieve.gen.strategies.mutate import mutated
+from opsieve.gen.strategies.mutate import grown_anew, mutated
 from opsieve.gen.strategies.patterns.strategy import planted
 
 NAME: Final = "function-rewrite"
 _BASES: Final[tuple[tuple[str, Callable[[GenRequest, int], GraphBuilder]], ...]] = (
-    ("isra", grown),
+    ("isra", grown_anew),
     ("chains", chained),
     ("pattern", planted),
     ("mutate", mutated),

@@ -17,7 +17,7 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.generation.architectures import drawn
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.pieces import cut, plant
-from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, grown, outputs, start
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.catalogue import choices
@@ -105,7 +105,7 @@ def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
     part = _architecture(smaller, rng) if rng.chance(_RATES.architecture) else None
     if part is not None:
         return part
-    made = rng.choice((grown, chained, planted))(smaller, seed)
+    made = rng.choice((grown_anew, chained, planted))(smaller, seed)
     return Source(made.opset, tuple(made.nodes), tuple(outputs(made)))
 
 
@@ -130,6 +130,13 @@ def _is_wanted(source: Source, request: GenRequest) -> bool:
     return (request.only is None or all(node.op in request.only for node in source.nodes)) and (
         request.dtypes is None or dtypes <= request.dtypes
     )
+
+
+def grown_anew(request: GenRequest, seed: int) -> GraphBuilder:
+    """The program of the strategy isra, as it was grown."""
+    builder = start(request, seed, "isra")
+    fill(builder, request)
+    return builder
 
 
 def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:

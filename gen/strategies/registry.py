@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import GenRequest, finish, grown, to_record
+from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, to_record
 from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.model.bad_input import BadInput, meant, shown
 from opsieve.gen.strategies.baselines import strategies as baselines
@@ -26,7 +26,9 @@ Strategy = Callable[[GenRequest, int], Case]
 
 def isra(request: GenRequest, seed: int) -> Case:
     """Operators uniformly, existing tensors at the picking rate, never a step back (Isra, section III)."""
-    return finish(grown(request, seed), request, "isra", seed)
+    builder = start(request, seed, "isra")
+    fill(builder, request)
+    return finish(builder, request, "isra", seed)
 
 
 def declarative(request: GenRequest, seed: int) -> Case:
