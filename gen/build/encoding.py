@@ -249,16 +249,19 @@ def _body(name: str, body: BodyGraph, domains: set[str]) -> bytes:
 
 
 @functools.lru_cache(maxsize=_KEPT)
+def _size(size: int | str) -> bytes:
+    """The Dimension of a TensorShapeProto, with its tag."""
+    return _field(_SHAPE_DIM, _text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _number(size))
+
+
+@functools.lru_cache(maxsize=_KEPT)
 def _type(dtype: str, shape: Named) -> bytes:
     """The TypeProto of a ValueInfoProto, with its tag."""
     kinds = []
     while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
         kind, _, dtype = dtype[:-1].partition("(")
         kinds.append(_TYPE_SEQUENCE if kind == "sequence" else _TYPE_OPTIONAL)
-    sizes = b"".join(
-        _field(_SHAPE_DIM, _text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _number(size))
-        for size in shape
-    )
+    sizes = b"".join(map(_size, shape))
     found = _field(_TYPE_TENSOR, _TENSOR_ELEMENT + _number(NUMBER[dtype]) + _field(_TENSOR_SHAPE, sizes))
     for tag in reversed(kinds):
         found = _field(tag, _field(_ELEMENT_TYPE, found))

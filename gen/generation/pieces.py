@@ -1,5 +1,6 @@
 """Pieces of programs that are laid among the nodes of others: cut out of a model, and planted where their inputs are tensors of the program."""
 
+import functools
 from typing import Final
 
 from opsieve.gen.analysis.reading import Source
@@ -10,21 +11,17 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Tensor
 
 _FLOATS: Final = ("float32", "float16", "float64", "bfloat16")
+_FEW: Final = 200  # nodes of an architecture, of which the same come again and again; models of a corpus are not kept
 
 
 def cut(source: Source, rng: Rng, most: int) -> Source:
     """A connected part of a model with at most so many nodes; what other nodes make of what it reads are its inputs. All of a model that has no more."""
-    places = [place for place, node in enumerate(source.nodes) if not _is_whole(node)]
-    if len(source.nodes) <= most or not places:
+    if len(source.nodes) <= most:
         return source
-    makers = {out.name: place for place, node in enumerate(source.nodes) for out in node.outs if out.name}
-    beside: dict[int, set[int]] = {place: set() for place in places}
-    for place in places:
-        for tensor in source.nodes[place].ins:
-            maker = makers.get(tensor.name) if tensor is not None else None
-            if maker in beside and maker is not None:
-                beside[place].add(maker)
-                beside[maker].add(place)
+    beside = (_neighbours if len(source.nodes) <= _FEW else _neighbours.__wrapped__)(source.nodes)
+    places = list(beside)
+    if not places:
+        return source
     taken = {rng.choice(places)}
     while len(taken) < most:
         edge = sorted({near for place in taken for near in beside[place]} - taken)
@@ -32,6 +29,20 @@ def cut(source: Source, rng: Rng, most: int) -> Source:
             break
         taken.add(rng.choice(edge))
     return _alone(source, sorted(taken))
+
+
+@functools.lru_cache(maxsize=64)
+def _neighbours(nodes: tuple[Node, ...]) -> dict[int, set[int]]:
+    """By place, of the nodes that can stand alone, those that each hangs together with."""
+    makers = {out.name: place for place, node in enumerate(nodes) for out in node.outs if out.name}
+    beside: dict[int, set[int]] = {place: set() for place, node in enumerate(nodes) if not _is_whole(node)}
+    for place, near in beside.items():
+        for tensor in nodes[place].ins:
+            maker = makers.get(tensor.name) if tensor is not None else None
+            if maker in beside and maker is not None:
+                near.add(maker)
+                beside[maker].add(place)
+    return beside
 
 
 def _is_whole(node: Node) -> bool:
