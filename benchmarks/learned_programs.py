@@ -18,7 +18,7 @@ from opsieve.gen.case.case import save
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import onnx_program
 from opsieve.gen.spec.catalogue import learned_files, operators
-from opsieve.gen.spec.learned import read_learned
+from opsieve.gen.spec.learned_file import read_learned
 from opsieve.gen.strategies.registry import generate
 
 TARGETS = ("onnxruntime", "onnxruntime:disable_all")

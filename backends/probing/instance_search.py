@@ -90,13 +90,13 @@ class _Deaths:
 
 
 class InstanceSearch:
-    """The search for one operator. `last` is what was said of the last instance that was refused."""
+    """The search for one operator. `furthest` is what was said of the refused instance to which most steps led, and how many."""
 
     def __init__(self, schema: DomainSchema, rng: Rng) -> None:
         self.schema, self.rng = schema, rng
         self.drawing = InstanceDrawing(schema, rng)
         self.changes = InstanceChanges(schema, self.drawing, rng)
-        self.last = ""
+        self.furthest = (-1, "")
         self._deaths = _Deaths(len(schema.inputs))
 
     def run(self, answers: Answers, enough: int) -> list[Trial]:
@@ -126,9 +126,10 @@ class InstanceSearch:
                 if answer.died:
                     continue  # no condition was checked, so nothing is to be learnt of it
                 if answer.outputs is None:
-                    self.last = answer.reason[:160]
                     key, old = _said(answer.reason), steps.get(_said(answer.reason))
                     depth = origin.depth + 1 if origin is not None and aimed else 0
+                    if depth > self.furthest[0]:
+                        self.furthest = (depth, answer.reason)
                     if old is None:
                         steps[key] = _Step(trial, answer.reason, depth)
                     else:

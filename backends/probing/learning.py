@@ -31,6 +31,8 @@ _FRESH = 20
 _FITTED = 10  # instances by which sizes of outputs are fitted
 _LEAST_VARIED = 8
 _MOST_PINNED = 64  # elements that a form lists
+_WRAPPED = "Status Message:"  # onnxruntime's own words stand behind it
+_MOST_SAID = 300
 _DRAWS = 1, 2, 3  # elements by which values of an attribute are compared
 _FOLLOWED = (3, 2, 1)  # ranks of a body's first input whose sizes its outputs may have
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -59,7 +61,8 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
     search = InstanceSearch(schema, learner.rng)
     accepted = search.run(learner.answers, 2 * _MOST_FORMS)
     if not accepted:
-        why = f"no instance was accepted; the last said: {search.last}"
+        said = search.furthest[1].rpartition(_WRAPPED)[2].strip()[:_MOST_SAID]
+        why = f"no instance was accepted; of the one that came furthest was said: {said}"
         return Learnt(schema.name, None, why, learner.asked, learner.died)
     forms = dict[LearnedForm, int]()  # and how many of their instances were accepted
     for trial in accepted:

@@ -24,8 +24,9 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.gen.spec import learned
-from opsieve.gen.spec.learned import domain_version, parsed, written
+from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.learned_body import LearnedBody
+from opsieve.gen.spec.learned_file import parsed, written
 
 FILLS = 0x00, 0x7F  # of memory that nobody wrote: zeros, and large numbers
 _UNWRITTEN = "its results hang on memory that nobody wrote"

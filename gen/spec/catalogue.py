@@ -14,7 +14,7 @@ from typing import Final
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
-from opsieve.gen.spec.learned import learned_operators
+from opsieve.gen.spec.learned_file import learned_operators
 from opsieve.gen.spec.schema import NEWEST, OLDEST, form
 from opsieve.gen.spec.size_rules import SizeRule
 

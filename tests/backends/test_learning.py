@@ -23,7 +23,7 @@ from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.catalogue import known
-from opsieve.gen.spec.learned import read_learned
+from opsieve.gen.spec.learned_file import read_learned
 
 _MODEL = """
 <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>

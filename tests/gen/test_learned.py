@@ -16,8 +16,8 @@ from opsieve.gen.build.encoding import encoded_node
 from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.spec.learned import parsed, read_learned, written
 from opsieve.gen.spec.learned_body import LearnedBody
+from opsieve.gen.spec.learned_file import parsed, read_learned, written
 from opsieve.gen.spec.tensor import Tensor
 
 TEXT = """
@@ -109,6 +109,23 @@ def test_a_body_gives_the_sizes_of_what_it_is_called_with() -> None:
         TEXT.replace("0.5..1", "0.5..e"),
         TEXT.replace("[2, 4]", "2"),
         TEXT.replace("[2, 4]", "[]"),
+        TEXT.replace("[2, 4]", "[true]"),
+        TEXT.replace("[2, 4]", "[99999999999999999999]"),
+        TEXT.replace("[2, 4]", "[inf]"),
+        TEXT.replace("[2, 4]", "[1979-05-27]"),
+        TEXT.replace("[[0, 1]]", '[[0, "a"]]'),
+        TEXT.replace("[[0, 1]]", "[[]]"),
+        TEXT.replace("0.5..1", "1..0.5"),
+        TEXT.replace("0.5..1", "0..1e999"),
+        TEXT.replace("[20, 20]", "3"),
+        TEXT.replace("[20, 20]", '["a", 2]'),
+        TEXT.replace('"Mix"', '"M x"'),
+        TEXT.replace('"Mix"', '""'),
+        TEXT.replace("acme.nn", "acme nn"),
+        TEXT.replace("[a*b, a+b, ?]", "[z]"),
+        TEXT.replace("[a, 2*b]", "[?, 2*b]"),
+        TEXT.replace("[a, 2*b] in -1..1", "[3] = 1, 2"),
+        'domain = "d"\n[[operator]]\nname = "X"\nform = [3]',
     ],
 )
 def test_a_file_of_another_form_is_refused_with_a_sentence(text: str) -> None:
