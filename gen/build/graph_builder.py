@@ -73,7 +73,6 @@ class GraphBuilder:
         self.budget = program.budget
         self.scope = TensorScope(program.rng, program.style.ranged, outer)
         self.nodes: list[Node] = []
-        self._held: list[Tensor] | None = None  # leaves of instances that may not be taken
         self._first: Tensor | None = None  # what the instance that is drawn stands on
         self._guests: list[Tensor] = []  # results of other pieces, one of which it is to read, too
         self._comparison = ""  # the instance that is drawn is one of this operator
@@ -111,10 +110,7 @@ class GraphBuilder:
             tensor.leaf = "input"  # a program without inputs would be folded away whole
             program.has_input = True
         program.elements += math.prod(shape)
-        if self._held is None:
-            self.scope.enter(tensor)
-        else:
-            self._held.append(tensor)
+        self.scope.enter(tensor)
         return tensor
 
     def container(self, dtype: str, shape: Shape, held: Tensor | None = None) -> Tensor:
@@ -142,29 +138,14 @@ class GraphBuilder:
         program.leaves.append(tensor)
         return tensor
 
-    def hold(self) -> None:
-        """From now on leaves are for instances that may not be taken: others are not to come upon them."""
-        self._held = []
-
-    def settle(self) -> int:
-        """Make the leaves since `hold` known that nodes have come to read, and forget the others; how many elements these have."""
-        forgotten = 0
-        for leaf in self._held or ():
-            if leaf.reads:
-                self.scope.enter(leaf)
-            else:
-                forgotten += math.prod(leaf.shape)
-        self._held = None
-        return forgotten
-
     # Finding tensors
 
-    def first(self, choice: OpChoice, guests: Sequence[Tensor] = ()) -> Tensor:
+    def first(self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None) -> Tensor:
         """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be, else a leaf.
 
-        One of the `guests` is to be read by the same node.
+        One of the `guests` is to be read by the same node. `near` is what is adapted rather than the recent result that is nearest.
         """
-        found = self._existing(choice) if self.rng.random() < self.style.pick else None
+        found = self._existing(choice, near) if self.rng.random() < self.style.pick else None
         self._first, self._guests = found, [*guests]
         if found is not None:
             if not guests and self.rng.random() < self.style.meet:
@@ -207,11 +188,14 @@ class GraphBuilder:
         self._guests = [guest]
         return found
 
-    def _existing(self, choice: OpChoice) -> Tensor | None:
+    def _existing(self, choice: OpChoice, near: Tensor | None) -> Tensor | None:
         """The result that most nodes lead to, rather than others, or another tensor; None where none is, or can be made, what the operator takes."""
         random, scope, ranged = self.rng.random, self.scope, self.style.ranged
         if scope.recent and random() < self.style.chain:
-            near = nearest(scope.recent, choice, ranged, _HUB if random() < self.style.hub else 0)
+            if random() < self.style.hub:
+                near = nearest(scope.recent, choice, ranged, _HUB)
+            elif near is None:
+                near = nearest(scope.recent, choice, ranged, 0)
             found = adapt_first(self, near, choice)
             if found is not None:
                 return found
@@ -414,33 +398,19 @@ class GraphBuilder:
                 joined += [out.name for inner in value.nodes for out in inner.outs if out.name]
         self.program.pieces.connect(joined, self.scope.outer is None)
 
-    def undo(self, start: int) -> list[Node]:
-        """Take back the nodes from a place on, and give them."""
-        taken = self.nodes[start:]
-        for node in reversed(taken):
-            self._count(node, -1)
+    def undo(self, start: int) -> None:
+        """Take back the nodes from a place on."""
+        for node in reversed(self.nodes[start:]):
+            for tensor in node.ins:
+                if tensor is not None:
+                    tensor.reads -= 1
+            self.program.elements -= sum([volume(out.shape) for out in node.outs if is_closed(out.shape)])
+            if self.scope.outer is not None:
+                self.program.inner -= 1
             for tensor in node.outs:
                 if tensor.name:
                     self.scope.forget(tensor)
         del self.nodes[start:]
-        return taken
-
-    def redo(self, taken: Sequence[Node]) -> None:
-        """Add nodes again that were taken back."""
-        for node in taken:
-            self._count(node, 1)
-            for tensor in node.outs:
-                if tensor.name and _can_be_read(node.op, tensor.shape):
-                    self.scope.enter(tensor)
-            self.nodes.append(node)
-
-    def _count(self, node: Node, change: int) -> None:
-        for tensor in node.ins:
-            if tensor is not None:
-                tensor.reads += change
-        self.program.elements += change * sum([volume(out.shape) for out in node.outs if is_closed(out.shape)])
-        if self.scope.outer is not None:
-            self.program.inner += change
 
     def prune(self, start: int, kept: Sequence[Tensor | None] = ()) -> None:
         """Take back the nodes from a place on that were put in for an instance that does not read them."""
@@ -458,18 +428,15 @@ class GraphBuilder:
         ins: Sequence[Tensor | None],
         attrs: Attributes,
         outputs: int | None = None,
-        types: Sequence[Typed | None] | None = None,
     ) -> list[Tensor] | None:
         """Add a node by its declaration; None, and nothing done, when its result would be empty, too large, or out of its type's range.
 
-        `outputs` is how many are wanted (None: all). `types` are those of all that are wanted, where they are known; the declaration is
-        not asked for them then.
+        `outputs` is how many are wanted (None: all).
         """
         program, budget = self.program, self.budget
         if program.supports is not None and not program.supports(op, ins, attrs, self.opset):
             return None
-        if types is None:
-            types = op.infer(ins, attrs)[:outputs]  # type: ignore[arg-type]  # rules that look at an optional input say so
+        types = op.infer(ins, attrs)[:outputs]  # type: ignore[arg-type]  # rules that look at an optional input say so
         work = 0
         for typed in types:
             if typed is not None:
@@ -499,13 +466,13 @@ class GraphBuilder:
         self._comparison = ""
         return made
 
-    def grow(self, choice: OpChoice, guests: Sequence[Tensor] = ()) -> list[Tensor] | None:
+    def grow(self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None) -> list[Tensor] | None:
         """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap).
 
-        It reads one of the `guests` beside its first input, if that can be.
+        It reads one of the `guests` beside its first input, if that can be, and first a result that is `near`, mostly.
         """
         inner, start = self.program.inner, len(self.nodes)
-        made = self.instance(choice.op, self.first(choice, guests))
+        made = self.instance(choice.op, self.first(choice, guests, near))
         if made is not None:
             self.prune(start, made.inputs)
         added = None if made is None else self.add(choice.op, made.inputs, made.attributes, made.outputs)

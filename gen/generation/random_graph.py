@@ -64,7 +64,7 @@ _SIZES_LEFT: Final[Mapping[str, Any]] = MappingProxyType(
 _JOIN_TRIES: Final = 8
 _REDRAWN: Final = 2  # operators in whose place others are drawn, in a row
 # Families that would starve if another were drawn in their place.
-_SELDOM: Final = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
+SELDOM: Final = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
 _HELD_BACK: Final = ("text", "signal")  # families that join no pieces, and that no rewrite has: once more in the table
 _SOURCE: Final = "source"  # the family that reads no result
 _COMMON: Final = "binary"  # the family that patterns are full of already: others join pieces rather
@@ -176,7 +176,7 @@ def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
     """One of some operators: now and then one that merges tensors, or another where one would need adapters."""
     rng, style = builder.rng, builder.style
     choice, last = rng.choice(from_all), builder.scope.deepest()
-    if last is None or choice.op.family in _SELDOM:
+    if last is None or choice.op.family in SELDOM:
         return choice
     fit = merging(from_all, last.dtype)
     if fit and rng.random() < (style.merged if _has_mate(builder, last) else style.alone):

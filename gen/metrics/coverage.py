@@ -1,17 +1,15 @@
-"""What a set of models covers: operators, their instances, their edges, and the three coverages of HirFuzz. Grows by one model, or one
-node, at a time; a generator may ask what a node would add before it makes it.
+"""What a set of models covers: operators, their instances, their edges, and the three coverages of HirFuzz. Grows by one model at a time.
 
 Instances are counted as NNSmith does (operator, types of its inputs, attributes), over nodes that are no Constant; edges are
 distinct pairs of operators of which the second reads what the first makes, neither of them a Constant.
 
 HirFuzz (section 3.1.3 of its paper): operator-datatype, operator-shape and operator-edge coverage, of the dtypes and shapes of
-what a node gives. Its third counts constants, too. Beside them a generator can be guided by chains of three operators with their dtypes: optimisers
-rewrite chains.
+what a node gives. Its third counts constants, too.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import onnx
 
@@ -20,13 +18,11 @@ from opsieve.gen.metrics.graph import Operation, Type, operations
 # What exporters put between operators; edges without them are counted beside all edges.
 GLUE: Final = frozenset(("Constant", "Cast", "Shape", "ConstantOfShape", "Identity", "Unsqueeze"))
 
-Link: TypeAlias = tuple[str, str]  # an operator and the dtype of its first output
-Chain: TypeAlias = tuple[Link, Link, Link]  # the first is read by the second, and that by the third
 _Instance: TypeAlias = tuple[str, tuple[Type, ...], tuple[bytes, ...]]
 
 
 class OperatorCoverage:
-    """The coverage of the models and nodes added so far. `models` counts models, `frequencies` the nodes of each operator."""
+    """The coverage of the models added so far. `models` counts models, `frequencies` the nodes of each operator."""
 
     def __init__(self) -> None:
         self.models = 0
@@ -35,7 +31,6 @@ class OperatorCoverage:
         self._instances: set[_Instance] = set()
         self._dtypes: set[tuple[str, str]] = set()
         self._shapes: set[tuple[str, tuple[int | str, ...]]] = set()
-        self._chains: set[Chain] = set()
 
     def add(self, model: onnx.ModelProto) -> int:
         """Count a model in; how many instances, edges, operator-datatype and operator-shape pairs are new."""
@@ -49,50 +44,20 @@ class OperatorCoverage:
             operator = node.operator
             self.frequencies[operator] += 1
             for dtype, shape in node.outputs:
-                self._note(operator, dtype, shape)
+                if dtype:
+                    self._dtypes.add((operator, dtype))
+                if shape is not None:
+                    self._shapes.add((operator, shape))
             for consumer in node.consumers:
                 self.edges.add((operator, nodes[consumer].operator))
             if operator != "Constant":
                 self._instances.add((operator, node.inputs, node.attributes))
         return self._size() - before
 
-    def novelty(self, operator: str, outputs: Iterable[Type], producers: Sequence[str] = ()) -> int:
-        """How many pairs of HirFuzz's coverages a node would add that gives `outputs` and reads what `producers` make."""
-        new: set[Any] = set()  # dtypes and shapes
-        for dtype, shape in outputs:
-            if dtype and (operator, dtype) not in self._dtypes:
-                new.add(dtype)
-            if shape is not None and (operator, shape) not in self._shapes:
-                new.add(shape)
-        found = len(new)
-        if producers:
-            found += len({(producer, operator) for producer in producers} - self.edges)
-        return found
-
-    def new_chains(self, chains: Iterable[Chain]) -> int:
-        """How many operators in the middle of chains that were not met a node would read: several chains through one count once."""
-        return len({chain[1] for chain in chains if chain not in self._chains})
-
-    def note_chains(self, chains: Iterable[Chain]) -> None:
-        """Count the chains that end at a node."""
-        self._chains.update(chains)
-
-    def note(self, operator: str, outputs: Iterable[Type], producers: Iterable[str] = ()) -> None:
-        """Count a node in, for HirFuzz's coverages and the frequencies; its instance is counted with its model."""
-        self.frequencies[operator] += 1
-        self.edges.update((producer, operator) for producer in producers)
-        for dtype, shape in outputs:
-            self._note(operator, dtype, shape)
-
     @property
     def instances(self) -> int:
         """Distinct operators with the types of their inputs and their attributes, no Constant among them."""
         return len(self._instances)
-
-    @property
-    def chains(self) -> int:
-        """Distinct chains of three operators with their dtypes, of those that were noted."""
-        return len(self._chains)
 
     @property
     def proper_edges(self) -> int:
@@ -112,12 +77,6 @@ class OperatorCoverage:
             "operator-shape": len(self._shapes),
             "operator-edge": len(self.edges),
         }
-
-    def _note(self, operator: str, dtype: str, shape: tuple[int | str, ...] | None) -> None:
-        if dtype:
-            self._dtypes.add((operator, dtype))
-        if shape is not None:
-            self._shapes.add((operator, shape))
 
     def _size(self) -> int:
         return len(self._instances) + len(self.edges) + len(self._dtypes) + len(self._shapes)

@@ -1,27 +1,37 @@
-"""OperatorCoverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
+"""Coverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
 
-OperatorCoverage is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator; to these come chains of three operators with their
-dtypes. A program is guided by the programs before it in its batch of 256 seeds.
+What is counted is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator; to these come chains of three operators with the dtypes of
+the first two. Dtypes and shapes are those of the first input: all is known before an instance is drawn, so one instance is drawn for a node. A program
+is guided by the programs before it in its batch of 256 seeds.
 """
 
+import functools
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from opsieve.gen.build.graph import Node
+from opsieve.gen.build.graph import Node, Shape
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start, weighted_choices
-from opsieve.gen.metrics.coverage import Link, OperatorCoverage
-from opsieve.gen.spec.catalogue import choices
+from opsieve.gen.generation.random_graph import SELDOM, GenRequest, draw, finish, start, weighted_choices
+from opsieve.gen.spec.catalogue import OpChoice, OpTable, choices
+from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.tensor import Tensor
 
 BATCH: Final = 256
-Links: TypeAlias = dict[str, tuple[Link, set[Link]]]  # of a result: what made it, and what that reads
-_CANDIDATES: Final = 3  # a fourth finds little more and takes a twentieth of the time
 NAME: Final = "hirfuzz"
-# Drawing an instance of these adds nodes: of one that is not taken they would be left lying about.
-_SEPARATE: Final = ("control", "container")
+_CANDIDATES: Final = 6
+_RECENT: Final = 3
+_DEPTH, _READ = (
+    3,
+    2,
+)  # what a node more on the way to a result is worth, and twice as many operators that have read such
+_RARE: Final = 4  # an operator that comes so many times less often than others is taken, whatever it reads
+_CLIPPED: Final = 2  # what is lost where the values of what an operator is to read have to be adapted
+Link: TypeAlias = tuple[str, str]  # an operator and the dtype of its first output
+Readers: TypeAlias = set[str]  # names of operators
 
 
 def hirfuzz(request: GenRequest, seed: int) -> Case:
@@ -29,72 +39,137 @@ def hirfuzz(request: GenRequest, seed: int) -> Case:
     return finish(_BATCHES.made(request, seed), request, NAME, seed)
 
 
-def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> GraphBuilder:
-    """Grow a builder: each time the best of some candidates, by what it adds to the coverage."""
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What made a result, and what reads such results in a batch: those of this operator, and those of it behind each of the links before it."""
+
+    link: Link
+    readers: Readers
+    behind: Sequence[Readers]
+
+    def adds(self, name: str) -> int:
+        """How many of its edge and its chains an operator would be the first to read: several chains through one result count once."""
+        for readers in self.behind:
+            if name not in readers:
+                return 1 + (name not in self.readers)
+        return name not in self.readers
+
+    def note(self, name: str) -> None:
+        """An operator reads such a result."""
+        self.readers.add(name)
+        for readers in self.behind:
+            readers.add(name)
+
+
+class Guide:
+    """What the programs of a batch cover so far, and where the results of the one that grows come from."""
+
+    def __init__(self) -> None:
+        self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)  # of a dtype, and of a shape
+        self._behind: defaultdict[str | tuple[Link, Link], Readers] = defaultdict(set)  # an operator, and two links
+        self._worn: defaultdict[str | Shape, int] = defaultdict(int)  # what a dtype or shape loses by its readers
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+        self._sources: dict[str, _Source] = {}
+        self._noted = 0
+
+    def begin(self) -> None:
+        """Another program."""
+        self._sources = {}
+        self._noted = 0
+
+    def near(self, recent: Sequence[Tensor]) -> Tensor:
+        """Of the last results one that many nodes lead to, and of a dtype and shape that few operators have read."""
+        worn, near, most = self._worn, recent[-1], -1 << 30
+        for tensor in recent[: -_RECENT - 1 : -1]:
+            good = _DEPTH * tensor.depth - worn[tensor.shape] - worn[tensor.dtype]
+            if good > most:
+                near, most = tensor, good
+        return near
+
+    def choice(self, builder: GraphBuilder, from_all: OpTable, near: Tensor) -> OpChoice:
+        """Of some operators the one that would cover most by reading a result: of those that take it as it is, and one of all that is there less often than others."""
+        random, ranged, counts, few = (
+            builder.rng.random,
+            builder.style.ranged,
+            self._counts,
+            self._total / len(from_all),
+        )
+        best, most = from_all[int(random() * len(from_all))], -1
+        if best.op.family in SELDOM and counts[best.op.name] < few / _RARE:
+            return best
+        of_dtype, of_shape = self._by_type[near.dtype], self._by_type[near.shape]
+        source, other = self._sources[near.name], self._partner(builder, near)
+        fit = _fitting(from_all, near.dtype, len(near.shape))
+        for _ in range(_CANDIDATES if fit else 0):
+            name, choice, pairs = fit[int(random() * len(fit))]
+            new = (name not in of_dtype) + (name not in of_shape) + (counts[name] < few) + source.adds(name)
+            if pairs and other is not None:
+                new += other.adds(name)
+            if new > most:
+                if ranged and choice.safe is not ANY and not near.within(choice.safe):
+                    new -= _CLIPPED
+                    if new <= most:
+                        continue
+                best, most = choice, new
+        return best
+
+    def _partner(self, builder: GraphBuilder, near: Tensor) -> _Source | None:
+        """Where a result comes from that a node which reads another may read, too."""
+        dtype, shape = near.dtype, near.shape
+        for tensor in reversed(builder.scope.recent):
+            if tensor.dtype == dtype and tensor is not near and builder.fits(shape, tensor.shape, oneway=False):
+                return self._sources[tensor.name]
+        return None
+
+    def note(self, nodes: Sequence[Node]) -> None:
+        """Count in the nodes of the program that came since."""
+        sources, counts = self._sources, self._counts
+        for node in nodes[self._noted :]:
+            name, links = node.op, []
+            counts[name] += 1
+            for tensor in node.ins:
+                if tensor is not None and (source := sources.get(tensor.name)) is not None:
+                    source.note(name)
+                    links.append(source.link)
+            if node.ins and (x := node.ins[0]) is not None:
+                for kind in (x.dtype, x.shape):
+                    readers = self._by_type[kind]
+                    readers.add(name)
+                    self._worn[kind] = _READ * len(readers).bit_length()
+            link = (name, node.outs[0].dtype)
+            made = _Source(link, self._behind[name], [self._behind[first, link] for first in links])
+            for out in node.outs:
+                sources[out.name] = made
+        self._total += len(nodes) - self._noted
+        self._noted = len(nodes)
+
+
+@functools.lru_cache(maxsize=4096)
+def _fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[tuple[str, OpChoice, bool], ...]:
+    """Those of some operators whose first input can have a dtype and so many dimensions: by name, and whether they can bring several tensors together."""
+    return tuple(
+        (choice.op.name, choice, choice.op.pairs)
+        for choice in from_all
+        if dtype in choice.dtypes and choice.low <= rank <= choice.high
+    )
+
+
+def _guided(request: GenRequest, seed: int, guide: Guide) -> GraphBuilder:
+    """Grow a builder: each time by the best of some operators."""
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
-    links: Links = {}
+    recent = builder.scope.recent
+    guide.begin()
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
-        best, most = None, -1
-        builder.hold()
-        for _ in range(_CANDIDATES):
-            choice = draw(builder, from_all)
-            operator = choice.op
-            if best is not None and operator.family in _SEPARATE:
-                continue
-            inner, first = builder.program.inner, len(builder.nodes)
-            made = builder.instance(operator, builder.first(choice))
-            adapters: list[Node] = []
-            if len(builder.nodes) > first:
-                builder.prune(first, made.inputs if made is not None else ())
-                adapters = builder.undo(first)  # until it is taken
-                for node in adapters:
-                    _note_links(links, node.op, node.ins, node.outs)
-            held = builder.program.inner - inner
-            builder.program.inner = inner  # nodes in bodies count once they are taken
-            if made is None:
-                continue
-            types = operator.infer(made.inputs, made.attributes)[: made.outputs]  # type: ignore[arg-type]
-            outs = [typed for typed in types if typed is not None]
-            read = _read(links, made.inputs)
-            producers = [link[0] for link, _ in read]
-            new = coverage.novelty(operator.name, outs, producers) - len(adapters)  # which nobody asked for
-            last = (operator.name, outs[0][0] if outs else "")
-            chains = {(first, link, last) for link, before in read for first in before}
-            covered = new + coverage.new_chains(chains)
-            if covered > most:
-                best, most = (operator, made, types, outs, producers, held, adapters, chains), covered
-                if producers and new > len(producers):
-                    break  # a new shape and new edges: others are hardly better
-        added = None
-        if best is not None:
-            operator, made, types, outs, producers, held, adapters, chains = best
-            before = len(builder.nodes)
-            builder.redo(adapters)
-            added = builder.add(operator, made.inputs, made.attributes, types=types)
-            if added is None:
-                builder.undo(before)
-            else:
-                _note_links(links, operator.name, made.inputs, added)
-        forgotten = builder.settle()
-        if added is not None:  # else what is forgotten counts: operators that never fit come to an end so
-            builder.program.elements -= forgotten
-            builder.program.inner += held
-            coverage.note(operator.name, outs, producers)
-            coverage.note_chains(chains)
+        if recent:
+            near = guide.near(recent)
+            builder.grow(guide.choice(builder, from_all, near), near=near)
+        else:
+            builder.grow(draw(builder, from_all))
+        guide.note(builder.nodes)
     return builder
 
 
-def _read(links: Links, ins: Sequence[Tensor | None]) -> list[tuple[Link, set[Link]]]:
-    """What is known of the results among some inputs."""
-    return [links[tensor.name] for tensor in ins if tensor is not None and tensor.name in links]
-
-
-def _note_links(links: Links, op: str, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> None:
-    known = (op, outs[0].dtype), {link for link, _ in _read(links, ins)}
-    for out in outs:
-        links[out.name] = known
-
-
-_BATCHES: Final = Batches(BATCH, OperatorCoverage, _guided)
+_BATCHES: Final = Batches(BATCH, Guide, _guided)

@@ -46,21 +46,6 @@ def test_leaves_that_must_not_be_zero_are_positive(dtype: str) -> None:
     assert leaf_range(dtype, Domain(nonzero=True))[0] > 0
 
 
-def test_leaves_of_instances_that_are_not_taken_are_not_come_upon() -> None:
-    builder = empty()
-    before = builder.leaf("float32", (2, 3))
-    builder.hold()
-    taken, dropped = builder.leaf("float32", (2, 3)), builder.leaf("float32", (2, 3))
-    assert {builder.match("float32", (2, 3)) for _ in range(30)} == {before}
-    builder.emit("Relu", "", [taken], {}, [("float32", (4,))], (0.0, 2.0))
-    assert builder.settle() == 6
-    found = {builder.match("float32", (2, 3)) for _ in range(99)}
-    assert found == {before, taken}
-    assert dropped not in {builder.pick(frozenset(("float32",)), 0, 5) for _ in range(99)}
-    later = builder.leaf("float32", (5,))
-    assert builder.match("float32", (5,)) is later
-
-
 @given(st.integers(0, 40), st.integers(0, 3000), st.integers(1, 9))
 def test_bins_share_a_range_without_gaps_each_twice_as_wide(low: int, width: int, count: int) -> None:
     bins = _bins(low, low + width, count)

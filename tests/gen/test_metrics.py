@@ -186,28 +186,6 @@ def test_a_dtype_without_a_rank_counts_as_a_dtype_only() -> None:
     assert coverage.hirfuzz == {"operator-dtype": 1, "operator-shape": 0, "operator-edge": 0}
 
 
-def test_a_generator_can_ask_what_a_node_would_add() -> None:
-    coverage = OperatorCoverage()
-    outputs = [("float32", (2, 3))]
-    assert coverage.novelty("Relu", outputs, ["Add", "Add"]) == 3
-    coverage.note("Relu", outputs, ["Add"])
-    assert coverage.novelty("Relu", outputs, ["Add"]) == 0
-    assert coverage.novelty("Relu", [("float32", (3, 2))], ["Relu"]) == 2
-    assert coverage.novelty("Relu", [("", None)]) == 0
-    assert coverage.frequencies["Relu"] == 1
-
-
-def test_a_generator_can_ask_which_chains_are_new() -> None:
-    coverage = OperatorCoverage()
-    add, relu, cast = ("Add", "float32"), ("Relu", "float32"), ("Cast", "int64")
-    met = {(add, relu, cast), (relu, relu, cast), (relu, add, cast)}
-    assert coverage.new_chains(met) == 2  # through Relu, through Add
-    coverage.note_chains(met)
-    assert coverage.new_chains(met) == 0
-    assert coverage.new_chains({(add, ("Relu", "float16"), cast)}) == 1  # of another dtype
-    assert coverage.chains == 3
-
-
 def test_nodes_of_bodies_and_functions_count_and_bodies_read_what_is_around_them() -> None:
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
     g (float[2] x, bool c) => (float[2] y, float[2] z) {
@@ -245,9 +223,7 @@ def test_what_a_body_calls_its_inputs_hides_nothing_behind_it() -> None:
 
 def test_families_and_spread() -> None:
     coverage = OperatorCoverage()
-    for operator, times in (("Add", 6), ("Sub", 2), ("MatMul", 8), ("com.microsoft::Gelu", 1)):
-        for _ in range(times):
-            coverage.note(operator, [])
+    coverage.frequencies.update({"Add": 6, "Sub": 2, "MatMul": 8, "com.microsoft::Gelu": 1})
     told = families(coverage.frequencies)
     assert told["arithmetic"] == {"nodes": 8, "operators": 2, "of": 10, "least": 2, "most": 6}
     assert told["loss"] == {"nodes": 0, "operators": 0, "of": 2, "least": 0, "most": 0}
