@@ -24,10 +24,8 @@ BATCH: Final = 256
 NAME: Final = "hirfuzz"
 _CANDIDATES: Final = 6
 _RECENT: Final = 3
-_DEPTH, _READ = (
-    3,
-    2,
-)  # what a node more on the way to a result is worth, and twice as many operators that have read such
+_DEPTH: Final = 3  # what a node more on the way to a result is worth
+_READ: Final = 2  # what is lost where twice as many operators have read such
 _RARE: Final = 4  # an operator that comes so many times less often than others is taken, whatever it reads
 _CLIPPED: Final = 2  # what is lost where the values of what an operator is to read have to be adapted
 Link: TypeAlias = tuple[str, str]  # an operator and the dtype of its first output
