@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
+from opsieve.gen.analysis.known_values import known_values
 from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_tensor, read_type
 from opsieve.gen.spec.catalogue import operators
@@ -33,12 +34,13 @@ class UnreadableModel(Exception):
 @dataclass(frozen=True, slots=True)
 class Source:
     """A model as read: its opset, nodes in order, and what its graph gives. Leaves are the tensors that no node makes; `held` are the elements of those that the model, or who
-    fed it, gave values."""
+    fed it, gave values; `computed` those that nodes made, where it is a part of a model."""
 
     opset: int
     nodes: tuple[Node, ...]
     outputs: tuple[Tensor, ...]
     held: Mapping[str, Any] = field(default_factory=dict)
+    computed: frozenset[str] = frozenset()
 
 
 def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
@@ -146,6 +148,10 @@ class _SourceReader:
                 raise UnreadableModel(f"the type of what {proto.op_type} gives")
             low, high = bounds[place] if place < len(bounds) else _widest(typed[0])
             outs.append(Tensor(name, typed[0], typed[1], low, high))
+        if len(outs) == 1 and not domain:
+            outs[0].values = values = known_values(proto.op_type, ins, attrs, outs[0])
+            if values:
+                outs[0].low, outs[0].high = min(values), max(values)
         return outs
 
     def _typed(self, proto: onnx.TypeProto) -> Typed | None:

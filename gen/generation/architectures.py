@@ -1,6 +1,6 @@
 """Parts of well-known architectures, as exporters write them: what programs are mutated from, and what is spliced into them.
 
-They stand in architectures.txt as ONNX's text format, each behind a line `## name OPSETS`. Inputs whose names begin with w are parameters; all of them are filled as the inputs of any
+They stand in architectures.txt, and those that benchmarks/export_architectures.py makes of modules of PyTorch in exported.txt, as ONNX's text format, each behind a line `## name OPSETS`. Inputs whose names begin with w are parameters; all of them are filled as the inputs of any
 model are (gen/data/inputs.py), so that indices lie in their axes and variances are positive.
 """
 
@@ -17,7 +17,7 @@ from opsieve.gen.analysis.reading import Source, read
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.spec.rng import Rng
 
-_FILE: Final = Path(__file__).with_name("architectures.txt")
+_FILES: Final = tuple(Path(__file__).with_name(name) for name in ("architectures.txt", "exported.txt"))
 _PARAMETER: Final = "w"
 _IR_VERSION: Final = 8
 
@@ -39,9 +39,9 @@ class Architecture:
 
 @functools.cache
 def architectures() -> tuple[Architecture, ...]:
-    """All of them, in order of the file."""
+    """All of them, in order of the files."""
     found = []
-    for part in _FILE.read_text(encoding="utf-8").split("## ")[1:]:
+    for part in (part for file in _FILES for part in file.read_text(encoding="utf-8").split("## ")[1:]):
         head, text = part.split("\n", 1)
         name, opsets = head.split()
         oldest, newest = map(int, opsets.split("-"))
@@ -75,6 +75,8 @@ def read_at(architecture: Architecture, opset: int) -> Source:
     source = read(model, seeded_inputs(model, 0))
     for node in source.nodes:
         for tensor in node.ins:
-            if tensor is not None and tensor.leaf == "input" and tensor.name.startswith(_PARAMETER):
-                tensor.leaf = "initializer"
-    return source
+            if tensor is not None and tensor.leaf == "input":
+                tensor.values = None  # any others in its interval will do
+                if tensor.name.startswith(_PARAMETER):
+                    tensor.leaf = "initializer"
+    return replace(source, held={})

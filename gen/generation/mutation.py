@@ -71,10 +71,11 @@ class ModelReplay:
         self.now: dict[str, Tensor] = {}
         self._unchanged: set[str] = set()  # tensors of the model that hold what they held there
         self._held: Mapping[str, Any] = {}
+        self._computed: frozenset[str] = frozenset()
 
     def run(self, source: Source) -> None:
         """Lay all nodes; what the model gave, the program gives too."""
-        self._held = source.held
+        self._held, self._computed = source.held, source.computed
         for place, node in enumerate(source.nodes):
             self._step(place, node)
         for tensor in source.outputs:
@@ -109,6 +110,9 @@ class ModelReplay:
         self.now.update((old.name, new) for old, new in zip(node.outs, outs, strict=False) if old.name and new.name)
         if unchanged:
             self._unchanged.update(old.name for old in node.outs)
+            if self._held and outs and node.outs[0].values is not None and outs[0].name:
+                outs[0].values = node.outs[0].values
+                self.builder.program.opened = False  # of what hangs on sizes nobody knows what others would make of it
 
     def _is_unchanged(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether every input holds what the node's own holds."""
@@ -126,7 +130,8 @@ class ModelReplay:
         dtype, shape = self.changes.leaves.get(old.name, (old.dtype, old.shape))
         if (dtype, shape) == (old.dtype, old.shape):
             made = Tensor(program.named("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
-            self._unchanged.add(old.name)
+            if old.name not in self._computed:
+                self._unchanged.add(old.name)
             if old.name in self._held:
                 program.held[made.name] = self._held[old.name]
         else:

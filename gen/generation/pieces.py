@@ -7,6 +7,7 @@ from opsieve.gen.analysis.reading import Source
 from opsieve.gen.build.graph import BodyGraph, Node, is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.generation.mutation import Changes, ModelReplay
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Tensor
 
@@ -46,9 +47,10 @@ def _neighbours(nodes: tuple[Node, ...]) -> dict[int, set[int]]:
 
 
 def _is_whole(node: Node) -> bool:
-    """Whether a node cannot stand without what is around it: it has bodies, or has tensors whose sizes nobody knows."""
+    """Whether a node cannot stand without what is around it: it has bodies, or has sequences or tensors whose sizes nobody knows."""
     bodies = any(isinstance(value, BodyGraph) for value in node.attrs.values())
-    return bodies or any(not is_closed(each.shape) for each in (*node.ins, *node.outs) if each is not None)
+    there = [each for each in (*node.ins, *node.outs) if each is not None and each.name]
+    return bodies or any(each.dtype not in LARGEST or not is_closed(each.shape) for each in there)
 
 
 def _alone(source: Source, places: list[int]) -> Source:
@@ -58,9 +60,9 @@ def _alone(source: Source, places: list[int]) -> Source:
     def own(tensor: Tensor | None) -> Tensor | None:
         if tensor is None or tensor.leaf or tensor.name in made:
             return tensor
-        return leaves.setdefault(
-            tensor.name, Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.low, tensor.high, None, "input")
-        )
+        # Intervals of what is computed can be wider than their types.
+        low, high = max(tensor.low, LEAST[tensor.dtype]), min(tensor.high, LARGEST[tensor.dtype])
+        return leaves.setdefault(tensor.name, Tensor(tensor.name, tensor.dtype, tensor.shape, low, high, None, "input"))
 
     nodes = []
     for place in places:
@@ -68,7 +70,7 @@ def _alone(source: Source, places: list[int]) -> Source:
         nodes.append(Node(node.op, node.domain, [own(each) for each in node.ins], node.outs, node.attrs, node.name))
     read = {tensor.name for node in nodes for tensor in node.ins if tensor is not None}
     outputs = [out for node in nodes for out in node.outs if out.name and out.name not in read]
-    return Source(source.opset, tuple(nodes), tuple(outputs), source.held)
+    return Source(source.opset, tuple(nodes), tuple(outputs), source.held, frozenset(leaves))
 
 
 def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
