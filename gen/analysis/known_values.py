@@ -20,6 +20,7 @@ _PLAIN: Final[Mapping[str, Callable[..., Any]]] = {
     "Sub": np.subtract,
     "Mul": np.multiply,
     "Div": lambda x, y: np.trunc(np.divide(x, y)),
+    "Mod": np.mod,
     "Equal": np.equal,
     "Where": np.where,
     "Reshape": lambda x, sizes: x.reshape([int(size) for size in sizes]),

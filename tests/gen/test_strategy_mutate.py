@@ -263,3 +263,35 @@ def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
         check=True,
     ).stdout
     assert told == digest(names)
+
+
+def test_sizes_that_a_model_computes_are_known() -> None:
+    """A part of a head that takes `unflatten`, as PyTorch's older exporter writes it."""
+    model = onnx.parser.parse_model(
+        _HEAD
+        + """(float[N,3,8] x) => (float[N,3,4,2] y) {
+            two = Constant <value = int64[1] {2}> ()
+            three = Constant <value = int64[1] {3}> ()
+            one = Constant <value = int64[1] {1}> ()
+            zero = Constant <value = int64[1] {0}> ()
+            far = Constant <value = int64[1] {9223372036854775807}> ()
+            heads = Constant <value = int64[2] {4, 2}> ()
+            t = Tanh (x)
+            sizes = Shape (t)
+            axis = Mod (two, three)
+            until = Reshape (axis, one)
+            before = Slice (sizes, zero, until)
+            behind = Add (axis, one)
+            from = Reshape (behind, one)
+            rest = Slice (sizes, from, far)
+            all = Concat <axis = 0> (before, heads, rest)
+            split = Reshape (t, all)
+            y = Sqrt (split)
+        }"""
+    )
+    read_ = read(model, {"x": np.ones((5, 3, 8), np.float32)})
+    assert read_.outputs[0].shape == (5, 3, 4, 2)
+    assert read_.outputs[0].low <= read_.outputs[0].high
+    for seed in range(20):
+        case = generate("mutate", seed, GenRequest(corpus=(OnnxProgram(model.SerializeToString()),)))
+        onnx.checker.check_model(case.program.proto, full_check=True)
