@@ -59,7 +59,7 @@ TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 _LONG_SHARE: Final = 0.85
 # Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
 _SIZES_LEFT: Final[Mapping[str, Any]] = MappingProxyType(
-    {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3, "merged": 0.5}
+    {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.25, "merged": 0.5}
 )
 _JOIN_TRIES: Final = 8
 _REDRAWN: Final = 2  # operators in whose place others are drawn, in a row
