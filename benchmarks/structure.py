@@ -50,7 +50,7 @@ COLUMNS = {  # heading: width, digits
 }
 OF_ISRA = ":isra"  # behind a strategy's name: of Isra's operators and dtype only
 WARM = 1 << 40  # seeds from here on warm up: no round has them
-TRIAL = 64  # models by which it is found what to ask for
+TRIAL = 128  # models by which it is found what to ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +143,13 @@ def measured(makers: Sequence[tuple[Maker, int]], models: int, rounds: int, scra
 
 def asked_for(maker: Maker, operations: float, scratch: Path) -> int:
     """How many nodes to ask a strategy for, so that its models have about so many operations."""
-    asked = round(operations)
+    asked, tried = round(operations), dict[int, float]()
     for _ in range(3):
         folder = Path(tempfile.mkdtemp(dir=scratch))
         maker.run(folder, TRIAL, asked)
-        made = figures(folder, 0.0)["nodes"]
-        asked = max(1, asked + round(operations - made))
-    return asked
+        tried[asked] = figures(folder, 0.0)["nodes"]
+        asked = max(1, asked + round(operations - tried[asked]))
+    return min(tried, key=lambda nodes: abs(tried[nodes] - operations))
 
 
 def beside(peer: Maker, nodes: int, names: Sequence[str], given: argparse.Namespace, scratch: Path) -> dict[str, Any]:

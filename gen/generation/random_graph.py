@@ -56,16 +56,17 @@ TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "many outputs": {"chain": 0.8, "middle": 0.3},
     }
 )
-_LONG_SHARE: Final = 0.85
+_LONG_SHARE: Final = 0.87
 # Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
 _SIZES_LEFT: Final[Mapping[str, Any]] = MappingProxyType(
-    {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.25, "merged": 0.5}
+    {"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.2, "merged": 0.5}
 )
 _JOIN_TRIES: Final = 8
 _REDRAWN: Final = 2  # operators in whose place others are drawn, in a row
 # Families that would starve if another were drawn in their place.
 SELDOM: Final = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
-_HELD_BACK: Final = ("text", "signal")  # families that join no pieces, and that no rewrite has: once more in the table
+# Families that no rewrite has, and how many more times their operators stand in the table of what is drawn.
+_HELD_BACK: Final = MappingProxyType({"text": 2, "source": 1, "cast": 1, "loss": 1, "recurrent": 1, "signal": 1})
 _SOURCE: Final = "source"  # the family that reads no result
 _COMMON: Final = "binary"  # the family that patterns are full of already: others join pieces rather
 _COMMON_SHARE: Final = 0.1  # of its operators may join the pieces of a program, drawn for each
@@ -168,7 +169,8 @@ def weighted_choices(opset: int, only: frozenset[str] | None, dtypes: frozenset[
     for choice in from_all:
         having = sum(bool(first_dtypes(choice.op, n)) for n in every) / len(every)
         share = (1 - _NEWEST_SHARE) * having + (_NEWEST_SHARE if first_dtypes(choice.op, SUPPORTED) else 0)
-        found += [choice] * (min(_MOST_COPIES, round(1 / max(share, 0.1))) + (choice.op.family in _HELD_BACK))
+        copies = min(_MOST_COPIES, round(1 / max(share, 0.1)))
+        found += [choice] * (copies + _HELD_BACK.get(choice.op.family, 0))
     return OpTable(found)
 
 

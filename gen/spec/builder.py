@@ -53,14 +53,14 @@ class Style:
 
     pick: float = 0.97
     ranged: bool = True
-    merged: float = 0.7
+    merged: float = 0.8
     alone: float = 0.35
     suited: float = 0.8
     chain: float = 1.0
     unread: float = 0.6
     adapt: float = 0.6
     hub: float = 0.02
-    crowd: float = 0.25
+    crowd: float = 0.3
     fit: float = 0.5
     diamond: float = 0.97
     meet: float = 0.9

@@ -109,7 +109,7 @@ def test_no_operator_starves_and_none_drowns_the_others() -> None:
         if not operator.domain and operator.since <= 26 and met[name] and name not in ADAPTERS:
             families.setdefault(operator.family, []).append(met[name])
     means = sorted(sum(counts) / len(counts) for counts in families.values())
-    # Sums and products stand in most rewrites, of which a third of the programs are made.
+    # Sums and products stand in most rewrites, of which two of five programs are made.
     assert means[-1] <= 8 * means[0]
 
 
