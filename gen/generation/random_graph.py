@@ -52,7 +52,7 @@ TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "long": {},
         "wide": {"hub": 0.4, "crowd": 0.8},
-        "diamonds": {"merged": 0.9, "alone": 0.6, "fit": 0.8, "frugal": 0.8},
+        "diamonds": {"merged": 0.9, "alone": 0.9, "crowd": 0.0, "fit": 1.0, "frugal": 0.3},
         "many outputs": {"chain": 0.8, "middle": 0.3},
     }
 )
@@ -66,7 +66,7 @@ _REDRAWN: Final = 2  # operators in whose place others are drawn, in a row
 # Families that would starve if another were drawn in their place.
 SELDOM: Final = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
 # Families that no rewrite has, and how many more times their operators stand in the table of what is drawn.
-_HELD_BACK: Final = MappingProxyType({"text": 2, "source": 1, "cast": 1, "loss": 1, "recurrent": 1, "signal": 1})
+_HELD_BACK: Final = MappingProxyType({"text": 3, "source": 1, "cast": 1, "loss": 1, "recurrent": 1, "signal": 2})
 _SOURCE: Final = "source"  # the family that reads no result
 _COMMON: Final = "binary"  # the family that patterns are full of already: others join pieces rather
 _COMMON_SHARE: Final = 0.1  # of its operators may join the pieces of a program, drawn for each

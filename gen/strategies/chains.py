@@ -108,7 +108,7 @@ class ChainRates:
     missed: float = 0.3
     fixed: float = 0.6
     in_body: float = 0.03
-    shared: float = 0.22
+    shared: float = 0.15
     given: float = 0.1
 
 

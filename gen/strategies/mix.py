@@ -18,10 +18,10 @@ BATCH = 256
 # Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time, and what only they found
 # (docs/benchmarks/generator.md, "Yield"), by planted faults that need several neighbours (`chains` meets most of these), by the balance of operators (`pattern` would drown the rest in Add and Mul), and by cost.
 WEIGHTS = {
-    "isra": 130,
+    "isra": 140,
     "hirfuzz": 240,
     "pattern": 90,
-    "chains": 400,
+    "chains": 390,
     "function-rewrite": 64,
     "mutate": 72,
     "nnsmith": 4,
