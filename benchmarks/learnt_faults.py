@@ -50,6 +50,7 @@ def cases() -> Mapping[str, Case]:
     seen: list[Array | None] = [np.array([3], np.int32), np.array([4], np.int32)]
     x, cos, sin = _drawn(1, 2, 16), _drawn(4, 4), _drawn(4, 4)
     at = np.array([[0, 1]], np.int64)
+    one, partly = np.array([1], np.int64), {"num_heads": 2, "rotary_embedding_dim": 2}
     quarter = np.full((2, 3, 8), 3, np.uint8), np.full((2, 2, 8), 2, np.uint8)
     lstm = [_drawn(1, 1, 3), *quarter, None, None, _drawn(2, 1, 2), None, None]
     scale, zero = np.full((2, 8), 0.1, np.float32), np.ones((2, 8), np.uint8)
@@ -63,6 +64,8 @@ def cases() -> Mapping[str, Case]:
         "GroupQueryAttention, a past, no present outputs": _with_past("GroupQueryAttention", 16, seen, 1, kv_num_heads=2),
         "RotaryEmbedding, scale 1": ("RotaryEmbedding", [x, at, cos, sin], 1, {"num_heads": 2}, None),
         "RotaryEmbedding, scale 0.5": ("RotaryEmbedding", [x, at, cos, sin], 1, {"num_heads": 2, "scale": 0.5}, None),
+        "RotaryEmbedding of 2 of 8, a cache of a column": ("RotaryEmbedding", [x, one, cos[:, :1], sin[:, :1]], 1, partly, None),
+        "RotaryEmbedding of 2 of 8, a cache with its other columns": ("RotaryEmbedding", [x, one, cos, sin], 1, partly, None),
         "DynamicQuantizeLSTM, scales and zero points by column": ("DynamicQuantizeLSTM", [*lstm, scale, zero, scale, zero], 1, both, None),
         "DynamicQuantizeLSTM, the same zero points by direction": ("DynamicQuantizeLSTM", [*lstm, scale, zero[:, 0], scale, zero[:, 0]], 1, both, None),
         "WordConvEmbedding, a word": ("WordConvEmbedding", [words, *table], 1, {}, None),

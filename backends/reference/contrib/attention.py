@@ -193,7 +193,8 @@ def _rotary(
         if places.size == 1 and places.ndim == 1
         else places
     )
-    made = rotated(wide, cos[at][:, np.newaxis], sin[at][:, np.newaxis], interleaved)
+    turned = rotary_embedding_dim // 2 or cos.shape[1]  # of a cache for the whole head the first columns
+    made = rotated(wide, cos[at, :turned][:, np.newaxis], sin[at, :turned][:, np.newaxis], interleaved)
     return made if x.ndim == 4 else merged(made)
 
 
