@@ -1,9 +1,12 @@
 """Inference of declarations from what is accepted and refused: against rules that the test knows."""
 
+import ctypes
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,11 +18,11 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.probing.documented_shapes import definitions_in, shapes_in
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot, schemas_of
 from opsieve.backends.probing.learning import learn
-from opsieve.backends.probing.learning_session import Asker, LearnRequest
+from opsieve.backends.probing.learning_session import FILLS, Asker, LearnRequest
 from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.inside import wire
+from opsieve.backends.workers.inside import child, wire
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.catalogue import known
@@ -290,6 +293,26 @@ def test_memory_around_inputs_holds_the_byte_that_a_test_names() -> None:
     words = np.array(["a"], object)
     assert wire.surrounded(words, 0) is words
     assert wire.surrounded([words], 0) == [words]
+
+
+def test_new_memory_holds_the_byte_that_a_test_names() -> None:
+    libc, size = ctypes.CDLL(None), 1 << 18
+    if not hasattr(libc, "mallopt"):
+        pytest.skip("no memory is filled without glibc")
+    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_size_t],
+        [ctypes.c_void_p],
+    )
+    server = cast("child.TestServer", SimpleNamespace(libc=libc, wire=wire))
+    for byte in FILLS:
+        made = child.TestServer.filled(server, {"x": np.ones(3, np.float32)}, byte)
+        place = libc.malloc(size)
+        held = ctypes.string_at(place, size)
+        libc.free(place)
+        child.TestServer.filled(server, {}, None)
+        assert held == bytes([byte]) * size
+        assert (made["x"] == 1).all()
 
 
 def test_what_a_compiler_dies_of_is_left_alone() -> None:
