@@ -91,8 +91,8 @@ def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
             return None
         for out, typed in zip(node.outs, types, strict=False):
             if out.name and typed is not None:
-                if len(typed[1]) != len(out.shape):
-                    return None  # Squeeze without axes: even the rank depends on the sizes
+                if len(typed[1]) != len(out.shape) or 0 in typed[1]:
+                    return None  # Squeeze without axes: even the rank depends on the sizes; a Slice counted from the end: nothing is left
                 there[out.name] = out if typed[1] == out.shape else _of_shape(out, typed[1])
                 if typed[1] != out.shape:
                     changed.add(out.name)
