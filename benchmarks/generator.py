@@ -1,6 +1,6 @@
 """What docs/benchmarks/generator.md says of the generator, measured: validity, picking rate, guidance, the balance of operators.
 
-    python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--seed 0] [--strategies NAME,...]
+    python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--seed 0] [--strategies NAME,...] [--corpus FOLDER]
     python benchmarks/generator.py picking | bins
     python benchmarks/generator.py guided [--models 1000] [--images DIR]
     python benchmarks/generator.py balance [--models 4000]
@@ -14,11 +14,13 @@ that give no NaN and no Inf.
 import argparse
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 
+from opsieve.backends.probing.corpus import corpus
 from opsieve.backends.probing.operator_support import both
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
@@ -80,7 +82,7 @@ def agree(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     return len(first) == len(second) and all(-1 in (p, q) or p == q for p, q in zip(first, second, strict=True))
 
 
-def validity(models: int, nodes: str, names: list[str], seed: int) -> None:
+def validity(models: int, nodes: str, names: list[str], seed: int, folder: Path | None) -> None:
     low, high = gen_request.nodes(nodes)
     print(
         f"{'strategy':<18}{'models':>8}{'nodes':>8}{'checker':>9}{'inferred':>10}{'runs':>9}{'finite':>9}{'found':>9}"
@@ -91,6 +93,10 @@ def validity(models: int, nodes: str, names: list[str], seed: int) -> None:
         request = GenRequest(
             nodes=low, between=(low, high), types=True, supports=both([support.soundly() for support in supports])
         )
+        if folder is not None:
+            found, refused = corpus(folder, workers)
+            print(f"{len(found)} models of the corpus, {len(refused)} refused")
+            request = replace(request, corpus=found)
         for name in names:
             told, reasons = one_strategy(workers, name, request, range(seed, seed + models // len(names)))
             totals.update(told)
@@ -237,12 +243,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first seed to validate")
     parser.add_argument("--nodes", default="5-60")
     parser.add_argument("--strategies", default="")
+    parser.add_argument("--corpus", type=Path, help="a folder of models for mutate or documented")
     parser.add_argument("--images", type=Path, default=Path("docs/images"))
     given = parser.parse_args()
     names = given.strategies.split(",") if given.strategies else []
     match given.what:
         case "validity":
-            validity(given.models or 10_000, given.nodes, names or own(), given.seed)
+            validity(given.models or 10_000, given.nodes, names or own(), given.seed, given.corpus)
         case "picking":
             picking()
         case "guided":
