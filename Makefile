@@ -10,7 +10,7 @@ INSTALL = $(UV) $(WANTED) 2>/dev/null || $(PIP) $(WANTED)
 unexport PYTHONDONTWRITEBYTECODE
 CODE := gen backends triage reducer bisect tui tests benchmarks samples
 
-.PHONY: demo test test-all tests tests-all fuzz-self bench format check clean
+.PHONY: demo test test-all tests tests-all fuzz-self bench compiled format check clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
@@ -32,6 +32,10 @@ fuzz-self: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+# A wheel in dist/ whose generator is compiled (docs/how-to/generate.md).
+compiled: $(VENV)/dev.stamp
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix --quiet $(CODE) || true

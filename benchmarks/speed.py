@@ -114,10 +114,10 @@ def answer(name: str, nodes: int) -> None:
         print(time.process_time() - began, made.origin.generator, flush=True)
 
 
-def beside(name: str, nodes: int, rounds: int, before: Path) -> None:
+def beside(name: str, nodes: int, rounds: int, before: Path, after: Path = ROOT) -> None:
     """A line for what two checkouts take for programs of equal seeds, the least of all rounds each; one for each generator of a mix."""
     command = [sys.executable, __file__, name, "--nodes", str(nodes), "--answer"]
-    trees = [{**os.environ, "PYTHONPATH": str(tree / "src")} for tree in (before.resolve(), ROOT)]
+    trees = [{**os.environ, "PYTHONPATH": str(tree / "src")} for tree in (before.resolve(), after)]
     least: list[dict[int, float]] = [{}, {}]
     generators: dict[int, str] = {}
     with ExitStack() as stack:

@@ -15,7 +15,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, weighted_choices
 from opsieve.gen.spec.catalogue import OpChoice, choices
 from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.domains import ANY, Domain, Number
 from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.tensor import Tensor
@@ -228,7 +228,7 @@ class _Emission:
             self.known[tensor.name] = made
         return made
 
-    def element(self, tensor: Tensor, place: int) -> float:
+    def element(self, tensor: Tensor, place: int) -> Number:
         """An element of a shape or the like: -1 where the size is left open, 0 where it is copied."""
         key = (tensor.name, place)
         if key in self.symbolic.inferred:
