@@ -1,7 +1,5 @@
 """Parts of architectures that programs are mutated from: valid at every opset that they say, cut and spliced soundly."""
 
-from dataclasses import fields, is_dataclass
-
 import onnx
 import onnx.checker
 import onnx.shape_inference
@@ -53,8 +51,8 @@ def told(value: object) -> object:
     if isinstance(value, dict):
         return {name: told(each) for name, each in value.items()}
     if isinstance(value, Source | Node | BodyGraph | Tensor):
-        names = [field.name for field in fields(value)] if is_dataclass(value) else value.__slots__
-        return [type(value), *(told(getattr(value, name)) for name in names)]
+        held = ((name, getattr(value, name)) for name in dir(value) if not name.startswith("_"))
+        return [type(value), *((name, told(each)) for name, each in held if not callable(each))]
     return repr(value)
 
 
