@@ -6,7 +6,7 @@ their declarations, so they are valid and inside the budget; where one of them c
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from opsieve.gen.build.graph import Shape
@@ -55,30 +55,24 @@ def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> 
         and stays(builder, tensor, choice.safe)
     ):
         return tensor
-
-    def steps(tensor: Tensor) -> Tensor | None:
-        made: Tensor | None = tensor
-        if not choice.low <= len(tensor.shape) <= choice.high:
-            made = _ranked(builder, tensor, choice.low, choice.high)
-        if made is not None and made.dtype not in choice.dtypes:
-            made = _cast(builder, made, _preferred(builder, choice))
-        return None if made is None else _ranged(builder, made, choice.safe)
-
-    return _all_or_nothing(builder, tensor, steps)
+    mark = len(builder.nodes)
+    made: Tensor | None = tensor
+    if not choice.low <= len(tensor.shape) <= choice.high:
+        made = _ranked(builder, tensor, choice.low, choice.high)
+    if made is not None and made.dtype not in choice.dtypes:
+        made = _cast(builder, made, _preferred(builder, choice))
+    return _all_or_nothing(builder, mark, made, choice.safe)
 
 
 def adapt_to(builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
     """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it cannot be made so."""
     if tensor.dtype == dtype and _fits(tensor.shape, shape) and stays(builder, tensor, domain):
         return tensor
-
-    def steps(tensor: Tensor) -> Tensor | None:
-        made: Tensor | None = tensor if tensor.dtype == dtype else _cast(builder, tensor, (dtype,))
-        if made is not None:
-            made = _shaped(builder, made, shape, domain)
-        return None if made is None else _ranged(builder, made, domain)
-
-    return _all_or_nothing(builder, tensor, steps)
+    mark = len(builder.nodes)
+    made: Tensor | None = tensor if tensor.dtype == dtype else _cast(builder, tensor, (dtype,))
+    if made is not None:
+        made = _shaped(builder, made, shape, domain)
+    return _all_or_nothing(builder, mark, made, domain)
 
 
 def steps_first(tensor: Tensor, choice: "OpChoice", ranged: bool) -> int:
@@ -138,9 +132,9 @@ def extreme(builder: "GraphBuilder", comparison: str, tensor: Tensor) -> Tensor 
     return _added(builder, COMPARED[comparison], [tensor], {}) if math.prod(tensor.shape) > 1 else None
 
 
-def _all_or_nothing(builder: "GraphBuilder", tensor: Tensor, steps: Callable[[Tensor], Tensor | None]) -> Tensor | None:
-    mark = len(builder.nodes)
-    made = steps(tensor)
+def _all_or_nothing(builder: "GraphBuilder", mark: int, made: Tensor | None, domain: Domain) -> Tensor | None:
+    """What was made since a mark, inside a domain; None, and nothing left, where that failed."""
+    made = None if made is None else _ranged(builder, made, domain)
     if made is None:
         builder.undo(mark)
     return made

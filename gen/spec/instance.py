@@ -78,7 +78,7 @@ class Draft:
         wanted = asked if isinstance(asked, str) else asked(self)
         return shape_of(wanted, self.sizes, self.attrs) if isinstance(wanted, str) else wanted
 
-    def number(self, low: int, high: int, widest: int = 0) -> Size:
+    def number(self, low: int, high: Size, widest: int = 0) -> Size:
         """A number from `low` to `high`; where sizes are open an open one, to `widest` if that is given."""
         return self.rng.between(low, high) if self.open is None else self.open.number(low, widest or high)
 
