@@ -96,7 +96,7 @@ def test_a_program_that_is_read_and_laid_again_is_the_same(seed: int, name: str)
 @pytest.mark.parametrize("kind", ["inserted", "swapped", "redrawn", "dropped", "doubled"])
 def test_every_kind_of_change_changes_programs_and_leaves_them_valid(kind: str) -> None:
     differ = 0
-    for seed in range(25):
+    for seed in range(50):
         read_ = source(seed)
         models = []
         for changes in (Changes({}), Changes({}, **{kind: frozenset((len(read_.nodes) // 2,))})):
