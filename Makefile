@@ -8,7 +8,7 @@ UV := $(BIN)/uv pip install --python $(BIN)/python --quiet --constraint constrai
 INSTALL = $(UV) $(WANTED) 2>/dev/null || $(PIP) $(WANTED)
 # Every process of the tests would compile all that it imports, were it forbidden to keep it.
 unexport PYTHONDONTWRITEBYTECODE
-CODE := gen backends triage reducer bisect tui tests benchmarks samples
+CODE := gen backends triage reducer bisect tui tests benchmarks samples hatch_build.py
 
 .PHONY: demo test test-all tests tests-all fuzz-self bench compiled format check clean
 
