@@ -24,6 +24,7 @@ from typing import Any
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
+from opsieve.gen.model.printable import counted
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
@@ -175,7 +176,7 @@ def _tensor(text: str, name: str) -> LearnedTensor:
     fixed = not any(size.first or size.unknown for size in sizes)
     if values and fixed and count != len(values):
         raise BadInput(
-            f"{shown(text, 80)} in {shown(name, 80)} lists {len(values)} elements where its shape has {count}"
+            f"{shown(text, 80)} in {shown(name, 80)} lists {counted(len(values), 'element')} where its shape has {count}"
         )
     return LearnedTensor(match[2], sizes, low, high, values, bool(match[7]), bool(match[1]))
 

@@ -149,7 +149,7 @@ def test_programs_have_the_operators_of_a_file_that_the_environment_names(tmp_pa
     code = (
         "import sys; from opsieve.gen.generation.random_graph import GenRequest; from opsieve.gen.strategies.registry import generate\n"
         "request = GenRequest(nodes=8, only=frozenset(('acme.nn::Mix', 'Relu', 'Add')))\n"
-        "for seed in range(12): open(sys.argv[1] + f'/{seed}.onnx', 'wb').write(generate('isra', seed, request).program.model)"
+        "for seed in range(24): open(sys.argv[1] + f'/{seed}.onnx', 'wb').write(generate('isra', seed, request).program.model)"
     )
     environment = {**os.environ, "OPSIEVE_OPERATORS": str(file)}
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
