@@ -203,15 +203,20 @@ def guided(images: Path, models: int) -> None:
 
 
 def bins() -> None:
-    """NNSmith's binning: distinct instances of 200 programs of 10 nodes with sizes drawn from k bins, and uniformly."""
-    for count in (0, 3, 5, 7):
-        metrics = Metrics()
-        for seed in range(200):
-            metrics.add(grown_at(0.95, count, seed, 10).program.proto)
-        told = metrics.report()
-        print(
-            f"k = {count or 'none'}: {told['instances']} instances, {told['hirfuzz']['operator-shape']} operator-shape pairs"
-        )
+    """NNSmith's binning: distinct instances of 200 programs of 10 nodes with sizes drawn from k bins, and without; of isra, whose sizes are drawn, and of nnsmith, whose sizes are solved for."""
+    for name, counts in (("isra", (0, 3, 5, 7)), ("nnsmith", (0, 7))):
+        for count in counts:
+            metrics = Metrics()
+            for seed in range(200):
+                request = GenRequest(nodes=10, bins=count, types=True)
+                made = (
+                    strategies.generate(name, seed, request) if name == "nnsmith" else grown_at(0.95, count, seed, 10)
+                )
+                metrics.add(made.program.proto)
+            told = metrics.report()
+            print(
+                f"{name}, k = {count or 'none'}: {told['instances']} instances, {told['edges']} edges, {told['hirfuzz']['operator-shape']} operator-shape pairs"
+            )
 
 
 def balance(models: int, name: str) -> None:
