@@ -37,6 +37,11 @@ def nodes(text: str) -> tuple[int, int]:
     )
 
 
+def items(texts: Sequence[str]) -> list[str]:
+    """What options list, each separated by commas."""
+    return [item.strip() for text in texts for item in text.split(",") if item.strip()]
+
+
 def named_operators(patterns: Sequence[str]) -> frozenset[str] | None:
     """The operators that patterns name, `Conv*` or `-Reduce*` to leave some out; None for none given. BadInput when nothing is left.
 

@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import onnx
 import pytest
 from commands import opsieve
 from thread_lanes import spawn as thread_spawn
@@ -338,3 +339,22 @@ def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None
         with pytest.raises(BadInput, match="full"):
             for _ in run(store, campaign, PLAN, Limits(seconds=20), tests=400, start=thread_spawn):
                 pass
+
+
+def test_a_campaign_has_the_operators_that_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("-t", "fake:error@Gelu", "--ops", "com.microsoft::Gelu,Add", "--dtypes", "float32", "--seed", "3")
+    code, out, _ = opsieve("fuzz", *options, "--tests", "40", "--store", tmp_path / "s", "--json", capsys=capsys)
+    assert (code, json.loads(out)["tests"]) == (1, 40)
+    models = [onnx.load(path) for path in (tmp_path / "s" / "cases").glob("*/*/model.onnx")]
+    met = {(node.domain, node.op_type) for model in models for node in model.graph.node}
+    assert {("com.microsoft", "Gelu")} < met <= {("com.microsoft", "Gelu"), ("", "Add"), ("", "Constant")}
+    code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--ops", "Add", capsys=capsys)
+    assert (code, "cannot change" in err) == (2, True)
+    for wrong, sentence in (("Gelo", "no operator matches"), ("-*", "leave no operator")):
+        code, _, err = opsieve("fuzz", "-t", "fake", "--ops", wrong, "--store", tmp_path / "n", capsys=capsys)
+        assert (code, sentence in err) == (2, True)
+    code, _, err = opsieve(
+        "fuzz", "-t", "tvm", "--strategy", "tir", "--ops", "Add", "--store", tmp_path / "n", capsys=capsys
+    )
+    assert (code, "leave them out" in err) == (2, True)
+    assert not (tmp_path / "n").exists()

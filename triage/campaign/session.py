@@ -54,6 +54,10 @@ class FuzzRequest:
     strategy: str | None = None
     nodes: str | None = None
     values: str | None = None
+    operators: tuple[
+        str, ...
+    ] = ()  # patterns of names, as `opsieve gen --ops` takes them; () for all of ONNX's own domain
+    dtypes: str = ""  # element types, separated by commas; "" for all
     probe: bool | None = None
     seed: int | None = None
     resume: bool = False
@@ -202,10 +206,10 @@ def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
     ]
     if not fitting:
         raise BadInput("the store has no such campaign to resume: leave --resume out to start it")
-    given = (request.strategy, request.nodes, request.values, request.oracles)
-    if given != (None, None, None, _NO_CHOICE) or request.metamorphic:
+    given = (request.strategy, request.nodes, request.values, request.operators, request.dtypes, request.oracles)
+    if given != (None, None, None, (), "", _NO_CHOICE) or request.metamorphic:
         raise BadInput(
-            "cannot change --strategy, --nodes, --values or oracles, nor add --metamorphic, when resuming a campaign: leave them out"
+            "cannot change --strategy, --nodes, --values, --ops, --dtypes or oracles, nor add --metamorphic, when resuming a campaign: leave them out"
         )
     return fitting[-1]
 
@@ -216,7 +220,14 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
     else:
         low, high = USUAL.between or (USUAL.nodes, USUAL.nodes)
     values = named_values(request.values or RANGED, (RANGED, SPECIAL))
-    program = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=values)
+    program = replace(
+        USUAL,
+        nodes=low,
+        between=(low, high) if low != high else None,
+        values=values,
+        only=gen_request.named_operators(gen_request.items(request.operators)),
+        dtypes=gen_request.named_dtypes(gen_request.items([request.dtypes])),
+    )
     further = replace(request.oracles, names=request.oracles.measured)
     plan = CampaignPlan(request.strategy or "mix", program, metamorphic=request.metamorphic, further=further)
     strategies.strategy(plan.strategy)  # an unknown name is refused before anything is probed
@@ -230,6 +241,8 @@ def _check_form(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
         raise BadInput(
             f"--values special takes ONNX models, and the strategy {strategy} makes none: leave --values out"
         )
+    if strategy in strategies.OF_TVM and (plan.request.only or plan.request.dtypes):
+        raise BadInput(f"--ops and --dtypes are of ONNX models, and the strategy {strategy} makes none: leave them out")
     if strategy in strategies.OF_TVM and not any(form in target.forms for target in targets):
         raise BadInput(
             f"the strategy {strategy} makes programs of TVM's {form} form, which none of the targets takes; name one that does: -t tvm"

@@ -1,7 +1,6 @@
 """`opsieve gen`: programs from seeds, as case directories or files."""
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,8 +122,8 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
     usual = Budget()  # large programs may hold more in all
     program = GenRequest(
         nodes=low,
-        only=gen_request.named_operators(_items(given["patterns"])),
-        dtypes=gen_request.named_dtypes(_items([given["dtypes"]])),
+        only=gen_request.named_operators(gen_request.items(given["patterns"])),
+        dtypes=gen_request.named_dtypes(gen_request.items([given["dtypes"]])),
         opset=gen_request.checked_opset(given["opset"] or 0),
         budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
         between=(low, high) if low != high else None,
@@ -134,10 +133,6 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
     names = ("strategy", "seed", "models", "corpus", "out", "flat", "check")
     targets = tuple(map(resolve, given["targets"]))
     return GenerationRequest(program, targets=targets, **{name: given[name] for name in names})
-
-
-def _items(texts: Sequence[str]) -> list[str]:
-    return [item.strip() for text in texts for item in text.split(",") if item.strip()]
 
 
 def _explain(request: "GenerationRequest", as_json: bool) -> int:
