@@ -54,12 +54,13 @@ def _number(value: int) -> bytes:
     return bytes(found)
 
 
-_LENGTHS = tuple(map(_number, range(1 << 11)))  # of most messages
+_SHORT: Final = 1 << 11
+_LENGTHS: Final = tuple(map(_number, range(_SHORT)))  # of most messages
 
 
 def _field(tag: bytes, content: bytes) -> bytes:
     size = len(content)
-    return tag + (_LENGTHS[size] if size < 2048 else _number(size)) + content
+    return tag + (_LENGTHS[size] if size < _SHORT else _number(size)) + content
 
 
 class _Texts(dict[str, bytes]):
@@ -110,7 +111,7 @@ class EncodedGraph:
         ):
             for message in messages:
                 size = len(message)
-                parts += (tag, _LENGTHS[size] if size < 2048 else _number(size), message)
+                parts += (tag, _LENGTHS[size] if size < _SHORT else _number(size), message)
             if tag is _GRAPH_NODE:
                 parts.append(_text(_GRAPH_NAME, name))
         return b"".join(parts)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 Operand: TypeAlias = "Term | int"
 NUMBER, IF, OR, AND = "number", "if", "or", "and"
-_COMPUTED: Mapping[str, Callable[[Any, Any], Any]] = {
+COMPUTED: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -113,7 +113,7 @@ def value(term: Any, numbers: Sequence[int] | Mapping[int, int], known: dict[int
         return numbers[args[0]]
     if known is None:
         known = {}
-    computed = _COMPUTED.get(op)
+    computed = COMPUTED.get(op)
     if computed is not None:
         one, other = args
         return computed(

@@ -1,23 +1,26 @@
 """Numbers for which relations over open sizes hold, or that there are none: z3, asked where a repair found nothing.
 
 Each question has a z3 context of its own, so that an answer depends on the question and on nothing that was solved before in the process, and a limit in
-z3's own units of work rather than seconds: it ends, and ends the same way on every machine. z3 is imported by the first question.
+z3's own units of work rather than seconds: it ends, and ends the same way on every machine. This imports z3: whoever asks does so when it asks.
 
 Source: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`).
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.terms import AND, IF, NUMBER, OR, Term, value
+import z3
+
+from opsieve.gen.spec.terms import AND, COMPUTED, IF, NUMBER, OR, Term, value
 
 _WORK = 300_000  # z3's units: about a tenth of a second
+# z3 has Python's operators, but for the quotient of whole numbers, which is its `/`.
+_MAKERS = {**COMPUTED, "//": operator.truediv, IF: z3.If, OR: z3.Or, AND: z3.And}
 
 
 def solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> dict[int, int] | None:
     """A number for each place of `ends`, between its ends, so that all relations hold; None where there are none, or none are found."""
-    import z3
-
     context = z3.Context()
     solver = z3.SimpleSolver(ctx=context)
     solver.set("rlimit", _WORK)
@@ -36,8 +39,6 @@ def solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> 
 
 def _asked(term: Any, numbers: Mapping[int, Any], known: dict[int, Any], context: Any) -> Any:
     """A term or relation as z3 has it. `known` are those made before, by id: sizes behind a choice hold it several times."""
-    import z3
-
     if not isinstance(term, Term):
         return z3.BoolVal(term, context) if isinstance(term, bool) else z3.IntVal(term, context)
     if term.op == NUMBER:
@@ -46,34 +47,5 @@ def _asked(term: Any, numbers: Mapping[int, Any], known: dict[int, Any], context
     if found is not None:
         return found
     args = [_asked(arg, numbers, known, context) for arg in term.args]
-    if term.op == IF:
-        made = z3.If(*args)
-    elif term.op == OR:
-        made = z3.Or(*args)
-    elif term.op == AND:
-        made = z3.And(*args)
-    else:
-        made = _computed(term.op, args[0], args[1])
-    known[id(term)] = made
+    made = known[id(term)] = _MAKERS[term.op](*args)
     return made
-
-
-def _computed(op: str, one: Any, other: Any) -> Any:
-    match op:
-        case "+":
-            return one + other
-        case "-":
-            return one - other
-        case "*":
-            return one * other
-        case "//":
-            return one / other  # of integers, in z3
-        case "%":
-            return one % other
-        case "==":
-            return one == other
-        case "!=":
-            return one != other
-        case "<=":
-            return one <= other
-    return one < other

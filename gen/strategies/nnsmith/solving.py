@@ -18,7 +18,6 @@ from typing import Any
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.symbolic_arith import Size, Truth
 from opsieve.gen.spec.terms import AND, IF, NUMBER, OR, Term, places, value
-from opsieve.gen.strategies.nnsmith.smt import solution
 
 _MOVES = 40  # until z3 is asked about new relations
 _BIN_MOVES = 12  # until a number is left where it is
@@ -76,6 +75,8 @@ class Constraints:
 
     def _solved(self, asked: Iterable[tuple[Term, Iterable[int]]]) -> bool:
         """Have z3 find numbers for relations and for all that those they are about are in, too; else False, and nothing has changed."""
+        from opsieve.gen.strategies.nnsmith.smt import solution  # z3: most programs need none
+
         relations = {id(term): term for term, _ in asked}
         ends: dict[int, tuple[int, int]] = {}
         waiting = [place for _, found in asked for place in sorted(found)]
