@@ -106,6 +106,14 @@ TARGETS = click.option(
     help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: onnxruntime]",
 )
 SEED = click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied.")
+OPERATORS = click.option(
+    "--ops",
+    "operators",
+    multiple=True,
+    shell_complete=completions.operators,
+    help="Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all of ONNX's own; '*' for other domains' too]",
+)
+DTYPES = click.option("--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]")
 RTOL = click.option(
     "--rtol",
     type=float,

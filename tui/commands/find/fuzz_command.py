@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.model.printable import counted, printable
-from opsieve.tui.commands import completions, options
+from opsieve.tui.commands import options
 from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.find.campaign_picture import Point
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
@@ -59,14 +59,8 @@ SHOWN = 5  # new clusters in the summary for a person
 @click.option(
     "--values", help="How to choose values: ranged, or special[:zeros,subnormals,extremes,nan,inf].  [default: ranged]"
 )
-@click.option(
-    "--ops",
-    "operators",
-    multiple=True,
-    shell_complete=completions.operators,
-    help="Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all of ONNX's own; '*' for other domains' too]",
-)
-@click.option("--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]")
+@options.OPERATORS
+@options.DTYPES
 @click.option(
     "--probe/--no-probe",
     default=None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.gen.model.printable import counted, printable
-from opsieve.tui.commands import completions, options
+from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
 from opsieve.tui.commands.text import say
 
@@ -32,14 +32,8 @@ _MOST_REFUSED = 20
 @click.option(
     "--strategy", default="mix", show_default=True, help="Generation strategy: mix, isra, hirfuzz, pattern, mutate, ..."
 )
-@click.option(
-    "--ops",
-    "patterns",
-    multiple=True,
-    shell_complete=completions.operators,
-    help="Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all]",
-)
-@click.option("--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]")
+@options.OPERATORS
+@options.DTYPES
 @click.option("--opset", type=int, help="Opset of every program.  [default: drawn for each]")
 @click.option(
     "--dynamic",
@@ -122,7 +116,7 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
     usual = Budget()  # large programs may hold more in all
     program = GenRequest(
         nodes=low,
-        only=gen_request.named_operators(gen_request.items(given["patterns"])),
+        only=gen_request.named_operators(gen_request.items(given["operators"])),
         dtypes=gen_request.named_dtypes(gen_request.items([given["dtypes"]])),
         opset=gen_request.checked_opset(given["opset"] or 0),
         budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
