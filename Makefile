@@ -25,7 +25,7 @@ tests: $(VENV)/compiled.stamp
 tests-all: $(VENV)/compiled.stamp
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=thorough
 
-# Our own readers fed with damaged files; what is found lies in self-fuzz-findings.
+# Our own readers fed with damaged files; what is found lies in benchmarks/results/self-fuzz.
 MINUTES ?= 60
 fuzz-self: $(VENV)/dev.stamp
 	nice -n 10 $(BIN)/python -W ignore tests/support/self_fuzz.py --minutes $(MINUTES)

@@ -1,6 +1,6 @@
 """What values of generated programs reach: both branches, both answers of comparisons, ties, saturation, empty results.
 
-    python benchmarks/outcomes.py [NAME] [--models 200] [--nodes 20] [--seed 0] [--before CHECKOUT] [--searched]
+    python benchmarks/outcomes.py [NAME] [--models 200] [--nodes 20] [--seed 0] [--before CHECKOUT] [--searched] [--folder FOLDER]
 
 Programs run on onnxruntime, unoptimised, with every result of their graphs as an output; what is counted are nodes, by what their operands and results are. `--before` is a checkout of an
 earlier opsieve, whose programs of the same seeds are made by its own generator and counted by this code. `--searched` are programs grown without ranges, whose values are searched (`--values search`);
@@ -13,6 +13,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -155,7 +156,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--before", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path("outcomes"))
+    parser.add_argument("--folder", type=Path, help="keeps the programs and their inputs; without it they are removed")
     parser.add_argument("--searched", action="store_true")
     parser.add_argument("--make", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -167,9 +168,9 @@ def main() -> None:
     sides = {"after": here} | ({"before": options.before.resolve()} if options.before else {})
     sides |= {"searched": here} if options.searched else {}
     rows: dict[str, Counter[tuple[str, str]]] = {}
-    with Workers() as workers:
+    with Workers() as workers, tempfile.TemporaryDirectory(prefix="outcomes-") as scratch:
         for side, checkout in sides.items():
-            folder = options.folder / side
+            folder = (options.folder or Path(scratch)) / side
             folder.mkdir(parents=True, exist_ok=True)
             given = [
                 "--models",

@@ -38,6 +38,36 @@ def test_links_point_to_the_packages(name: str) -> None:
     assert link.resolve() == ROOT / name
 
 
+# What stands at the top of the repository, each with its reason to be there. Nothing writes into this folder but what .gitignore names.
+AT_THE_ROOT = {
+    *PACKAGES,
+    "src",  # links to the packages
+    "tests",
+    "samples",
+    "benchmarks",
+    "docs",
+    ".ci",  # what a submission must pass
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "SECURITY.md",
+    "action.yml",  # GitHub looks for an action here
+    "constraints.txt",
+    "hatch_build.py",
+    "pyproject.toml",
+}
+
+
+def test_nothing_else_stands_at_the_root() -> None:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    there = {name for name in {path.partition("/")[0] for path in listed} if (ROOT / name).exists()}
+    assert there == AT_THE_ROOT
+
+
 def test_every_package_is_in_the_wheel() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert set(PACKAGES) <= set(wheel["only-include"])

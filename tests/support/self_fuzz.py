@@ -166,7 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--findings", type=Path, default=Path("self-fuzz-findings"))
+    parser.add_argument("--findings", type=Path, default=SUPPORT.parent.parent / "benchmarks" / "results" / "self-fuzz")
     parser.add_argument("readers", nargs="*", help=f"of {', '.join(READERS)}; all by default")
     given = parser.parse_args()
     end = time.monotonic() + 60 * given.minutes
