@@ -10,7 +10,7 @@ INSTALL = $(UV) $(WANTED) 2>/dev/null || $(PIP) $(WANTED)
 unexport PYTHONDONTWRITEBYTECODE
 CODE := gen backends triage reducer bisect tui tests benchmarks samples hatch_build.py
 
-.PHONY: demo test test-all tests tests-all fuzz-self bench compiled format check clean
+.PHONY: demo test test-all test-slow tests tests-all repeat fuzz-self bench compiled format check clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
@@ -19,11 +19,27 @@ demo: $(VENV)/demo.stamp
 test test-all: $(VENV)/dev.stamp
 	@$(MAKE) --no-print-directory -j2 check $(@:test%=tests%)
 
+# Tests run in random order; make test SEED=n repeats one (tests/README.md).
+SEED ?=
+PYTEST := $(BIN)/python -m pytest $(if $(SEED),--randomly-seed=$(SEED))
+SPREAD := -q -rfEs -n auto --dist worksteal
+THOROUGH := --hypothesis-profile=thorough
+
 tests: $(VENV)/compiled.stamp
-	$(BIN)/python -m pytest -q -rfEs -n auto --dist worksteal
+	$(PYTEST) $(SPREAD)
 
 tests-all: $(VENV)/compiled.stamp
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=thorough
+	$(PYTEST) $(SPREAD) $(THOROUGH) -m "slow or not slow"
+
+# The slow tests, or with SHARD=0, 1 or 2 a third of them.
+SHARD ?=
+test-slow: $(VENV)/compiled.stamp
+	$(PYTEST) $(SPREAD) $(THOROUGH) -m slow $(if $(SHARD),--shard=$(SHARD))
+
+# What one process of the last run ran, up to the first failure.
+WORKER ?= gw0
+repeat: $(VENV)/dev.stamp
+	$(PYTEST) -n0 -x -m "slow or not slow" --order=.test-order/$(WORKER)
 
 # Our own readers fed with damaged files; what is found lies in benchmarks/results/self-fuzz.
 MINUTES ?= 60
@@ -48,7 +64,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/lint-imports --config pyproject.toml
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .test-order .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/pip.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit("opsieve needs Python 3.11 or newer; this is %s (try make PYTHON=python3.12)" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -68,6 +84,6 @@ $(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
 
 # What tests and compilers import is compiled once, not in each process of the tests.
 $(VENV)/compiled.stamp: $(VENV)/dev.stamp
-	-@$(BIN)/python -m pytest --collect-only -qq -n0 >/dev/null
+	-@$(BIN)/python -m pytest --collect-only -qq -n0 -p no:randomly >/dev/null
 	-@$(BIN)/python -W ignore -c "import tvm.relax, onnx.reference, onnxoptimizer, onnxscript.optimizer, onnxsim, onnxslim" >/dev/null 2>&1
 	@touch $@

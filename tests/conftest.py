@@ -8,10 +8,12 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Tests start hundreds of processes. Where the environment says that none of them may keep what it has compiled, each would
 # compile all that it imports, and pytest would rewrite the assertions of hypothesis each time: a third of the whole time.
@@ -65,6 +67,8 @@ from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES  # noqa: E40
 from opsieve.backends.workers.zygotes.zygote import Limits  # noqa: E402
 from opsieve.triage.campaign import lane_spawn  # noqa: E402
 
+pytest_plugins = ["run_order"]
+
 # `make test` draws the same few examples everywhere; `make test-all` draws many new ones (--hypothesis-profile=thorough).
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("thorough", deadline=None, max_examples=400)
@@ -103,7 +107,10 @@ _OF_COMPILERS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those first, then the terminal app's: xdist gives each process a part of the row, and long tests at its end would leave the others idle."""
+    """Those first, then the terminal app's: xdist gives each process a part of the row, and long tests at its end would leave the others idle.
+
+    pytest-randomly has shuffled the files, and the tests in each; within the three groups its order stays.
+    """
     items.sort(key=lambda item: (item.path.name not in _OF_COMPILERS, item.path.parent.name != "tui"))
 
 
@@ -137,21 +144,40 @@ def workers() -> Iterator[Workers]:
         yield every
 
 
+@contextlib.contextmanager
+def _shared_folder(factory: pytest.TempPathFactory, worker_id: str, name: str) -> Iterator[Path]:
+    """A folder that all pytest processes of a run share; one of them at a time is inside."""
+    mine = factory.getbasetemp()
+    folder = (mine if worker_id == "master" else mine.parent) / name
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def hostile_corpus(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[tuple[Path, str]]:
     """The corpus of hostile files (support/hostile.py), written once for all processes of a run: to read only."""
     import hostile
 
-    mine = tmp_path_factory.getbasetemp()
-    folder = (mine if worker_id == "master" else mine.parent) / "hostile"
-    folder.mkdir(exist_ok=True)
-    made = folder / "made.json"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _shared_folder(tmp_path_factory, worker_id, "hostile") as folder:
+        made = folder / "made.json"
         if not made.exists():
             items = [(str(path), why) for path, why in hostile.corpus(folder / "corpus")]
             made.write_text(json.dumps(items))
     return [(Path(path), why) for path, why in json.loads(made.read_text())]
+
+
+@pytest.fixture(scope="session")
+def node_tests(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[Any]:
+    """ONNX's own node tests (support/node_tests.py), collected once for all processes of a run: to read only."""
+    import node_tests
+
+    with _shared_folder(tmp_path_factory, worker_id, "node_tests") as folder:
+        made = folder / "tests.pickle"
+        if not made.exists():
+            subprocess.run([sys.executable, node_tests.__file__, made], check=True, timeout=300)
+    return node_tests.load(made)
 
 
 @pytest.fixture(scope="module")

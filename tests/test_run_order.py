@@ -1,0 +1,56 @@
+"""Tests run in random order; a failure that depends on the order can be repeated in one process."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import run_order
+
+TESTS = """
+import pytest
+
+ran = []
+
+@pytest.mark.parametrize("number", range(20))
+def test_spoiler(number):
+    ran.append(number)
+
+def test_victim():
+    assert not ran
+"""
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Run pytest with the plug-in on a folder's tests, as `make test` and `make repeat` do, and return what it prints."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env["PYTHONPATH"] = str(Path(run_order.__file__).parent)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "run_order", "-p", "no:opsieve", *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_what_a_worker_ran_before_a_failure_is_repeated_in_one_process(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_pair.py").write_text(TESTS)
+    printed = run(tmp_path, "-n1", "--randomly-seed=4")
+    assert "1 failed, 20 passed" in printed
+    worker, seed = re.search(r"make repeat WORKER=(\w+) SEED=(\d+)", printed).groups()
+    ran = (tmp_path / run_order.FOLDER / worker).read_text().splitlines()
+    assert len(ran) == 21
+    assert ran != sorted(ran)
+    again = run(tmp_path, "-n0", "-vv", f"--randomly-seed={seed}", f"--order={run_order.FOLDER}/{worker}")
+    assert re.findall(r"^(test_pair.py::\S+)", again, re.MULTILINE) == ran
+    assert "1 failed, 20 passed" in again
+
+
+def test_every_test_is_in_one_shard(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").touch()
+    names = {f"test_number_{number}" for number in range(30)}
+    (tmp_path / "test_many.py").write_text("\n".join(f"def {name}(): pass" for name in names))
+    shards = [
+        set(re.findall(r"test_number_\d+", run(tmp_path, "--collect-only", f"--shard={shard}")))
+        for shard in range(run_order.SHARDS)
+    ]
+    assert set.union(*shards) == names
+    assert sum(map(len, shards)) == len(names)
