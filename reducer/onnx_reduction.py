@@ -14,6 +14,7 @@ from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.nodes.rewrites import optimised_graph
 from opsieve.reducer.onnx_edit.canonical_names import renamed
+from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.bodies import OPENING
@@ -72,7 +73,7 @@ class OnnxReduction(OnnxForm):
 
     def recorded(self, subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:
         """The subject with its tensors' values, each computed when it is needed."""
-        return recorded(subject, source, workers)
+        return recorded(subject, source, workers, plain_values)
 
     def narrow(self, engine: Engine[Subject], passes: Sequence[OnnxPass], text: str) -> None:
         """Nodes first; a body that is inlined is a graph of its own then, to be searched like the one around it."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, Value
@@ -27,6 +26,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     nodes,
     stored_tensor,
 )
+from opsieve.reducer.onnx_edit.plain_values import plain_tensor
 from opsieve.reducer.onnx_edit.splice import TURNS, splice_branch, splice_turn
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, View, changing, only_simpler, settle, view
 from opsieve.reducer.passes.body_signature import signature_edits
@@ -148,14 +148,7 @@ def _plain(type_: onnx.TypeProto) -> Array | None:
         or not all(d.HasField("dim_value") for d in tensor.shape.dim)
     ):
         return None
-    return _numbers(tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
-
-
-def _numbers(dtype: int, shape: tuple[int, ...]) -> Array:
-    flat = (np.arange(int(np.prod(shape, dtype=np.int64))) % 5) - 1
-    if DTYPES.get(dtype) == "string":
-        return flat.astype(str).astype(object).reshape(shape)
-    return flat.astype(helper.tensor_dtype_to_np_dtype(dtype)).reshape(shape)
+    return plain_tensor(tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
 
 
 def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
@@ -244,7 +237,7 @@ def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
     values = {}
     for number in used:
         tensor = seen.tensors[number]
-        values[tensor.name] = _numbers(tensor.dtype, tensor.shape or ())
+        values[tensor.name] = plain_tensor(tensor.dtype, tensor.shape or ())
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         taken = {name for _, graph in graphs(model.graph) for node in graph.node for name in node.output}

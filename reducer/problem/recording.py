@@ -1,9 +1,10 @@
 """Every tensor of a subject's main graph, recorded in an unoptimised run, so that any of them can become an input."""
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -22,17 +23,23 @@ _WHOLE = 32 << 20  # bytes that all values together may be thought to take, for 
 _MANY = 4096  # results of a model that a compiler gives at once in about the time of a few
 _MAPPED = 1 << 20  # bytes of a value that is kept in a file
 _TELLING = 16  # values recorded one after the other that tell how large the others are
+Plain: TypeAlias = Callable[[Subject], Callable[[str], Value | None]]  # what makes up values of a subject by name
 _ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
 
 
-def recorded(subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:
+def recorded(
+    subject: Subject,
+    source: ResolvedTarget | None,
+    workers: Workers,
+    plain: Plain = lambda _: lambda _: None,
+) -> Subject:
     """The subject with the values of all its tensors, as far as they can be had; each is computed when it is needed.
 
     They come from `source`, the unoptimised build of the compiler under test; what it cannot give comes from the reference
-    evaluator, what that cannot give from onnxruntime without optimisation, and what nobody can give stays as it was. Float
-    results of optional outputs that a compiler leaves out stay unknown.
+    evaluator, what that cannot give from onnxruntime without optimisation. What no compiler can compute, the result of a user's
+    operator say, stays as it was, else it is what `plain` makes of the subject.
     """
-    tape = _Tape(subject, source, workers)
+    tape = _Tape(subject, source, workers, plain)
     return replace(subject, values=Recording(tape.names, tape.play))
 
 
@@ -44,7 +51,14 @@ def complete(subject: Subject) -> bool:
 class _Tape:
     """What was recorded of one model so far."""
 
-    def __init__(self, subject: Subject, source: ResolvedTarget | None, workers: Workers):
+    def __init__(
+        self,
+        subject: Subject,
+        source: ResolvedTarget | None,
+        workers: Workers,
+        plain: Plain,
+    ):
+        self._plain = plain
         self.graph = Graph(subject)
         self.names = [name for node in subject.model.graph.node for name in node.output if name]
         self._sources = [target for target in dict.fromkeys([source, NATIVE, *_third(source)]) if target is not None]
@@ -65,8 +79,31 @@ class _Tape:
             self._requested.update(missing)
             old = self.graph.subject.values
             self._held.update((name, old[name]) for name in missing if name not in self._held and name in old)
+            self._make_up([name for name in missing if name not in self._held])
         self._requested.update(self._held)
         return self._held
+
+    def _make_up(self, names: list[str]) -> None:
+        """Plain values for what stands behind operators that no compiler at hand has; what stands before them is recorded by itself."""
+        known = [name for name in names if not self._strange & self.graph.ancestors([self.graph.producer[name]])]
+        if known and len(known) < len(names):
+            self._record(known)
+        made = {name: self._made_up(name) for name in names if name not in self._held}
+        self._held.update((name, value) for name, value in made.items() if value is not None)
+
+    @cached_property
+    def _made_up(self) -> Callable[[str], Value | None]:
+        return self._plain(self.graph.subject)
+
+    @cached_property
+    def _strange(self) -> set[int]:
+        """The nodes of operators that neither ONNX nor the model defines."""
+        local = {(function.domain, function.name) for function in self.graph.subject.model.functions}
+        return {
+            place
+            for place, node in enumerate(self.graph.nodes)
+            if (node.domain, node.op_type) not in local and not onnx.defs.has(node.op_type, node.domain)
+        }
 
     def _worth_it(self) -> bool:
         """Whether recording everything costs little more than recording what is asked for."""
