@@ -77,7 +77,8 @@ def compiled(root: Path, modules: list[str], folder: Path) -> list[Path]:
             wanted.append(copy.relative_to(folder).as_posix())
             text = _SLOTTED.sub(r"\1", text)
         copy.write_text(text, encoding="utf-8")
-    shutil.copy(root / "src" / "opsieve" / "__init__.py", package)
+    for path in (root / "src" / "opsieve").glob("*.py"):
+        shutil.copy(path, package)
     (folder / "mypy.ini").write_text(_CONFIG.format(folder=folder))
     (folder / "setup.py").write_text(_SETUP.format(here=str(root), modules=wanted))
     subprocess.run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=folder, check=True)

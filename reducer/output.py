@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from opsieve import __version__
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.forms.registry import form_of, named
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -24,6 +23,7 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.reduction import Reduction
 from opsieve.reducer.report import certificate_rows
+from opsieve.version import VERSION
 
 MODEL = "case.reduced"  # and what its form is called by: `.onnx`, `.json`
 STORY = "reduction.json"
@@ -70,7 +70,7 @@ def save_reduction(
 
 def save_story(folder: Path, facts: dict[str, Any]) -> None:
     """Write `reduction.json`."""
-    story = {"opsieve": __version__, **facts}
+    story = {"opsieve": VERSION, **facts}
     write(folder / STORY, msgspec.json.format(msgspec.json.encode(story), indent=1) + b"\n")
 
 

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import click
 
-from opsieve import __version__
 from opsieve.gen.model.printable import printable
 from opsieve.tui.settings import defaults, settings
+from opsieve.version import VERSION
 
 # group -> name -> (module of tui.commands with a click command called `command`, or module:command; one line for the overview)
 GROUPS = {
@@ -104,12 +104,12 @@ def _with_version(command: click.Command) -> click.Command:
     """The command, and its own commands, with `--version`."""
     for each in (command, *getattr(command, "commands", {}).values()):
         if not any(parameter.name == "version" for parameter in each.params):
-            click.version_option(__version__, prog_name="opsieve")(each)
+            click.version_option(VERSION, prog_name="opsieve")(each)
     return command
 
 
 @click.group(cls=Commands, context_settings=SETTINGS)
-@click.version_option(__version__, prog_name="opsieve")
+@click.version_option(VERSION, prog_name="opsieve")
 def opsieve() -> None:
     """Find, judge, reduce, triage and bisect the bugs of deep-learning compilers."""
 

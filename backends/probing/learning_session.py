@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.probing.domain_schemas import OPSET, DomainSchema, schemas_of
 from opsieve.backends.probing.learning import Learnt, learn
@@ -27,6 +26,7 @@ from opsieve.gen.spec import learned
 from opsieve.gen.spec.learned import domain_version
 from opsieve.gen.spec.learned_body import LearnedBody
 from opsieve.gen.spec.learned_file import parsed, written
+from opsieve.version import VERSION
 
 FILLS = 0x00, 0x7F  # of memory that nobody wrote: zeros, and large numbers
 _UNWRITTEN = "its results hang on memory that nobody wrote"
@@ -68,7 +68,7 @@ def exported(request: LearnRequest, found: Sequence[Learnt], version: str) -> st
     declared = [each.operator for each in found if each.operator is not None]
     left = [f"{each.name}: {each.reason}" for each in found if each.operator is None]
     head = [
-        f"opsieve {__version__} learn {request.domain} -t {request.target.display} --seed {request.seed}",
+        f"opsieve {VERSION} learn {request.domain} -t {request.target.display} --seed {request.seed}",
         f"from {request.target.display} {version}, {time.strftime('%Y-%m-%d')}",
         *(["not learnt:", *left] if left else []),
     ]

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from opsieve import __version__
 from opsieve.backends.workers.inside import wire
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
+from opsieve.version import VERSION
 
 _FORMAT = 2  # 2: outcomes are good, bad or skip
 _MAX_BYTES = 1 << 20
@@ -38,7 +38,7 @@ class ProbeJournal:
         """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own text."""
         self._fresh = fresh
         self._put: set[tuple[str, int]] = set()
-        text = json.dumps({**question, "opsieve": __version__, "format": _FORMAT}, indent=2, sort_keys=True)
+        text = json.dumps({**question, "opsieve": VERSION, "format": _FORMAT}, indent=2, sort_keys=True)
         self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:24]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

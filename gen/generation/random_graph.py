@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import onnx
 
-from opsieve import __version__
 from opsieve.gen.build.adapters import steps_first
 from opsieve.gen.build.graph import is_closed
 from opsieve.gen.build.graph_builder import GraphBuilder
@@ -26,9 +25,10 @@ from opsieve.gen.spec.dtype_facts import NUMBER
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST, form
 from opsieve.gen.spec.tensor import Tensor
+from opsieve.version import BASE_VERSION
 
 SUPPORTED: Final = 26  # the newest opset that a released onnxruntime takes
-_VERSIONS: Final = MappingProxyType({"opsieve": __version__, "onnx": onnx.__version__})
+_VERSIONS: Final = MappingProxyType({"opsieve": BASE_VERSION, "onnx": onnx.__version__})
 _PALETTES: Final = (
     ("float32",),
     ("float32",),

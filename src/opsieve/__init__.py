@@ -6,6 +6,8 @@ What is below comes from `opsieve.tui.api` and others, imported when first used:
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from opsieve.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from opsieve.triage.store.queries import Queries as Store
     from opsieve.tui.api import (
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
         run,
     )
     from opsieve.tui.campaign_api import fuzz
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BadInput",

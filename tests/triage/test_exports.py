@@ -285,7 +285,7 @@ def test_a_transformer_is_not_blamed_for_what_onnxruntime_refuses_anyway() -> No
 
 def test_a_backend_without_lines_is_run_by_opsieve(tmp_path: Path) -> None:
     made = exported("fake:wrong@Relu")
-    assert requirements(made)[0].startswith("opsieve==")
+    assert requirements(made)[0].partition("=")[0] == "opsieve"
     assert run(write(tmp_path, made))[0] == 1
 
 

@@ -14,7 +14,6 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import runs_command
 from opsieve.gen.model.bad_input import BadInput
@@ -26,6 +25,7 @@ from opsieve.triage.export.script import build_note, command_name, packages, req
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 from opsieve.triage.known.issue_match import ProbableIssue
+from opsieve.version import VERSION
 
 # Frames of opsieve in a worker, by where they lie and where they lay before version 0.2.
 _OF_WORKERS = re.compile(
@@ -200,7 +200,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
         ),
         "platform": {"Darwin": "Mac"}.get(platform.system(), platform.system()),
         **({} if exported.noun == "model" else {"triage": _templates()["answers"]["triage-of-modules"]}),
-        "note": "\n\n".join([*map(_possibly, exported.probably[:1]), f"Found with opsieve {__version__}."]),
+        "note": "\n\n".join([*map(_possibly, exported.probably[:1]), f"Found with opsieve {VERSION}."]),
     }
 
 

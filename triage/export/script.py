@@ -12,7 +12,6 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import PurePath
 
-from opsieve import __version__
 from opsieve.backends.command_words import command_words
 from opsieve.backends.registry import ResolvedTarget, runs_command
 from opsieve.backends.releases.builds import unstated_version
@@ -31,6 +30,7 @@ from opsieve.triage.export.program_source import (
     run_by_opsieve,
     run_source,
 )
+from opsieve.version import VERSION, format_requirement
 
 KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism", "accepts-invalid")
 _APART = ("crash", "hang", "memory")  # run in a process of their own, which may die
@@ -86,7 +86,7 @@ def requirements(exported: ExportedFailure) -> list[str]:
             if backend.package and version and not (exported.target.release or built)
             else []
         )
-        return [f"opsieve=={__version__}", *own]
+        return [format_requirement(VERSION), *own]
     major, minor, _ = platform.python_version_tuple()
     pinned = f"{backend.package}=={version}" if version else backend.package
     wanted = [] if built else [pinned, *backend.companions(version)]
@@ -172,7 +172,7 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     lines += ["", f"    pip install {needs}{' pytest' if test else ''}", f"    {ways.format(file)}", ""]
     if not test:
         lines.append("Exit code 1 while the bug is there, 0 when it is gone, 2 when something is not installed.")
-    lines.append(f"{seen}. Written by opsieve {__version__}.")
+    lines.append(f"{seen}. Written by opsieve {VERSION}.")
     return '"""' + "\n".join(lines).strip() + '\n"""\n\n'
 
 

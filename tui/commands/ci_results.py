@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from opsieve import __version__
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import say
+from opsieve.version import VERSION
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.states import CorpusResult
@@ -57,7 +57,7 @@ class CiOutput:
         if self.junit is not None:
             self.junit.write_bytes(junit_xml(results, red, f"opsieve {name}"))
         if self.sarif is not None:
-            self.sarif.write_bytes(sarif(results, red, __version__, folder))
+            self.sarif.write_bytes(sarif(results, red, VERSION, folder))
         if not self.github:
             return
         for line in annotations(results, folder, red):

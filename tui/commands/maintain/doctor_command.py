@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve import __version__
 from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
+from opsieve.version import VERSION
 
 if TYPE_CHECKING:
     from opsieve.backends.workers.questions.probe_backend import Examination
@@ -52,7 +52,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
     isolated = isolation(walls, lacks)
     facts = {
-        "opsieve": __version__,
+        "opsieve": VERSION,
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",
         "supported_platform": sys.platform == "linux" and platform.machine() == "x86_64",
