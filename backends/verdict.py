@@ -31,6 +31,9 @@ DEATHS: Mapping[str, Kind] = {outcome: kind for outcome, kind in KIND_OF_OUTCOME
 # Failures of a run that gave outputs, other ones than it should.
 WRONG_OUTPUTS: frozenset[Kind | None] = frozenset(["mismatch", "metamorphic"])
 
+# Verdicts that say that a target fails, and those that say whether it does: every other one leaves that open.
+FAILING: frozenset[str] = frozenset(["fail", "flaky"])
+JUDGED: frozenset[str] = FAILING | {"pass"}
 STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
 
 
@@ -75,3 +78,8 @@ class Verdict:
     mismatch: Mismatch | None = None
     blame: str = ""
     operator: str = ""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it says that the target passes or fails; `environment`, `unsupported`, `invalid` and `undecided` leave that open."""
+        return self.verdict in JUDGED

@@ -23,6 +23,7 @@ from pathlib import Path
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.reducer.reproduce import reproduced
 from opsieve.triage.export.exports import export
 from opsieve.tui.samples import SAMPLES
@@ -76,9 +77,10 @@ def tried(sample: Path, target: str, folder: Path, python: str) -> Row:
     folder.mkdir(parents=True, exist_ok=True)
     name = sample.name
     with Workers(Limits()) as workers:
-        exported, reason = reproduced(open_case(sample, None, None, 0), target, sample, workers, 60.0)
-        if exported is None:
-            return Row(name, "", (0, 0), False, (f"not exported: {reason[:80]}", ""))
+        try:
+            exported = reproduced(open_case(sample, None, None, 0), target, sample, workers, 60.0)
+        except NoFailure as error:
+            return Row(name, "", (0, 0), False, (f"not exported: {error.reason[:80]}", ""))
         issue, script = (export(exported, kind, workers).data.decode() for kind in ("issue", "script"))
     (folder / "issue.md").write_text(issue)
     short = next((text for text in _FENCE.findall(issue) if "import" in text), "")

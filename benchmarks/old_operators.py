@@ -27,14 +27,13 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, known
 from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.schema import OLDEST, named_dtypes
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
-from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_by_check
 
@@ -129,7 +128,7 @@ def reduced(form: Form, model: ModelProto, fed: Values, workers: Workers) -> str
     start = Subject(model, fed, {})
     try:
         made = reduce_by_check(OnnxReduction(), start, [check], workers, None, Journal(""), Listeners())
-    except (BadInput, NotReproduced) as error:
+    except (BadInput, NoFailure) as error:
         return "not reduced: " + first_line(str(error))
     kept = next(entry.version for entry in made.best.model.opset_import if entry.domain == "")
     if kept != next(entry.version for entry in model.opset_import if entry.domain == ""):

@@ -23,11 +23,11 @@ from failing import TRIGGERS, host
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
 
@@ -84,7 +84,7 @@ def one(seed: int, workers: Workers) -> list[Run]:
     kind = draw.choice(tuple(COLOURS))
     try:
         premise = find(case, [resolve(f"fake:{kind}@{('&' if apart else '>').join(names)}")], None, workers)
-    except NotReproduced:  # a wrong value can be lost on its way
+    except NoFailure:  # a wrong value can be lost on its way
         return []
     start = Subject(case.program.proto, case.inputs, {})
     dimensions = (NODES, OUTPUTS, BYPASS)

@@ -28,6 +28,7 @@ from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.relax import passes
 from opsieve.gen.relax.catalogue import UNBUILDABLE, Solutions, operators
 from opsieve.gen.relax.draw import Draw
@@ -40,7 +41,7 @@ from opsieve.gen.relax.walk import all_bindings, functions
 from opsieve.gen.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.oracle.discover import NotReproduced, find
+from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.reducer.tvm.subject import TvmSubject
 from opsieve.reducer.tvm_reduction import RelaxReduction
@@ -243,7 +244,7 @@ def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -
     target: ResolvedTarget = resolve(f"{planted_tvm.NAME}:target=llvm-O0,fault={fault}")
     try:
         premise = find(case, [target], None, workers)
-    except NotReproduced:
+    except NoFailure:
         return None
     form, journal = RelaxReduction(), Journal("")
     start = TvmSubject(RelaxProgram(case.program.data, case.program.passes), dict(case.inputs))

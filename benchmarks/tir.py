@@ -26,6 +26,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import TirProgram
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir import passes
@@ -34,7 +35,7 @@ from opsieve.gen.tir.fuzzing import mutated
 from opsieve.gen.tir.seeds import basic
 from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.oracle.discover import NotReproduced, find
+from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.reducer.tvm.subject import TvmSubject
 from opsieve.reducer.tvm_reduction import TirReduction
@@ -116,7 +117,7 @@ def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -
     target: ResolvedTarget = resolve(f"{planted_tvm.NAME}:target=llvm-O0,fault={fault}")
     try:
         premise = find(case, [target], None, workers)
-    except NotReproduced:
+    except NoFailure:
         return None
     assert isinstance(case.program, TirProgram)
     start = TvmSubject(case.program, dict(case.inputs))

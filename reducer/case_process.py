@@ -1,6 +1,6 @@
 """One case reduced in a process of its own, as `store_session` starts it: what it says goes to stderr, the facts as JSON to stdout.
 
-It ends with 0, with `NOTHING_FAILS`, with 2 where the input is no good, or with 130 after a signal, its best so far saved.
+It ends with 0, with the `exit_code` of a BadInput, or with 130 after a signal, its best so far saved.
 """
 
 import ctypes
@@ -18,7 +18,6 @@ from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.session import ReductionRequest, Session
 from opsieve.reducer.worker_pool import WorkerPool
 
-NOTHING_FAILS = 3
 PREFIX = "opsieve: "
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
@@ -42,7 +41,7 @@ def main() -> NoReturn:
         sys.exit(_reduce(Path(case), target, Path(output), float(seconds), bool(rest), log))
     except (BadInput, OSError) as error:
         log.say(str(error))
-        sys.exit(2)
+        sys.exit(error.exit_code if isinstance(error, BadInput) else BadInput.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -55,9 +54,8 @@ def _reduce(case: Path, target: str, output: Path, seconds: float, offline: bool
         Session(request, pool, log) as session,
     ):
         reduced = session.reduce()
-    if reduced.reduction is None:
-        log.say(reduced.facts["message"])
-        return NOTHING_FAILS
+    if reduced.error is not None:
+        raise reduced.error
     print(json.dumps(reduced.facts))
     return 0
 

@@ -10,7 +10,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.engine.certificate import CertificateLine, certify, to_fixpoint
 from opsieve.reducer.engine.edit import Pass
@@ -30,7 +30,7 @@ from opsieve.reducer.engine.pairs import PairsPass
 from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
 from opsieve.reducer.oracle.discover import still
 from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, replayed_spread
-from opsieve.reducer.oracle.premise import NotReproduced, Premise
+from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
 from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, fails_anyhow, finite
@@ -182,14 +182,14 @@ def reduce_failure(
 def _last_seen(trail: Sequence[S], start: S, premise: Premise, workers: Workers) -> S:
     """The last subject in which the judge sees the failure, of those that he can be asked about; else the start, where he saw it.
 
-    NotReproduced where he never saw it: then it was a matter of rounding.
+    NoFailure where he never saw it: then it was a matter of rounding.
     """
     asked = [subject for subject in trail if subject.program.size <= _JUDGED] if premise.assumed else trail
     for subject in reversed(asked):
         if still(subject, premise, workers):
             return subject
     if premise.assumed:
-        raise NotReproduced(
+        raise NoFailure(
             f"the results of {premise.target.display} and of its unoptimised build differ, but in no small part of the model are they wrong"
         )
     return start
@@ -249,7 +249,7 @@ def reduce_by_check(
     """Reduce a subject by any test, a user's script say, of which `tests` are equal; `source` is where values are recorded.
 
     The test may be flaky: it is replayed on the start, and on what comes out, and one that says `same` only sometimes is from then on
-    repeated as often as its rate asks for. NotReproduced when it never says `same` of the start.
+    repeated as often as its rate asks for. NoFailure when it never says `same` of the start.
     """
     since = time.monotonic()
     seen = replayed_by(tests, start, SHORT)
@@ -257,7 +257,7 @@ def reduce_by_check(
         more = replayed_by(tests, start, REPLAYS - SHORT)
         seen = (seen[0] + more[0], seen[1] + more[1])
     if not seen[0]:
-        raise NotReproduced(f"the check does not show the failure on the whole model, in none of {seen[1]} runs")
+        raise NoFailure(f"the check does not show the failure on the whole model, in none of {seen[1]} runs")
     listeners.say(f"held fixed: that the check exits with 0; seen in {seen[0]} of {seen[1]} runs")
     first: _Run[S] | None = None
     if seen[0] == seen[1]:
@@ -347,7 +347,7 @@ class _Run(Generic[S]):
     def reduce(self, text: str, known: CheckResult | None = None) -> None:
         result = self.engine.begin(known)
         if result.kind != "same":
-            raise NotReproduced(f"the check does not show the failure on the whole model: {result.kind} {result.why}")
+            raise NoFailure(f"the check does not show the failure on the whole model: {result.kind} {result.why}")
         self.form.narrow(self.engine, self.passes, text)
         self.node_checks = self.engine.checks
         to_fixpoint(self.engine, self.passes)

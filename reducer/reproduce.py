@@ -14,7 +14,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.repeats import sometimes, steady
@@ -28,10 +28,8 @@ from opsieve.triage.store.queries import Queries
 _MAX_JSON = 1 << 20
 
 
-def reproduced(
-    case: Case, target: str, place: Path, workers: Workers, seconds: float
-) -> tuple[ExportedFailure | None, str]:
-    """The failure of a case, judged anew, as an export shows it; None and the reason when it does not fail.
+def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: float) -> ExportedFailure:
+    """The failure of a case, judged anew, as an export shows it; NoFailure when it does not fail, Unjudged where that is unknown.
 
     `place` is where the case lies: what `bisect` and `attribute` left beside it belongs to the export.
     """
@@ -54,7 +52,7 @@ def reproduced(
     elif verdict.verdict == "fail":
         was_flaky = stored is not None and (stored.verdict, stored.kind) == ("flaky", verdict.kind)
         doubted = verdict if was_flaky or not steady(case, chosen, verdict, workers) else None
-    exported, reason = None, f"{verdict.verdict}: {verdict.reason}"
+    exported, reason = None, f"{chosen.display}: {verdict.verdict}: {verdict.reason}"
     if doubted is not None:
         exported, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
     elif verdict.verdict == "fail":
@@ -66,8 +64,8 @@ def reproduced(
         seen = judged.observations[0]
         exported = as_given(ExportedFailure(case, chosen, verdict, seen, right, source, seconds=seconds))
     if exported is None:
-        return None, reason
-    return replace(exported, **_culprit(place), probably=_probably(place)), ""
+        raise (NoFailure if verdict.is_judged else Unjudged)(reason)
+    return replace(exported, **_culprit(place), probably=_probably(place))
 
 
 def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:

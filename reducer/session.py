@@ -20,7 +20,7 @@ from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.forms.program_view import program_lines
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.bad_input import BadInput, NoFailure, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.html_text import drawing, facts_table
 from opsieve.reducer.engine.certificate import CertificateLine, certify
@@ -30,7 +30,7 @@ from opsieve.reducer.engine.interestingness import replayed
 from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.forms import form_of
 from opsieve.reducer.oracle.discover import find, installed, still
-from opsieve.reducer.oracle.premise import NotReproduced, Premise
+from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.sameness import LEVELS
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.output import SCRIPT, STORY, model_name, save_reduction, save_story, save_subject
@@ -85,11 +85,12 @@ class SessionListener(Protocol):
 
 @dataclass(frozen=True)
 class Reduced:
-    """What a session ends with: the facts that `--json` prints, the reduction (None when nothing fails), the model as text."""
+    """What a session ends with: the facts that `--json` prints, the reduction (None, with an `error`, when nothing fails), the model as text."""
 
     facts: dict[str, Any]
     reduction: Reduction[Any] | None
     text: str = ""
+    error: NoFailure | None = None  # why there is no reduction
 
     def _repr_html_(self) -> str:
         """What became of the model, and the smallest one, for notebooks."""
@@ -163,8 +164,8 @@ class Session:
             premise = self._premise(case)
             folder = self._claimed()
             result, journal, origin = self._reduced(form, case, start, premise, folder)
-        except NotReproduced as error:
-            return Reduced(facts_of_none(form.size(start), str(error)), None)
+        except NoFailure as error:
+            return Reduced(facts_of_none(form.size(start), error.reason), None, error=error)
         result = replace(result, best=form.finished(result.best, self.pool[0]))
         premise = result.premise or premise
         facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
@@ -218,7 +219,7 @@ class Session:
         return still(subject, premise, self.pool[0]) if premise else replayed(tests[0], subject, 1)[0] > 0
 
     def verify(self) -> Verified:
-        """Check the certificate of a result again. NotReproduced when it does not fail."""
+        """Check the certificate of a result again. NoFailure when it does not fail."""
         case = self._opened()
         story = self._story()
         premise = self._premise(case, story.target)

@@ -10,11 +10,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.bad_input import BadInput, NoFailure, shown
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.case_child import ChildEnd, ChildTask, ended
-from opsieve.reducer.case_process import NOTHING_FAILS, PREFIX
+from opsieve.reducer.case_process import PREFIX
 from opsieve.triage.review.review import review
 from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.index.index_file import joined
@@ -125,7 +125,7 @@ def _reduce(
     if not kept:
         shutil.rmtree(output, ignore_errors=True)
     said = (child.err.strip().splitlines() or [""])[-1].removeprefix(PREFIX)
-    return reduced("not-reproduced" if child.status == NOTHING_FAILS else "failed", None, said[:300])
+    return reduced("not-reproduced" if child.status == NoFailure.exit_code else "failed", None, said[:300])
 
 
 def _nodes_so_far(output: Path) -> int | None:

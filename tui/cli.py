@@ -151,7 +151,8 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     except click.ClickException as error:
         code = complain(error.format_message(), name)
     except BadInput as error:
-        code = complain(str(error), name)
+        complain(str(error), name)
+        code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         complain("Interrupted.", name)
         code = 130

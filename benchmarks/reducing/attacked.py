@@ -22,11 +22,11 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.case.case import is_case, load
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.order import _PARTS, simpler
 from opsieve.reducer.problem.recording import recorded
@@ -70,7 +70,7 @@ def attack_all(cases: Sequence[Path], most: int, seed: int, workers: Workers) ->
             return
         try:
             attack = _attacked(path, target, seed, workers)
-        except NotReproduced as error:
+        except NoFailure as error:
             print(f"{path.name}: left out, {error}"[:200].replace("\n", " "), flush=True)
             continue
         done += 1

@@ -15,11 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.reduction import Listeners, reduce_failure
 
@@ -61,7 +61,7 @@ def _one(seed: int, workers: Workers) -> NestedResult | None:
     case = nested_case(draw, kinds, trigger)
     try:
         premise = find(case, [resolve(f"fake:{fault}@{'>'.join(trigger)}")], None, workers)
-    except NotReproduced:  # a wrong value can be lost on its way, and a body that is not run fails nowhere
+    except NoFailure:  # a wrong value can be lost on its way, and a body that is not run fails nowhere
         return None
     form = OnnxReduction()
     result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners())

@@ -19,11 +19,11 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
 
@@ -90,7 +90,7 @@ def bugs(workers: Workers, folder: Path | None, only: Collection[str] = ()) -> I
         resolved = resolve(target)
         try:
             result, key = _reduced(case, resolved, workers)
-        except NotReproduced as error:
+        except NoFailure as error:
             print(f"{name}: left out, {error}")
             continue
         best = Case(result.best.program, result.best.inputs)
@@ -136,7 +136,7 @@ def reduce_grown(found: Sequence[Bug], size: int, seed: int, workers: Workers) -
         try:
             model = grown(onnx_program(bug.case.program, "this").proto, size, seed)
             result, _ = _reduced(Case(OnnxProgram.of(model), bug.case.inputs), bug.target, workers)
-        except (NotReproduced, ValueError):
+        except (NoFailure, ValueError):
             continue
         yield bug, result.node_checks, len(_operators(result))
 
@@ -161,7 +161,7 @@ def _result(case: Case, one: Bug, other: Bug, workers: Workers) -> TwoBugResult:
     target = one.target.display
     try:
         result, key = _reduced(case, one.target, workers)
-    except NotReproduced as error:
+    except NoFailure as error:
         return TwoBugResult(target, names, f"not reduced: {error}"[:120], "")
     operators = _operators(result)
     like = [bug for bug in (one, other) if bug.operators == operators]

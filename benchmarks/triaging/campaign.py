@@ -22,14 +22,13 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.triage.fingerprint.evidence import Evidence
@@ -172,7 +171,7 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
             result = reduce_failure(
                 OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions
             )
-        except NotReproduced as error:
+        except NoFailure as error:
             print(f"not reduced: {one.seed.target}: {error}", file=sys.stderr)
             return one
         if not result.same:

@@ -20,7 +20,7 @@ from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sources.outcome import VersionOutcome, ending, evaluate, result_for
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged
 from opsieve.gen.model.program import Program
 
 _LARGE = 10_000  # bytes of a model on which the reference costs more than all probes
@@ -69,7 +69,7 @@ def blame_passes(case: Case, target: ResolvedTarget, lab: ObservationCache, poli
     Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
     says what the target shows, where that is not plain. A compiler that dies or raises is known again by that alone, and one that gives outputs is past it;
     then the reference, slow on a large model, runs once at most.
-    BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
+    BadInput for a backend whose passes cannot be switched off from here, NoFailure when the case does not fail on the target.
     """
     if not (skip_option(target.name) or switches(target.name)):
         raise BadInput(f"passes of {target.name} cannot be switched off from here; {', '.join(attributable())} can be")
@@ -77,7 +77,7 @@ def blame_passes(case: Case, target: ResolvedTarget, lab: ObservationCache, poli
     plain = _plain(case, target, variants, lab)
     wanted = plain or evaluate(case, target, variants, policy)
     if wanted.state != "bad":
-        raise BadInput(f"the case does not fail on {target.display} ({wanted.text}); name a target where it does")
+        raise (NoFailure if wanted.state == "good" else Unjudged)(f"{target.display}: {wanted.symptom}: {wanted.text}")
 
     compiling = variants.only_compiles(wanted)
     unoptimised: list[VersionOutcome] = []

@@ -13,6 +13,7 @@ import numpy as np
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import SWITCH, named_by_file
+from opsieve.backends.verdict import FAILING
 from opsieve.bisect.sessions.answers import VersionAnswer
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.versions import bisect_releases
@@ -139,7 +140,7 @@ def _parsed(found: InlineModel, say: Callable[[str], None]) -> bytes:
 def _still(results: list[JudgeResult]) -> bool | None:
     """Whether what is installed fails: None where no installed compiler gave a verdict of pass or fail."""
     installed = [each.judged.verdict.verdict for each in results if not each.target.release]
-    return True if "fail" in installed else False if "pass" in installed else None
+    return True if FAILING & {*installed} else False if "pass" in installed else None
 
 
 def _history(

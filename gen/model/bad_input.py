@@ -1,4 +1,4 @@
-"""The one exception that means: what the user gave cannot be used."""
+"""The exceptions whose message commands print as one sentence, and the exit code of each (docs/reference/exit-codes.md)."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -6,7 +6,25 @@ from pathlib import Path
 
 
 class BadInput(ValueError):
-    """Input that cannot be used; the message is one clear sentence that says what to do. Commands print it and exit with 2."""
+    """Input that cannot be used; the message is one clear sentence that says what to do. Commands print it and exit with `exit_code`."""
+
+    exit_code = 2
+
+
+class NoFailure(BadInput):
+    """The case passes, so a command that works on a failure has nothing to do; `reason` says what was tried."""
+
+    exit_code, _opening = 3, "no failure to work on: "
+
+    def __init__(self, reason: str):
+        super().__init__(self._opening + reason)
+        self.reason = reason
+
+
+class Unjudged(NoFailure):
+    """A target that was asked for gave no verdict of pass or fail, so whether there is a failure is unknown."""
+
+    exit_code, _opening = 2, "not judged: "
 
 
 class Unconfirmed(BadInput):

@@ -1,6 +1,7 @@
 """What fails in a case: the premise of every reduction, made sure of before anything is tried."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from opsieve.backends.judge.judge import Judged, judge
@@ -11,9 +12,9 @@ from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import shown
+from opsieve.gen.model.bad_input import NoFailure, Unjudged, shown
 from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
-from opsieve.reducer.oracle.premise import NotReproduced, Premise, failure_of
+from opsieve.reducer.oracle.premise import Premise, failure_of
 from opsieve.reducer.oracle.repeats import (
     REPLAYS,
     SHORT,
@@ -35,14 +36,22 @@ _MANY = 20_000  # nodes of a model of which they cost minutes: whether its resul
 
 
 def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers) -> Premise:
-    """The first failure of a case on these targets; on every compiler installed when there are none. NotReproduced without one."""
-    tried = []
+    """The first failure of a case on these targets; on every compiler installed when there are none. NoFailure where they
+    pass, Unjudged where one that was named, or every one, gave no verdict of pass or fail.
+    """
+    tried, judged = [], 0
     for target in targets or installed():
-        premise, said = _failure_on(case, target, against, workers, bool(targets))
+        try:
+            premise, said = _failure_on(case, target, against, workers, bool(targets))
+            judged += 1
+        except Unjudged as error:
+            premise, said = None, error.reason
         if premise is not None:
             return premise
         tried.append(f"{target.display}: {said}")
-    raise NotReproduced("\n  ".join(["nothing fails; a line for each compiler that was asked:", *tried]))
+    if judged < (len(tried) if targets else 1):
+        raise Unjudged("; ".join(tried))
+    raise NoFailure("; ".join(tried))
 
 
 def installed() -> list[ResolvedTarget]:
@@ -60,7 +69,10 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     if kind == "nondeterminism":
         found, _ = varying(case, premise.target, workers)
     else:
-        found, _ = _failure_on(case, premise.target, against, workers, doubtful)
+        try:
+            found, _ = _failure_on(case, premise.target, against, workers, doubtful)
+        except Unjudged:
+            return False
     if found is None:
         return False
     names = program_names(subject.program)
@@ -83,9 +95,10 @@ def _failure_on(
             return sure(case, plain), ""
         return sometimes(case, target, plain.failure.verdict, workers)
     if case.program.size > _MANY and target.baseline is not None:
-        found, _ = _compared(case, target, target.baseline, lab)
-        if found is not None:
-            return replace(found, named=False, assumed=True), ""
+        with suppress(Unjudged):  # then the judge is asked
+            found, _ = _compared(case, target, target.baseline, lab)
+            if found is not None:
+                return replace(found, named=False, assumed=True), ""
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
@@ -97,7 +110,7 @@ def _failure_on(
     # Who names the target has made up his mind: one oracle against it is enough to reduce by.
     enough = ("fail", "undecided") if doubtful else ("fail",)
     if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
-        return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+        return None, _without_failure(verdict)
     arbiter = _arbiter(case, target, judged, workers)
     if verdict.kind in WRONG_OUTPUTS and arbiter is None:
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
@@ -127,6 +140,14 @@ def _doubted(case: Case, target: ResolvedTarget, workers: Workers, verdict: Verd
     return slow, "" if slow is not None else shown(f"{verdict.verdict}: {verdict.reason}", 300)
 
 
+def _without_failure(verdict: Verdict) -> str:
+    """The verdict as a reason why there is nothing to reduce; Unjudged where it leaves open whether there is."""
+    reason = shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    if not verdict.is_judged:
+        raise Unjudged(reason)
+    return reason
+
+
 def _not_refused(
     case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache
 ) -> tuple[Premise | None, str]:
@@ -136,7 +157,7 @@ def _not_refused(
     if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
         return sometimes(case, target, verdict, workers)
     if verdict.verdict != "fail":
-        return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+        return None, _without_failure(verdict)
     failure = failure_of(verdict, observation, case)
     if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
         if not steady(case, target, verdict, workers):
@@ -173,8 +194,9 @@ def _compared(
 ) -> tuple[Premise | None, str]:
     got = lab.observe(target, case.program, case.inputs)
     wanted = lab.observe(against, case.program, case.inputs)
-    if wanted.outputs is None:
-        return None, shown(f"{against.display} itself: {wanted.outcome} {wanted.message}", 300)
+    for name, seen in ((f"{against.display} itself: ", wanted), ("", got)):
+        if seen.outputs is None and (name or seen.outcome not in KIND_OF_OUTCOME):
+            raise Unjudged(shown(f"{name}{seen.outcome} {seen.message}", 300))
     base = Verdict("fail", "", blame="optimiser" if against == target.baseline else "compiler")
     verdict = ended(got, base)
     if verdict is None and got.outputs is not None:

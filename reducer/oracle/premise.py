@@ -13,10 +13,6 @@ from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.fingerprint.sameness import Level
 
 
-class NotReproduced(Exception):
-    """Nothing fails; the message is one sentence that says what was tried."""
-
-
 @dataclass(frozen=True)
 class Premise:
     """The failure to keep: on which target, against whom, and what the target showed.

@@ -21,13 +21,13 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer import reduction
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle import discover
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
@@ -97,7 +97,7 @@ def test_of_very_many_nodes_the_unoptimised_build_says_what_is_wrong(
     assert set(asked) == {"onnxruntime"}
     monkeypatch.setattr(reduction, "still", lambda subject, premise, workers: False)
     start = Subject(wide.proto, seeded_inputs(wide.proto, 0), {})
-    with pytest.raises(NotReproduced, match="in no small part of the model are they wrong"):
+    with pytest.raises(NoFailure, match="in no small part of the model are they wrong"):
         reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.bad_input import NoFailure, Unjudged
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import say
 
@@ -115,7 +116,8 @@ def command(as_json: bool, package: str | None, source: str | None, repository: 
     With --releases, CASE (an .onnx file or a case directory) runs on released wheels, installed on demand; with --builds,
     on the builds in a directory; with both, on the releases and then on the builds between two of them. With --commits,
     the commits between --good and --bad are built with --build and tested with CASE or --check. Both ends are verified
-    first. With --history, the commits between the two releases are ranked by what they changed. Every probe is kept: an interrupted search continues where it was, and a repeated one costs nothing.
+    first. With --history, the commits between the two releases are ranked by what they changed. Every probe is kept: an interrupted search continues where it was, and a repeated one costs nothing. Exit code 3 if no
+    version fails, 2 if none could be tested.
     """
     from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, VersionAnswer, VersionPreview
     from opsieve.bisect.sessions.commits import bisect_commits
@@ -146,6 +148,10 @@ def command(as_json: bool, package: str | None, source: str | None, repository: 
             show(commits)
     if as_json:
         click.echo(json.dumps(facts))
+    tested = found.versions if isinstance(found, VersionAnswer) else found.seen.values()
+    states = {item.state for item in tested}
+    if "bad" not in states:
+        raise (NoFailure if "good" in states else Unjudged)(found.answer)
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import say
@@ -61,13 +62,14 @@ def command(
     place = case_folder(what, folder)
     case = open_case(place, inputs, expected, seed)
     with Workers(Limits(seconds=seconds), offline=offline, say=say) as workers:
-        exported, reason = reproduced(case, target, place, workers, seconds)
-        made = export(exported, next(each for each in KINDS if each == kind), workers) if exported else None
-    if exported is None or made is None:
-        say(f"{what} does not fail: {reason}")
-        if as_json:
-            click.echo(json.dumps({"kind": kind, "output": "", "target": "", "failure": "", "message": reason}))
-        return 3
+        try:
+            exported = reproduced(case, target, place, workers, seconds)
+        except NoFailure as error:
+            if as_json:
+                facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}
+                click.echo(json.dumps(facts))
+            raise
+        made = export(exported, next(each for each in KINDS if each == kind), workers)
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from opsieve.triage.cluster.remote_workers import Further
 
 _MOST_PRINTED = 60  # lines of the reduced graph
-NOTHING_FAILS = 3
 
 
 @click.command()
@@ -130,15 +129,12 @@ def command(
             if verify:
                 return _verified(session, as_json)
             reduced = session.reduce()
-    if reduced.reduction is None:
-        first, *rest = reduced.facts["message"].split("\n")  # a line for each compiler
-        say(first)
-        for line in rest:
-            click.echo(printable(line), err=True)
-        if as_json:
-            click.echo(json.dumps(reduced.facts))
-        return NOTHING_FAILS
-    click.echo(json.dumps(reduced.facts) if as_json else _summary(reduced))
+    if as_json:
+        click.echo(json.dumps(reduced.facts))
+    if reduced.error is not None:
+        raise reduced.error
+    if not as_json:
+        click.echo(_summary(reduced))
     return 0
 
 
@@ -201,14 +197,9 @@ def _listener(live: bool) -> Iterator[_Log]:
 def _verified(session: Any, as_json: bool) -> int:
     from dataclasses import asdict
 
-    from opsieve.reducer.oracle.premise import NotReproduced
     from opsieve.reducer.report import certificate_rows
 
-    try:
-        found = session.verify()
-    except NotReproduced as error:
-        say(str(error))
-        return NOTHING_FAILS
+    found = session.verify()
     facts = {**asdict(found), "certificate": certificate_rows(found.certificate)}
     click.echo(json.dumps(facts) if as_json else _certificate(found.certificate, found.minimal))
     return 0 if found.minimal else 1

@@ -8,6 +8,7 @@ import click
 
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED, exit_code
 from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @options.OFFLINE
 @options.YES
 @options.NO_SANDBOX
+@ALLOW_UNJUDGED
 @options.JSON
 def command(
     report: Path,
@@ -43,14 +45,16 @@ def command(
     no_history: bool,
     seed: int,
     offline: bool,
+    allow_unjudged: bool,
     as_json: bool,
 ) -> int:
     """Replay REPORT, a public issue saved as Markdown or HTML, on the versions that it names and on what is installed.
 
     Versions, optimisation levels, passes and providers are read from the text; the model from a script of onnx.helper or onnx.parser's text
-    in it, which is read and not run, or from --model. Releases are installed after a yes. Exit code 1 if what is installed still fails, 2 if
-    there is no model.
+    in it, which is read and not run, or from --model. Releases are installed after a yes. Exit code 1 if what is installed still fails, else 2 if
+    there is no model, or a target did not judge it.
     """
+    from opsieve.backends.verdict import JUDGED
     from opsieve.bisect.sessions.replay import ReplayRequest, replay
 
     asked = ReplayRequest(report, model, inputs, targets, seed, not no_history, offline)
@@ -59,7 +63,8 @@ def command(
         click.echo(json.dumps(found.as_json()))
     else:
         _show(found)
-    return 1 if found.still else 0
+    unjudged = [f"{each['target']} ({each['verdict']})" for each in found.results if each["verdict"] not in JUDGED]
+    return exit_code(bool(found.still), unjudged, allow_unjudged)
 
 
 def _show(found: "ReplayAnswer") -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 import click
 
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.printable import printable
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import options
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED, exit_code
 from opsieve.tui.commands.text import say
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
@@ -43,13 +45,17 @@ _REPORTS = 3  # of one command, however many of its items failed
 @options.OFFLINE
 @options.NO_SANDBOX
 @click.option("--save", type=options.PATH, help="Save each failure as a case directory inside this directory.")
+@ALLOW_UNJUDGED
 @options.JSON
-def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as_json: bool, **given: Any) -> int:
+def command(
+    models: tuple[Path, ...], rtol: float | None, atol: float | None, allow_unjudged: bool, as_json: bool, **given: Any
+) -> int:
     """Run MODELS on one or more compilers and judge the results: pass or fail, with the reason.
 
     A model is an .onnx file, a case directory, or a directory with model.onnx and its data. Exit code 1 if any verdict is
-    `fail`, 2 if a model could not be judged.
+    `fail` or `flaky`, else 2 if a model could not be used or a target did not judge it.
     """
+    from opsieve.backends.verdict import FAILING, JUDGED
     from opsieve.triage.judging import JudgeResult, judge_models
 
     started = time.monotonic()
@@ -74,16 +80,18 @@ def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
             say(f"{counts} in {time.monotonic() - started:.1f} s")
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
-    if refused:
-        return codes[0] if codes else 2
-    return 1 if any(result["verdict"] == "fail" for result in results) else 0
+    failing = any(result["verdict"] in FAILING for result in results)
+    unjudged = [
+        f"{each['model']} on {each['target']} ({each['verdict']})" for each in results if each["verdict"] not in JUDGED
+    ]
+    code = exit_code(failing, unjudged, allow_unjudged)
+    return codes[0] if codes else code or (BadInput.exit_code if refused else 0)
 
 
 def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     """The options as the request of a session; BadInput for a tolerance that is none."""
     from opsieve.backends.judge.oracle_names import chosen
     from opsieve.backends.workers.zygotes.zygote import Limits
-    from opsieve.gen.model.bad_input import BadInput
     from opsieve.triage.judging import JudgeRequest
 
     for name, value in (("--rtol", rtol), ("--atol", atol)):

@@ -12,7 +12,7 @@ from collections import deque
 from pathlib import Path
 
 from opsieve.backends.registry import resolve
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.index.index_file import joined
 from opsieve.triage.store.index.index_reader import IndexReader
@@ -22,7 +22,6 @@ TURN = 60.0  # seconds that one command may take, where nothing says how long th
 _LEAST = 5.0
 _GRACE = 15.0  # seconds in which an interrupted command saves its best
 _LOOK = 1.0  # seconds between two looks for new cases
-_NOTHING = 3  # exit code: it does not fail any more
 _GOOD = (0, 1)
 _COMMAND = "from opsieve.reducer.case_process import end_with_parent; end_with_parent(); from opsieve.tui.cli import main; main()"
 
@@ -91,7 +90,7 @@ class AutoTriage:
         case = case_folder(self._folder, one.place)
         target, asked = ["-t", one.target], ["--offline", "--json"]
         code = self._run("reduce", str(case), *target, "-o", str(case / "reduced"), "--seconds", "10", *asked)
-        if code == _NOTHING:
+        if code == NoFailure.exit_code:
             return
         small = case / "reduced" if (case / "reduced" / "case.json").exists() else case
         self.done["reduced"] += small != case
