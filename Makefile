@@ -8,7 +8,7 @@ UV := $(BIN)/uv pip install --python $(BIN)/python --quiet --constraint constrai
 INSTALL = $(UV) $(WANTED) 2>/dev/null || $(PIP) $(WANTED)
 # Every process of the tests would compile all that it imports, were it forbidden to keep it.
 unexport PYTHONDONTWRITEBYTECODE
-CODE := gen backends triage reducer bisect tui tests benchmarks samples hatch_build.py
+CODE := src gen backends triage reducer bisect tui tests benchmarks samples hatch_build.py
 
 .PHONY: demo test test-all test-slow tests tests-all repeat fuzz-self bench compiled format check clean
 

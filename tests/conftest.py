@@ -180,6 +180,27 @@ def node_tests(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list
     return node_tests.load(made)
 
 
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder with the sdist and the wheel that is built from it, made once for all processes of a run: to read only."""
+    from repository import ROOT
+
+    with _shared_folder(tmp_path_factory, worker_id, "distributions") as folder:
+        if not (folder / "dist").exists():
+            # A copy, because a build writes the version into the tree that it builds.
+            command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+            listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+            for name in filter(None, listed):
+                if (ROOT / name).exists():
+                    (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(ROOT / name, folder / "copy" / name, follow_symlinks=False)
+            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "made")]
+            subprocess.run([*command, str(folder / "copy")], capture_output=True, check=True)
+            shutil.rmtree(folder / "copy")
+            (folder / "made").rename(folder / "dist")
+    return folder / "dist"
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store for the terminal app, made once for a file of tests: to look at only."""

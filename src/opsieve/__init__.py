@@ -6,7 +6,7 @@ What is below comes from `opsieve.tui.api` and others, imported when first used:
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from opsieve.version import VERSION as __version__
+from opsieve.version import VERSION
 
 if TYPE_CHECKING:
     from opsieve.triage.store.queries import Queries as Store
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         run,
     )
     from opsieve.tui.campaign_api import fuzz
+
+__version__ = VERSION
 
 __all__ = [
     "BadInput",
