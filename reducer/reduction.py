@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
+from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.workers import Workers
@@ -33,7 +34,7 @@ from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, repla
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
-from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, fails_anyhow, finite
+from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, finite
 from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
 
@@ -410,7 +411,9 @@ class _Run(Generic[S]):
             self.engine.slippage["rest"] = rest
         if result.kind == "gone" and isinstance(test, TargetTest) and asked:
             seen = seen or [test.observations(rest)]
-            if fails_anyhow(rest, *seen[0]):
+            got, right = seen[0]
+            verdict = judge_run(rest.program, rest.inputs, test.target, got, test.workers, right=right)
+            if right.outputs is not None and verdict.verdict == "fail":
                 self.engine.slippage["rest"] = rest
                 return "other"
         return {"same": "same", "slippage": "other"}.get(result.kind, "")

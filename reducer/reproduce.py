@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.judge.judge import judge
-from opsieve.backends.judge.oracles import SECOND_ORACLES
+from opsieve.backends.judge.judge import judge_case
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
@@ -17,7 +16,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
-from opsieve.reducer.oracle.repeats import sometimes, steady
+from opsieve.reducer.oracle.repeats import is_deterministic, measure_rate
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, as_given, expected_outputs, oracles_for
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
@@ -41,8 +40,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
             f"{chosen.name} takes no {case.program.kind.partition(' ')[2]}s: name a compiler that does with --target"
         )
     case, lab = with_script(case, workers), ObservationCache(workers)
-    oracles = [oracle for oracle in SECOND_ORACLES if oracle != chosen]
-    judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)
+    judged = judge_case(case, chosen, lab)
     verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
     doubted: Verdict | None = None  # a failure that may show only sometimes
     if verdict.verdict == "flaky":
@@ -51,7 +49,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
         doubted = stored
     elif verdict.verdict == "fail":
         was_flaky = stored is not None and (stored.verdict, stored.kind) == ("flaky", verdict.kind)
-        doubted = verdict if was_flaky or not steady(case, chosen, verdict, workers) else None
+        doubted = verdict if was_flaky or not is_deterministic(case, chosen, verdict, workers) else None
     exported, reason = None, f"{chosen.display}: {verdict.verdict}: {verdict.reason}"
     if doubted is not None:
         exported, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
@@ -83,7 +81,7 @@ def _seen_sometimes(
     case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers, seconds: float
 ) -> tuple[ExportedFailure | None, str]:
     """An exported of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
-    found, reason = sometimes(case, target, replace(verdict, verdict="flaky"), workers)
+    found, reason = measure_rate(case, target, replace(verdict, verdict="flaky"), workers)
     if found is None:
         return None, reason
     flaky = replace(found.failure.verdict, reason=found.reason)

@@ -31,7 +31,6 @@ from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.forms import form_of
 from opsieve.reducer.oracle.discover import find, installed, still
 from opsieve.reducer.oracle.premise import Premise
-from opsieve.reducer.oracle.sameness import LEVELS
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.output import SCRIPT, STORY, model_name, save_reduction, save_story, save_subject
 from opsieve.reducer.problem.store_cases import target_of, title_of
@@ -47,7 +46,7 @@ from opsieve.reducer.reduction import (
 from opsieve.reducer.report import facts_of, facts_of_none, facts_unfinished
 from opsieve.reducer.script import printed, script
 from opsieve.triage.export.script import KINDS
-from opsieve.triage.fingerprint.sameness import Level
+from opsieve.triage.fingerprint.sameness import LEVELS, Level
 
 _SCRIPTED = (*KINDS, "metamorphic")  # what is shown on a rewritten program is a mismatch there
 GENERATOR = "reduce"  # of the cases that are results

@@ -9,9 +9,9 @@ from typing import Any
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge.acceptance import accepts_forbidden
 from opsieve.backends.judge.further_runs import asked_further
-from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.judge import Judged, judge_case
 from opsieve.backends.judge.oracle_names import OracleChoice
-from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
+from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.probing.chosen_values import chosen
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -26,9 +26,7 @@ from opsieve.gen.metamorphic.relation import names_for, rewritten
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.html_text import facts_table
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
-from opsieve.triage.fingerprint.evidence import NOTHING
-from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.sameness import failure_of
 
 # Models judged together: enough to fill the workers' frames, few enough to keep in memory.
 GROUP = 64
@@ -77,9 +75,7 @@ class JudgeResult:
         verdict, observation = self.judged.verdict, self.judged.observations[0]
         key = ""
         if verdict.verdict == "fail":
-            program = self.case.program
-            operators = sorted(set(program.operators()))
-            key = fingerprint(verdict, observation, operators, NOTHING, program_names(program)).key
+            key = failure_of(verdict, observation, self.case.program).fingerprint.key
         return {
             "model": self.model,
             "target": self.target.display,
@@ -191,8 +187,7 @@ def _judged_case(
     policy: Policy,
 ) -> Iterator[JudgeResult]:
     for target in (each for one in targets for each in _askings(one, case, request.metamorphic)):
-        oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
-        judged = judge(case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy)
+        judged = judge_case(case, target, cache, policy)
         if judged.verdict.verdict == "pass" and not target.rewrite:
             verdict = asked_further(request.oracles, case.program, case.inputs, target, cache)
             judged = judged if verdict is None else Judged(verdict, judged.observations)

@@ -132,9 +132,9 @@ def reduce(
     script that decides instead. `progress` hears where the reduction stands. What a callback raises, KeyboardInterrupt say, ends the
     reduction; the best model so far is in `output`.
     """
-    from opsieve.reducer.oracle.sameness import LEVELS
     from opsieve.reducer.session import ReductionRequest, Session
     from opsieve.reducer.worker_pool import WorkerPool
+    from opsieve.triage.fingerprint.sameness import LEVELS
 
     if same not in LEVELS:
         raise BadInput(f"same is one of {', '.join(LEVELS)}")

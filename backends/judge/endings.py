@@ -7,10 +7,11 @@ refuses everywhere is a lack, whatever it calls it.
 
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules
 from opsieve.backends.judge.oracles import EXPECTED, NATIVE
-from opsieve.backends.judge.pieces import accepts_each_operator, refused_type
+from opsieve.backends.judge.pieces import refused_type
 from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.judge.refusals import names_rule, same_reason
+from opsieve.backends.judge.shown_failure import find_acceptor_of_lack
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.reference.type_constraints import ILL_TYPED
@@ -52,20 +53,10 @@ def died(session: JudgingSession, first: Observation) -> Verdict:
 
 
 def lacks(session: JudgingSession, first: Observation) -> Verdict:
-    """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself made what it lacks.
-
-    Where passes belong to the program, what they say that they want of it is no fault: the unoptimised build leaves them out. So it is with
-    a transformer, which raises an error for a lack that it made.
-    """
+    """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself made what it lacks."""
     target, baseline = session.target, session.target.baseline
-    if session.program.passes or getattr(target.backend, "states_lacks", False):
-        made, acceptor = False, ""
-    elif baseline is not None:
-        made, acceptor = session.ask(baseline).outcome == "ok", f"{baseline.display} runs"
-    else:
-        made = accepts_each_operator(session.program, session.inputs, target, session.lab, first)
-        acceptor = "it takes operator by operator"
-    if not made:
+    acceptor = find_acceptor_of_lack(session.program, session.inputs, target, first, session)
+    if not acceptor:
         return verdict("unsupported", because(Cause.LACKS, target=target, ending=first), at=first)
     excused = _unconfirmed(session, first) or _undefined(session, first)
     if excused is not None:

@@ -15,12 +15,13 @@ from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
 from opsieve.backends.judge.levels import disagreement
 from opsieve.backends.judge.metamorphic import against_itself
 from opsieve.backends.judge.mismatch import MismatchJudge
-from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Lab, Values
+from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES, Lab, Values
 from opsieve.backends.judge.program_forms import beyond_rounding, can_be_undefined, other_builds
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
+from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import Program
 
 
@@ -53,6 +54,12 @@ def judge(
     session = JudgingSession(program, inputs, target, lab, expected, oracles, policy)
     found = _decide(session)
     return Judged(replace(found, oracles=tuple(session.consulted)), tuple(session.observations))
+
+
+def judge_case(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> Judged:
+    """The verdict of every command on a case: its expected outputs count, and all other compilers may be asked."""
+    oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
+    return judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles, policy=policy)
 
 
 def _decide(session: JudgingSession) -> Verdict:

@@ -49,6 +49,12 @@ class JudgingSession:
                 self.consulted.append(target.display)
         return self.answers[target]
 
+    def observe(self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False) -> Observation:
+        """As a Lab: an answer about the judged program belongs to the evidence."""
+        if program is self.program and not fresh:
+            return self.ask(target)
+        return self.lab.observe(target, program, inputs, fresh=fresh)
+
     def again(self) -> Observation:
         """What the target does in a fresh process."""
         observation = self.lab.observe(self.target, self.program, self.inputs, fresh=True)

@@ -18,7 +18,7 @@ from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, attribute
 from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.sources.outcome import VersionOutcome, ending, evaluate, result_for
+from opsieve.bisect.sources.outcome import VersionOutcome, evaluate, evaluate_run, result_for
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged
 from opsieve.gen.model.program import Program
@@ -104,10 +104,12 @@ def _plain(case: Case, target: ResolvedTarget, variants: "_Variants", lab: Obser
     baseline = target.baseline
     if baseline is None or case.program.byte_size < _LARGE:
         return None
-    found = ending(case, variants.observe(target, case.program, case.inputs), "optimiser")
+    found = evaluate_run(case, target, variants.observe(target, case.program, case.inputs), variants, "optimiser")
     if found is None or variants.observe(baseline, case.program, case.inputs).outputs is None:
         return None
-    again = ending(case, lab.observe(target, case.program, case.inputs, fresh=True), "optimiser")
+    again = evaluate_run(
+        case, target, lab.observe(target, case.program, case.inputs, fresh=True), variants, "optimiser"
+    )
     return found if again is not None and again.key == found.key else None
 
 
@@ -122,7 +124,7 @@ def _seen(
     if wanted.stage == "done" or wanted.flaky:
         return evaluate(case, target, variants, policy)
     got = variants.observe(target, case.program, case.inputs)
-    ended = ending(case, got)
+    ended = evaluate_run(case, target, got, variants)
     if ended is not None and ended.trait == wanted.trait:
         return ended
     if got.outputs is None:
@@ -139,7 +141,7 @@ def _compiled(
 ) -> VersionOutcome | None:
     """What a variant shows that is compiled and not run; None when that does not say."""
     got = variants.compiled(target)
-    ended = ending(case, got)
+    ended = evaluate_run(case, target, got, variants)
     if ended is not None:
         return ended if ended.trait == wanted.trait else None
     return None if got.outputs is None else VersionOutcome("good", symptom="ok", text=f"{target.display} compiles it")
@@ -206,5 +208,5 @@ class _Variants:
         """Whether the failure shows in a program that is compiled and not run: probes need not run it then."""
         if wanted.stage != "compile" or wanted.flaky:
             return False
-        ended = ending(self._case, self.compiled(self._target))
+        ended = evaluate_run(self._case, self._target, self.compiled(self._target), self)
         return ended is not None and ended.trait == wanted.trait

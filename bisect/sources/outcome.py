@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opsieve.backends.compare import POLICY, Policy
-from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judge import judge_case
 from opsieve.backends.judge.oracles import Lab
+from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
+from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
-from opsieve.triage.fingerprint.evidence import NOTHING
-from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.fingerprint.sameness import trait
+from opsieve.triage.fingerprint.sameness import failure_of, trait
 from opsieve.triage.fingerprint.stack import read
 
 State = Literal["good", "bad", "skip"]
@@ -51,7 +49,7 @@ Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
 
 def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
     """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is skipped."""
-    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, policy=policy)
+    judged = judge_case(case, target, lab, policy)
     verdict, observation = judged.verdict, judged.observations[0]
     state = _STATES.get(verdict.verdict, "skip")
     text = " ".join(verdict.reason.split())[:_TEXT]
@@ -60,21 +58,20 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
     return _failing(case, verdict, observation, text)
 
 
-def ending(case: Case, seen: Observation, blame: str = "") -> VersionOutcome | None:
-    """What one run alone says of how the compiler ended, no oracle consulted; None when it gave outputs or could not be asked.
+def evaluate_run(
+    case: Case, target: ResolvedTarget, seen: Observation, lab: Lab, blame: str = ""
+) -> VersionOutcome | None:
+    """What one run shows where the compiler gave no outputs; None where it gave them, could not be asked or truly lacks something.
 
     `blame` goes into the key, and not into the trait.
     """
-    kind = KIND_OF_OUTCOME.get(seen.outcome)
-    if kind is None:
-        return None
+    verdict = judge_run(case.program, case.inputs, target, seen, lab, blame=blame)
     text = " ".join(seen.message.split())[:_TEXT]
-    return _failing(case, Verdict("fail", text, kind, seen.stage, seen.message, blame=blame), seen, text)
+    return _failing(case, verdict, seen, text) if verdict.verdict == "fail" else None
 
 
 def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
-    operators = sorted(set(case.program.operators()))
-    found = fingerprint(verdict, observation, operators, NOTHING, program_names(case.program))
+    found = failure_of(verdict, observation, case.program).fingerprint
     kind = verdict.kind or "error"
     stage = "done" if kind in WRONG_OUTPUTS else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"

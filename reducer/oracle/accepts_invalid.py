@@ -8,7 +8,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
 from opsieve.gen.model.invalid_marker import Broken
 from opsieve.reducer.engine.interestingness import CheckResult
-from opsieve.reducer.oracle.target_test import Runnable, operators_of
+from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.triage.fingerprint.normalise import normalise
 
 
@@ -30,7 +30,7 @@ class AcceptsInvalidTest:
         tests = [Test(subject.program, subject.inputs) for subject in subjects]
         answers = self.workers.observe_many(self.target, tests)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
-            if subject.program.fault != self.fault or self.fault.operator not in operators_of(subject.program):
+            if subject.program.fault != self.fault or self.fault.operator not in subject.program.operators():
                 yield CheckResult("gone", "it no longer has the fault that it states")
             elif got.outcome != "ok":
                 yield CheckResult("gone", got.outcome)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.judge import Judged, judge_case
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -14,21 +15,21 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import NoFailure, Unjudged, shown
 from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
-from opsieve.reducer.oracle.premise import Premise, failure_of
+from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import (
     REPLAYS,
     SHORT,
+    is_deterministic,
+    judged_replays,
+    measure_rate,
     replayed_runs,
     slower,
-    sometimes,
-    steady,
     sure,
     varying,
 )
-from opsieve.reducer.oracle.sameness import differed, ended
-from opsieve.reducer.oracle.target_test import Runnable, compared, operators_of
+from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.oracle.validator import CHECKER
-from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.sameness import failure_of
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory"])
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
@@ -75,9 +76,9 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
             return False
     if found is None:
         return False
-    names = program_names(subject.program)
-    operators = operators_of(subject.program)
-    return premise.failure.shown_by(found.failure.verdict, found.observation, operators, "fingerprint", names, any_type)
+    return premise.failure.is_shown_by(
+        found.failure.verdict, found.observation, subject.program, "fingerprint", any_type
+    )
 
 
 def _failure_on(
@@ -91,18 +92,18 @@ def _failure_on(
         return _not_refused(case, target, workers, lab)
     plain = _plain(case, target, workers, lab)
     if plain is not None:
-        if steady(case, target, plain.failure.verdict, workers):
+        if is_deterministic(case, target, plain.failure.verdict, workers):
             return sure(case, plain), ""
-        return sometimes(case, target, plain.failure.verdict, workers)
+        return measure_rate(case, target, plain.failure.verdict, workers)
     if case.program.size > _MANY and target.baseline is not None:
         with suppress(Unjudged):  # then the judge is asked
             found, _ = _compared(case, target, target.baseline, lab)
             if found is not None:
                 return replace(found, named=False, assumed=True), ""
-    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
+    judged = judge_case(case, target, lab)
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
-        return sometimes(case, target, verdict, workers)
+        return measure_rate(case, target, verdict, workers)
     if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
         return _doubted(case, target, workers, verdict)
     if verdict.verdict == "fail" and verdict.kind == "nondeterminism":
@@ -115,11 +116,11 @@ def _failure_on(
     if verdict.kind in WRONG_OUTPUTS and arbiter is None:
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
-    failure = failure_of(verdict, observation, case)
+    failure = failure_of(verdict, observation, case.program)
     consulted = [each for each in judged.observations if arbiter is not None and each.target == arbiter.display]
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted), None))
-    if not steady(case, target, verdict, workers):
-        return sometimes(case, target, verdict, workers)
+    if not is_deterministic(case, target, verdict, workers):
+        return measure_rate(case, target, verdict, workers)
     if verdict.kind == "mismatch" and case.program.byte_size < _LARGE:  # of a larger one the small result is replayed
         if replayed_spread(case, target, SHORT, workers).differing:
             return varying(case, target, workers)
@@ -130,11 +131,11 @@ def _failure_on(
 def _doubted(case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict) -> tuple[Premise | None, str]:
     """The failure on a target that passed once, though a user has seen it fail: one that shows sometimes, or is no wrong result."""
     runs = REPLAYS if case.program.byte_size < _LARGE else SHORT
-    answers = replayed_runs(case, target, runs, workers)
-    ends = [KIND_OF_OUTCOME[answer.outcome] for answer in answers if answer.outcome in KIND_OF_OUTCOME]
-    if ends:
-        return sometimes(case, target, Verdict("flaky", "", ends[0]), workers)
-    if spread_of(answers).differing:
+    replays = judged_replays(case, target, runs, workers)
+    failing = next((judged for _, judged in replays if judged.verdict == "fail"), None)
+    if failing is not None:
+        return measure_rate(case, target, replace(failing, verdict="flaky"), workers)
+    if spread_of([answer for answer, _ in replays]).differing:
         return varying(case, target, workers)
     slow, _ = slower(case, target, workers)
     return slow, "" if slow is not None else shown(f"{verdict.verdict}: {verdict.reason}", 300)
@@ -152,16 +153,16 @@ def _not_refused(
     case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache
 ) -> tuple[Premise | None, str]:
     """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
-    judged = judge(case.program, case.inputs, target, lab)
+    judged = judge_case(case, target, lab)
     verdict, observation = judged.verdict, judged.observations[0]
     if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
-        return sometimes(case, target, verdict, workers)
+        return measure_rate(case, target, verdict, workers)
     if verdict.verdict != "fail":
         return None, _without_failure(verdict)
-    failure = failure_of(verdict, observation, case)
+    failure = failure_of(verdict, observation, case.program)
     if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
-        if not steady(case, target, verdict, workers):
-            return sometimes(case, target, verdict, workers)
+        if not is_deterministic(case, target, verdict, workers):
+            return measure_rate(case, target, verdict, workers)
         return sure(case, Premise(target, None, failure, observation, verdict.reason)), ""
     ran = sum(answer.outcome == "ok" for answer in replayed_runs(case, target, SHORT, workers))
     consulted = ((oracle, lab.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
@@ -178,13 +179,13 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
     if baseline is None or case.program.byte_size < _LARGE:
         return None
     got = lab.observe(target, case.program, case.inputs)
-    verdict = ended(got, Verdict("fail", "", blame="optimiser"))
-    if verdict is None or verdict.kind == "memory":
+    verdict = judge_run(case.program, case.inputs, target, got, lab, blame="optimiser")
+    if verdict.verdict != "fail" or verdict.kind == "memory":
         return None
     wanted = lab.observe(baseline, case.program, case.inputs)
     if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
         return None
-    failure = failure_of(verdict, got, case)
+    failure = failure_of(verdict, got, case.program)
     reason = f"{target.display} fails, {baseline.display} does not: {shown(got.message, 300)}"
     return Premise(target, baseline, failure, got, reason, wanted)
 
@@ -194,17 +195,15 @@ def _compared(
 ) -> tuple[Premise | None, str]:
     got = lab.observe(target, case.program, case.inputs)
     wanted = lab.observe(against, case.program, case.inputs)
-    for name, seen in ((f"{against.display} itself: ", wanted), ("", got)):
-        if seen.outputs is None and (name or seen.outcome not in KIND_OF_OUTCOME):
-            raise Unjudged(shown(f"{name}{seen.outcome} {seen.message}", 300))
-    base = Verdict("fail", "", blame="optimiser" if against == target.baseline else "compiler")
-    verdict = ended(got, base)
-    if verdict is None and got.outputs is not None:
-        worst = compared(case, got, wanted).worst
-        verdict = None if worst is None else differed(worst, base)
-    if verdict is None:
+    blame = "optimiser" if against == target.baseline else "compiler"
+    verdict = judge_run(case.program, case.inputs, target, got, lab, right=wanted, blame=blame)
+    if wanted.outputs is None:
+        raise Unjudged(shown(f"{against.display} itself: {wanted.outcome} {wanted.message}", 300))
+    if not verdict.is_judged:
+        raise Unjudged(shown(f"{got.outcome} {got.message}", 300))
+    if verdict.verdict == "pass":
         return None, shown(f"{got.outcome}, agrees with {against.display}", 300)
-    failure = failure_of(verdict, got, case)
+    failure = failure_of(verdict, got, case.program)
     what = got.message.strip() or (verdict.mismatch and describe(verdict.mismatch)) or got.outcome
     reason = f"{target.display} differs from {against.display}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""

@@ -1,20 +1,19 @@
 """The interestingness test of results that differ from run to run."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from opsieve.backends.compare import Comparison, compare
 from opsieve.backends.judge.judging_session import open_rules
 from opsieve.backends.judge.oracles import FLOAT64
+from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch
+from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.reducer.engine.interestingness import CheckResult
-from opsieve.reducer.oracle.sameness import Failure, differed
-from opsieve.reducer.oracle.target_test import Runnable, operators_of
-from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.fingerprint.sameness import Level
+from opsieve.reducer.oracle.target_test import Runnable
+from opsieve.triage.fingerprint.sameness import Failure, Level
 
 _BATCH = 6  # runs asked for at once
 
@@ -111,17 +110,17 @@ class NondeterminismTest:
             answers += _runs(subject, self.target, min(_BATCH, self.runs - len(answers)), self.workers, self.fresh)
             found = spread_of(answers)
             if found.ended is not None:
-                died = found.ended.outcome in KIND_OF_OUTCOME
-                return CheckResult("slippage" if died else "gone", f"a run ended: {found.ended.outcome}")
+                verdict = judge_run(subject.program, subject.inputs, self.target, found.ended, self.workers)
+                failed = verdict.verdict == "fail"
+                return CheckResult("slippage" if failed else "gone", f"a run ended: {found.ended.outcome}")
             if found.differing >= self.sightings:
                 return self._same(subject, found, answers[0])
         return CheckResult("gone", f"{found.differing} of {found.runs} runs differed")
 
     def _same(self, subject: Runnable, found: Spread, answer: Observation) -> CheckResult:
         assert found.worst is not None
-        verdict = replace(differed(found.worst, self.failure.verdict), kind="nondeterminism")
-        names = program_names(subject.program)
-        if not self.failure.shown_by(verdict, answer, operators_of(subject.program), self.level, names):
+        verdict = Verdict("fail", "", "nondeterminism", "run", mismatch=found.worst)
+        if not self.failure.is_shown_by(verdict, answer, subject.program, self.level):
             return CheckResult("slippage", f"runs differ otherwise: {found.worst.what}")
         if left_open(subject, found.names, self.workers):
             return CheckResult("gone", "ONNX leaves open what it gives")

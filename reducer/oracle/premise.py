@@ -4,13 +4,8 @@ from dataclasses import dataclass
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
-from opsieve.reducer.oracle.sameness import Failure
-from opsieve.reducer.oracle.target_test import Runnable, operators_of
-from opsieve.triage.fingerprint.evidence import NOTHING
-from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.fingerprint.sameness import Level
+from opsieve.backends.verdict import WRONG_OUTPUTS
+from opsieve.triage.fingerprint.sameness import Failure, Level
 
 
 @dataclass(frozen=True)
@@ -46,9 +41,3 @@ class Premise:
         runs = "" if self.replays is None else f"; seen in {self.replays[0]} of {self.replays[1]} runs"
         sure = "; the judge is asked of the result" if self.assumed else ""
         return f"held fixed: {what}{runs}{sure}"
-
-
-def failure_of(verdict: Verdict, observation: Observation, subject: Runnable) -> Failure:
-    """The failure that a verdict on a subject is."""
-    print_ = fingerprint(verdict, observation, operators_of(subject.program), NOTHING, program_names(subject.program))
-    return Failure(verdict, print_)

@@ -4,16 +4,19 @@ from dataclasses import replace
 
 from opsieve.backends.judge.performance import ROUNDS
 from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
+from opsieve.backends.verdict import Verdict
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import shown
 from opsieve.reducer.engine.interestingness import wilson
 from opsieve.reducer.oracle.nondeterminism_test import left_open, replayed_spread
-from opsieve.reducer.oracle.premise import Premise, failure_of
+from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
+from opsieve.triage.fingerprint.sameness import failure_of
 
 SHORT = 6  # replays of every failure before it is reduced
 REPLAYS = 30  # of a failure that shows sometimes
@@ -23,40 +26,53 @@ _CONFIRMED = 2  # runs in which the judge has seen what he calls a failure
 _SCREEN = 3  # pairs of runs, all of them slow, before the time of a build is measured in earnest
 
 
-def sometimes(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
-    """A failure of the verdict's kind that shows sometimes, replayed to learn how often; None and the reason when it is not seen."""
-    seen: list[Observation] = []
+def measure_rate(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
+    """Replay a failure that one run in several shows, to learn how often it does; None and the reason when no replay shows it."""
+    seen: list[tuple[Observation, Verdict]] = []
     runs = 0
     while runs < REPLAYS and not (seen and verdict.kind == "hang"):  # a hang takes all the time that a run may take
-        answers = replayed_runs(case, target, SHORT, workers)
-        seen += [each for each in answers if KIND_OF_OUTCOME.get(each.outcome) == verdict.kind]
+        replays = judged_replays(case, target, SHORT, workers)
+        seen += [each for each in replays if _is_of_kind(each[1], verdict)]
         runs += SHORT
     if not seen:
         return None, f"flaky, but not seen again in {REPLAYS} runs"
-    verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
-    failure = failure_of(verdict, seen[0], case)
-    reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
+    first, judged = seen[0]
+    verdict = replace(verdict, stage=judged.stage, message=judged.message)
+    reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(first.message, 200)}"
     chance = wilson(len(seen), runs)
     arbiter = target.baseline if case.program.fault is None else None
-    return Premise(target, arbiter, failure, seen[0], reason, chance=chance, replays=(len(seen), runs)), ""
+    failure = failure_of(verdict, first, case.program)
+    return Premise(target, arbiter, failure, first, reason, chance=chance, replays=(len(seen), runs)), ""
 
 
-def steady(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> bool:
-    """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
+def is_deterministic(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> bool:
+    """Whether every replay shows a failure of the verdict's kind. A hang is not replayed, and the judge has replayed a mismatch."""
     if not is_replayed(case, verdict):
         return True
-    return all(
-        KIND_OF_OUTCOME.get(answer.outcome) == verdict.kind for answer in replayed_runs(case, target, SHORT, workers)
-    )
+    return all(_is_of_kind(judged, verdict) for _, judged in judged_replays(case, target, SHORT, workers))
+
+
+def judged_replays(
+    case: Case, target: ResolvedTarget, runs: int, workers: Workers
+) -> list[tuple[Observation, Verdict]]:
+    """Run a case several times, and judge each run by itself."""
+    lab = ObservationCache(workers)  # what else is asked is the same for each of them
+    answers = replayed_runs(case, target, runs, workers)
+    return [(answer, judge_run(case.program, case.inputs, target, answer, lab)) for answer in answers]
+
+
+def _is_of_kind(judged: Verdict, verdict: Verdict) -> bool:
+    return judged.verdict == "fail" and judged.kind == verdict.kind
 
 
 def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premise | None, str]:
     """Results that differ from run to run, or only from process to process, replayed to learn how often; None and the reason without them."""
     for apart in (False, True):
         found = replayed_spread(case, target, REPLAYS, workers, apart)
-        if found.ended is not None and found.ended.outcome in KIND_OF_OUTCOME:
-            return sometimes(case, target, Verdict("flaky", "", KIND_OF_OUTCOME[found.ended.outcome]), workers)
         if found.ended is not None:
+            judged = judge_run(case.program, case.inputs, target, found.ended, workers)
+            if judged.verdict == "fail":
+                return measure_rate(case, target, replace(judged, verdict="flaky"), workers)
             return None, f"a run ended: {found.ended.outcome}"
         if found.worst is None or found.usual is None:
             continue
@@ -65,7 +81,7 @@ def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premi
         where = "processes" if apart else "runs"
         reason = f"{target.display} gives another result in {found.differing} of {found.runs} {where}: {describe(found.worst)}"
         verdict = Verdict("fail", reason, "nondeterminism", "run", mismatch=found.worst)
-        failure = failure_of(verdict, found.usual, case)
+        failure = failure_of(verdict, found.usual, case.program)
         chance, seen = wilson(found.differing, found.runs), (found.differing, found.runs)
         return Premise(target, None, failure, found.usual, reason, chance=chance, replays=seen, apart=apart), ""
     return None, f"its result is the same in {2 * REPLAYS} runs"
@@ -85,7 +101,9 @@ def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premis
     reason = f"{target.display} takes over {test.margin:g} times the CPU time of {baseline.display} in {seen[0]} of {seen[1]} pairs of runs"
     verdict = Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")
     observation = workers.observe(target, case.program, case.inputs)
-    return Premise(target, baseline, failure_of(verdict, observation, case), observation, reason, replays=seen), ""
+    return Premise(
+        target, baseline, failure_of(verdict, observation, case.program), observation, reason, replays=seen
+    ), ""
 
 
 def replayed_runs(case: Case, target: ResolvedTarget, runs: int, workers: Workers) -> list[Observation]:
@@ -99,6 +117,6 @@ def is_replayed(case: Case, verdict: Verdict) -> bool:
 
 
 def sure(case: Case, premise: Premise) -> Premise:
-    """The premise with the replays that `steady` made, or the one that the judge made."""
+    """The premise with the replays that `is_deterministic` made, or the one that the judge made."""
     runs = SHORT if is_replayed(case, premise.failure.verdict) else _CONFIRMED
     return replace(premise, replays=(runs, runs))

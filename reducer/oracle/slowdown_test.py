@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opsieve.backends.judge.performance import LEVEL, MARGIN, sign_test
+from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.sequential import Trials
-from opsieve.reducer.oracle.target_test import Runnable, compared
+from opsieve.reducer.oracle.target_test import Runnable
 
 REPEAT = 3  # runs in one process, of which the median counts
 FLOOR = 50e-6  # seconds of CPU that the slower run must take more: below it, what is measured is the call
@@ -54,9 +54,9 @@ class SlowdownTest:
         while trials.decision == "open":
             pair = self._pair(subject, trials.count)
             if not _timed(pair):
-                failed = pair[0].outcome in KIND_OF_OUTCOME and pair[1].outcome == "ok"
+                failed = pair[1].outcome == "ok" and self._fails(subject, pair)
                 return CheckResult("slippage" if failed else "gone", f"{pair[0].outcome}, {pair[1].outcome}")
-            if not trials.count and not compared(subject, *pair).agrees:
+            if not trials.count and self._fails(subject, pair):
                 return CheckResult("slippage", "the builds give different results")
             trials = trials.with_one(self._slower(pair))
         kind = f"over {self.margin:g} times in {trials.successes} of {trials.count} pairs"
@@ -69,6 +69,12 @@ class SlowdownTest:
             for target in (both if turn % 2 == 0 else reversed(both))
         }
         return answers[self.target], answers[self.baseline]
+
+    def _fails(self, subject: Runnable, pair: tuple[Observation, Observation]) -> bool:
+        """Whether the target ends badly, or gives other results than the unoptimised build."""
+        run, right = pair
+        verdict = judge_run(subject.program, subject.inputs, self.target, run, self.workers, right=right)
+        return verdict.verdict == "fail"
 
     def _slower(self, pair: tuple[Observation, Observation]) -> bool:
         took, usual = pair[0].cpu_seconds or 0.0, pair[1].cpu_seconds or 0.0

@@ -2,25 +2,24 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from opsieve.backends.compare import Comparison, compare
+from opsieve.backends.judge.oracles import Lab
+from opsieve.backends.judge.shown_failure import is_refusal, judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Mismatch, Verdict
+from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
+from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.interestingness import CheckResult
-from opsieve.reducer.oracle.sameness import Failure, builds, differed, ended
-from opsieve.triage.fingerprint.evidence import NOTHING
-from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.fingerprint.sameness import Level
+from opsieve.triage.fingerprint.sameness import Failure, Level, failure_of
 
 
 class Runnable(Protocol):
@@ -88,77 +87,68 @@ class TargetTest:
         return got, self.workers.observe(self._arbiter, subject.program, subject.inputs)
 
     def _ended(self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None) -> CheckResult:
-        verdict = ended(got, self.failure.verdict)
-        if verdict is None:
+        lab = ObservationCache(self.workers)  # who accepts a lack may be the arbiter, too
+        verdict = self._judge(test, got, lab)
+        if verdict.verdict != "fail":
             return CheckResult("gone", got.outcome)
-        if not self.failure.shown_by(
-            verdict, got, operators_of(subject.program), self.level, program_names(subject.program)
-        ):
+        if not self._is_shown(verdict, subject, got):
             return self._slippage(verdict, got, subject)
         if self.arbiter is not None and self.level != "loose":
-            accepted = wanted or self.workers.observe(self.arbiter, test.program, test.inputs)
-            if accepted.outcome in KIND_OF_OUTCOME:
+            accepted = wanted or lab.observe(self.arbiter, test.program, test.inputs)
+            if is_refusal(accepted):
                 return CheckResult(
                     "slippage", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}"
                 )
         return self._cured(test)
 
     def _compared(self, subject: Runnable, test: Test, got: Observation, wanted: Observation) -> CheckResult:
-        verdict = ended(got, self.failure.verdict)
-        if verdict is not None:
-            return self._slippage(verdict, got, subject) if wanted.outcome == "ok" else CheckResult("gone", got.outcome)
-        if got.outputs is None or wanted.outputs is None:
+        if wanted.outputs is None:
             return CheckResult("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
-        if self.finite and not finite(wanted.outputs.values()):
+        if got.outputs is not None and self.finite and not finite(wanted.outputs.values()):
             return CheckResult("gone", f"{self.arbiter} gives NaN or infinity")
-        found = compared(subject, got, wanted)
-        worst = found.worst
-        if worst is None:
-            return CheckResult("gone", "it agrees")
-        verdict = differed(worst, self.failure.verdict)
-        wrong = tuple(name for name in wanted.outputs if name in found.mismatches)
-        if not self._shown(verdict, subject, got):
-            other = next((m for m in found.mismatches.values() if self._like(m, subject, got)), None)
-            if other is None:
-                return self._slippage(verdict, got, subject)
+        verdict = self._judge(test, got, self.workers, wanted)
+        if verdict.verdict != "fail":
+            return CheckResult("gone", got.outcome if got.outputs is None else "it agrees")
+        if got.outputs is None:
+            return self._slippage(verdict, got, subject)
+        found = compared(subject, got, wanted).mismatches
+        wrong = tuple(name for name in wanted.outputs if name in found)
+        each_wrong = (verdict, *(replace(verdict, mismatch=mismatch) for mismatch in found.values()))
+        if not any(self._is_shown(each, subject, got) for each in each_wrong):
+            return self._slippage(verdict, got, subject)
         answer = self._cured(test)
         return CheckResult(answer.kind, answer.why, answer.key, wrong)
 
-    def _like(self, mismatch: Mismatch, subject: Runnable, got: Observation) -> bool:
-        return self._shown(differed(mismatch, self.failure.verdict), subject, got)
+    def _judge(self, test: Test, got: Observation, lab: Lab, wanted: Observation | None = None) -> Verdict:
+        blame = self.failure.verdict.blame
+        return judge_run(test.program, test.inputs, self.target, got, lab, right=wanted, blame=blame)
 
-    def _shown(self, verdict: Verdict, subject: Runnable, got: Observation) -> bool:
-        operators, names = operators_of(subject.program), program_names(subject.program)
-        return self.failure.shown_by(verdict, got, operators, self.level, names, self.any_type)
+    def _is_shown(self, verdict: Verdict, subject: Runnable, got: Observation) -> bool:
+        return self.failure.is_shown_by(verdict, got, subject.program, self.level, self.any_type)
 
     def _slippage(self, verdict: Verdict, got: Observation, subject: Runnable) -> CheckResult:
-        key = fingerprint(verdict, got, operators_of(subject.program), NOTHING, program_names(subject.program)).key
+        key = failure_of(verdict, got, subject.program).fingerprint.key
         return CheckResult("slippage", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
 
     def _cured(self, test: Test) -> CheckResult:
         if self.level == "cure" or self.any_type:
             for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
-                if self.fails(build, test) != sick:
+                if self.is_sick(build, test) != sick:
                     return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")
         return CheckResult("same")
 
-    def fails(self, build: ResolvedTarget, test: Test) -> bool:
+    def is_sick(self, build: ResolvedTarget, test: Test) -> bool:
         """Whether another build of the compiler fails as well, in whatever way."""
         got = self.workers.observe(build, test.program, test.inputs)
-        if self.arbiter is None or got.outputs is None:
-            return got.outcome in KIND_OF_OUTCOME
-        if build == self.arbiter:
-            return False
-        wanted = self.workers.observe(self.arbiter, test.program, test.inputs)
-        if wanted.outputs is None:
-            return False
-        return not compare(got.outputs, wanted.outputs, test.program.output_dtypes()).agrees
+        asked = self.arbiter if got.outputs is not None and build != self.arbiter else None
+        right = None if asked is None else self.workers.observe(asked, test.program, test.inputs)
+        return judge_run(test.program, test.inputs, build, got, self.workers, right=right).verdict == "fail"
 
 
 def cure_set(check: TargetTest, subject: Runnable) -> tuple[tuple[ResolvedTarget, ...], tuple[ResolvedTarget, ...]]:
     """The other builds of the compiler that fail on a subject, and those that do not."""
     test = Test(subject.program, subject.inputs)
-    answers = {build: check.fails(build, test) for build in builds(check.target)}
+    answers = {build: check.is_sick(build, test) for build in other_builds(check.target)}
     return tuple(b for b, bad in answers.items() if bad), tuple(b for b, bad in answers.items() if not bad)
 
 
@@ -176,18 +166,18 @@ def finite(values: Iterable[Value]) -> bool:
     return True
 
 
-def fails_anyhow(subject: Runnable, got: Observation, wanted: Observation) -> bool:
-    """Whether the target does not do what the arbiter does: it ends otherwise, a lack that its own optimiser makes included, or its results differ."""
-    if wanted.outputs is None or got.outcome == "environment":
-        return False
-    return got.outputs is None or not compared(subject, got, wanted).agrees
-
-
 def compared(subject: Runnable, got: Observation, wanted: Observation) -> Comparison:
     """How two observations of one subject differ."""
     return compare(got.outputs or {}, wanted.outputs or {}, subject.program.output_dtypes())
 
 
-def operators_of(program: Program) -> list[str]:
-    """The operators of a program, bodies included, each once."""
-    return sorted(set(program.operators()))
+def other_builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:
+    """Other builds of the same compiler, by the options that its unoptimised build sets. Those that are well are the cure."""
+    backend = target.backend
+    others = (
+        target.with_options(**{option: value})
+        for option, plain in backend.baseline.items()
+        if plain not in backend.options[option][:1]  # what is off anyhow is no build
+        for value in backend.options[option]
+    )
+    return tuple(dict.fromkeys(other for other in others if other != target))

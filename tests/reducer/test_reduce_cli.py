@@ -254,7 +254,7 @@ def test_a_second_bug_of_another_kind_is_said(workers: Workers, second: str) -> 
         OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), [NODES]
     )
     assert result.rest_fails == "other"
-    assert "rest" in result.slippage
+    assert any(name == "rest" or name.startswith("fake-error-") for name in result.slippage)
 
 
 def test_a_model_that_passes_ends_with_3_and_names_each_compiler(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 from failing import host, program
+from models import chain
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.backends.observation import Observation
@@ -14,13 +15,13 @@ from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.nodes.localise import Hint, hint
 from opsieve.reducer.nodes.node_passes import BYPASS, CONSTANTS, NODES, OUTPUTS
-from opsieve.reducer.oracle.sameness import Failure, builds
+from opsieve.reducer.oracle.target_test import other_builds
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.graph import Graph, captured, cut
 from opsieve.reducer.problem.order import simpler, value_complexity
 from opsieve.reducer.problem.recording import complete, recorded
 from opsieve.reducer.problem.subject import Subject
-from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.sameness import failure_of
 
 
 def subject(nodes: list[onnx.NodeProto], outputs: list[str], workers: Workers) -> Subject:
@@ -157,13 +158,13 @@ def failing(kind: Kind, stage: str, message: str = "", what: str = "") -> tuple[
 
 def test_what_counts_as_the_same_failure_at_each_level() -> None:
     verdict, seen = failing("error", "compile", "relu.cc:3 Relu::Apply bad type 11")
-    failure = Failure(verdict, fingerprint(verdict, seen, ["Relu"]))
+    failure = failure_of(verdict, seen, chain("Relu"))
 
     def levels(kind: Kind, stage: str, message: str = "", what: str = "") -> tuple[bool, bool]:
         other, observation = failing(kind, stage, message, what)
         return (
-            failure.shown_by(other, observation, ["Neg"], "loose"),
-            failure.shown_by(other, observation, ["Neg"], "fingerprint"),
+            failure.is_shown_by(other, observation, chain("Neg"), "loose"),
+            failure.is_shown_by(other, observation, chain("Neg"), "fingerprint"),
         )
 
     assert levels("error", "compile", "relu.cc:3 Relu::Apply bad type 1") == (True, True)
@@ -172,16 +173,16 @@ def test_what_counts_as_the_same_failure_at_each_level() -> None:
     assert levels("crash", "compile") == (False, False)
     assert levels("mismatch", "run", "", "value") == (False, False)
     wrong, shown = failing("mismatch", "run", "", "shape")
-    mismatch = Failure(wrong, fingerprint(wrong, shown, ["Relu"]))
+    mismatch = failure_of(wrong, shown, chain("Relu"))
     value, got = failing("mismatch", "run", "", "value")
-    assert not mismatch.shown_by(value, got, ["Relu"], "loose")
-    assert mismatch.shown_by(wrong, shown, ["Neg", "Exp"], "fingerprint")
+    assert not mismatch.is_shown_by(value, got, chain("Relu"), "loose")
+    assert mismatch.is_shown_by(wrong, shown, chain("Neg", "Exp"), "fingerprint")
 
 
 def test_other_builds_of_a_compiler_are_those_its_baseline_knows() -> None:
-    names = [str(build) for build in builds(resolve("onnxruntime"))]
+    names = [str(build) for build in other_builds(resolve("onnxruntime"))]
     assert names == [f"onnxruntime:level={level}" for level in ("layout", "extended", "basic", "disable_all")]
-    assert builds(resolve("reference")) == ()
+    assert other_builds(resolve("reference")) == ()
 
 
 def test_a_model_with_large_weights_is_checked_by_their_types(workers: Workers) -> None:

@@ -22,11 +22,11 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.sameness import Level
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
+from opsieve.triage.fingerprint.sameness import Level
 
 OUTER = (NODES, OUTPUTS, BYPASS)
 

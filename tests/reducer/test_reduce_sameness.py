@@ -19,10 +19,10 @@ from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
-from opsieve.reducer.oracle.sameness import Level
 from opsieve.reducer.oracle.target_test import TargetTest, finite
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, interestingness_of, reduce_failure
+from opsieve.triage.fingerprint.sameness import Level
 from opsieve.tui.commands.examine.reduce_command import command
 
 

@@ -9,12 +9,12 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.reducer.onnx_edit.canonical_names import renamed
-from opsieve.reducer.oracle.sameness import Failure
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.sameness import failure_of
 
 NAMES = frozenset(["blk/conv_1", "input.1", "x", "Relu12", "onnx::Conv_3", "h_t", "a"])
 
@@ -116,9 +116,11 @@ def test_the_reducer_knows_a_failure_again_after_renaming() -> None:
         return Verdict("fail", "", "error", "compile"), seen
 
     verdict, seen = failing(whole)
-    failure = Failure(verdict, fingerprint(verdict, seen, ["Relu"], NOTHING, given_names(whole.model)))
-    assert failure.shown_by(*failing(small), ["Relu"], "fingerprint", given_names(small.model))
-    assert not failure.shown_by(*failing(whole), ["Relu"], "fingerprint")
+    failure = failure_of(verdict, seen, whole.program)
+    assert failure.is_shown_by(*failing(small), small.program, "fingerprint")
+    assert not failure.is_shown_by(*failing(whole), small.program, "fingerprint"), (
+        "the names are those of another program"
+    )
 
 
 def test_a_name_that_the_compiler_made_of_one_of_the_program_s_is_a_name() -> None:

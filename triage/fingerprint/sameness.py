@@ -7,18 +7,25 @@
 | fingerprint | all that counts in a fingerprint, but for what reduction changes and what later steps find out |
 | cure        | as `fingerprint`, and the same builds of the compiler fail (the reducer runs them) |
 
-The reducer takes `loose`, `fingerprint` or `cure`; bisection takes `release`; clusters have rules of their own (`clustering`).
+The reducer takes `loose`, `fingerprint` or `cure`; bisection takes `release`; clusters have rules of their own (`clustering`). Whether there is
+a failure at all is decided by `backends/judge/shown_failure.py`.
 """
 
 import re
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
-from opsieve.backends.verdict import STRUCTURE
+from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import STRUCTURE, Verdict
+from opsieve.gen.model.program import Program
 from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, essence
+from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, essence, fingerprint
+from opsieve.triage.fingerprint.program_names import program_names
 
 Level = Literal["loose", "release", "fingerprint", "cure"]
+LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")  # those of a reduction
 # Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
 _LATER = frozenset(
     [
@@ -33,6 +40,35 @@ _LATER = frozenset(
     ]
 )
 _STATUS = re.compile(r"[A-Z_]{2,40}: ")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure to find again: the verdict on the program where it was found, and its fingerprint."""
+
+    verdict: Verdict
+    fingerprint: Fingerprint
+
+    def is_shown_by(
+        self, verdict: Verdict, run: Observation, program: Program, level: Level, any_type: bool = False
+    ) -> bool:
+        """Whether a verdict on another program, or of another run, is this failure; `run` is what the target gave there.
+
+        A verdict that is `flaky` is a failure too; one that is `undecided` only where this failure was, and a user named it all the same.
+
+        With `any_type`, a wrong result of any element type is the same: what stood behind the bug only converted it."""
+        if verdict.verdict not in ("fail", "flaky", self.verdict.verdict):
+            return False
+        mine = self.verdict.mismatch
+        if any_type and mine is not None and verdict.mismatch is not None:
+            return verdict.mismatch.what == mine.what
+        return same(self.fingerprint, failure_of(verdict, run, program).fingerprint, level)
+
+
+def failure_of(verdict: Verdict, run: Observation, program: Program) -> Failure:
+    """The failure that a verdict on a program is; `run` is what the target gave."""
+    operators = sorted(set(program.operators()))
+    return Failure(verdict, fingerprint(verdict, run, operators, NOTHING, program_names(program)))
 
 
 def same(a: Fingerprint, b: Fingerprint, level: Level = "fingerprint") -> bool:
