@@ -134,7 +134,6 @@ def test_a_real_crash_of_onnxruntime(shim: Path) -> None:
     )
 
 
-@pytest.mark.slow  # in make test: the other crashes of this file
 def test_a_real_crash_of_tvm_is_unwound_through_generated_code(shim: Path) -> None:
     pytest.importorskip("tvm")
     number, log = die(shim, TVM_BODY, TVM)

@@ -99,8 +99,13 @@ def test_what_is_sampled_satisfies_what_is_required() -> None:
                 assert all(operator.requires(node.ins, node.attrs)), (operator.name, node.ins)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+# Over three seconds each.
+LARGE = {"unary", "layout", "control", "comparison", "container", "reduction", "quantised"}
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in FAMILIES]
+)
 def test_twenty_instances_of_every_dtype_and_form(family: str) -> None:
     found = {qualified(operator): faults(qualified(operator), soaked(operator, 20)) for operator in FAMILIES[family]}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
@@ -185,7 +190,6 @@ def test_bits_are_cast_to_as_many_bits() -> None:
     assert not all(required(x, {"to": 7}))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_required_is_all_that_is_asked_of_further_inputs(family: str) -> None:
     """Of instances whose leaves have another shape those that satisfy all relations are sound."""

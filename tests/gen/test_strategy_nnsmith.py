@@ -37,7 +37,7 @@ def nodes(case: Case) -> int:
     return sum(node.op_type != "Constant" for node in case.program.proto.graph.node)
 
 
-@pytest.mark.parametrize("size", [1, 10, 20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [1, 10, 20, 50])
 def test_programs_are_sound_and_as_long_as_wished(size: int) -> None:
     for seed in range(60 // size if size < 50 else 2):
         case = nnsmith(GenRequest(nodes=size), seed)

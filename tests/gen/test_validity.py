@@ -151,7 +151,6 @@ def test_what_is_refused_is_refused_by_others_too() -> None:
     assert {name for name, _ in accepted} <= LENIENT.keys(), accepted
 
 
-@pytest.mark.slow
 def test_of_all_near_misses_others_take_but_a_few() -> None:
     refused, accepted = taken(STANDARD, 3)
     assert {name for name, _ in accepted} <= LENIENT.keys(), accepted

@@ -204,7 +204,7 @@ class Impatient:
 
 
 # The same question, and another one, whose journal begins anew.
-@pytest.mark.parametrize("seconds", [30.0, pytest.param(29.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [30.0, 29.0])
 def test_a_kept_best_is_replaced_only_by_something_simpler(case: Path, tmp_path: Path, seconds: float) -> None:
     out = tmp_path / "out"
     assert reduce(case, "-t", "fake:wrong@Tanh>Exp", "-o", out)[0] == 0
@@ -233,7 +233,6 @@ def test_an_interrupted_result_says_that_it_is_one(case: Path, tmp_path: Path) -
     assert story["nodes_after"] == len(load(out).program.operators()) < 40
 
 
-@pytest.mark.slow  # in make test: a second bug of another kind, below
 def test_a_second_bug_is_said(tmp_path: Path) -> None:
     save(host(5, 40, [["Tanh", "Exp"], ["Tanh", "Exp"]]), tmp_path / "two")
     facts = json.loads(reduce(tmp_path / "two", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out", "--json")[1])

@@ -140,7 +140,7 @@ def test_cure_asks_the_builds_that_fail_and_those_that_are_well(workers: Workers
     assert result.minimal
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_flaky_failure_is_reduced_and_says_how_often_it_shows(tmp_path: Path, seed: int) -> None:
     save(host(seed, 20, [["Tanh", "Exp"]]), tmp_path / "case")
     target = f"fake:faults=error@Tanh>Exp%0.3,seed={seed}"

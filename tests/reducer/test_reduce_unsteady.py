@@ -36,7 +36,7 @@ def operators(result: Reduction) -> list[str]:
     return [node.op_type for node in result.best.model.graph.node]
 
 
-@pytest.mark.parametrize("chance", ["0.5", pytest.param("0.25", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chance", ["0.5", "0.25"])
 def test_a_result_that_varies_is_reduced(workers: Workers, chance: str) -> None:
     kind, result = reduced(f"fake:wrong@Relu>Clip%{chance},seed=1", workers)
     assert (kind, operators(result)) == ("nondeterminism", ["Relu", "Clip"])

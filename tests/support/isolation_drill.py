@@ -136,7 +136,7 @@ def after(name: str, facts: dict[str, Any], yes: bool, workers: Workers) -> bool
 
 def _gone(zygote: int) -> bool:
     """Whether, soon, nothing is left below a zygote but workers, which have no children."""
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if _depth(zygote) <= 2 and len(_children(zygote)) <= 1:
             return True

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import hostile_drill
+import hostile_inputs
+import hostile_stores
 import pytest
 
 DRILL = Path(hostile_drill.__file__)
@@ -23,7 +25,11 @@ def test_a_few_of_the_drill_end_in_sentences() -> None:
     run("index schemas", "--every", "48", seconds=300)
 
 
-@pytest.mark.slow
-def test_the_whole_drill_ends_in_sentences() -> None:
+def test_the_drill_has_hundreds_of_items() -> None:
     assert sum(map(len, hostile_drill.families().values())) >= 300
-    run(seconds=3600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*hostile_stores.FAMILIES, *hostile_inputs.FAMILIES])
+def test_the_whole_drill_ends_in_sentences(name: str) -> None:
+    run(name, seconds=1800)

@@ -53,7 +53,6 @@ def test_a_pause_says_so_once_and_ends_with_the_campaign(capsys: pytest.CaptureF
     assert not PauseWhileFull(end=0.0)(error)
 
 
-@pytest.mark.slow  # in make test SIGTERM: test_killed_and_ended_in_the_middle_... of test_campaign.py
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_to_end_are_as_an_interrupt(tmp_path: Path, number: signal.Signals) -> None:
     process = started(tmp_path / "s", "--json")

@@ -316,7 +316,6 @@ def test_a_case_that_takes_long_gives_way_and_has_a_longer_turn(tmp_path: Path) 
     assert turns == [100, 100, 200, 200]
 
 
-@pytest.mark.slow  # in make test: turns of a reducer that is not really one, above
 def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

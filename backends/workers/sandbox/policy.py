@@ -35,8 +35,8 @@ _SECRET = re.compile(
 
 _MEANINGS = {
     "user": "no user namespaces",
-    "namespaces": "no namespaces",
-    "files": "no file tree of its own",
+    "namespaces": "no namespaces, so a compiler can fill the disk",
+    "files": "no file tree of its own, so a compiler can fill the disk",
     "network": "no network of its own",
     "ipc": "no memory segments of its own",
     "processes": "no processes of its own",
