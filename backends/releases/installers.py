@@ -133,7 +133,7 @@ def release_key(release: str) -> tuple[object, ...]:
     unstaged = -1 if dev and not post else 3
     phase = ("a", "b", "rc").index(stage) if stage else unstaged
     after = -1 if post is None else int(post)
-    return int(epoch or 0), parts, phase, int(count or 0), after, dev is None, int(dev or 0), local or ""
+    return int(epoch or 0), tuple(parts), phase, int(count or 0), after, dev is None, int(dev or 0), local or ""
 
 
 def install(command: Sequence[str], offline: bool, folder: Path, lock: int, package: str = "") -> None:

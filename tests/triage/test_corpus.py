@@ -1,11 +1,14 @@
 """Corpora: states beside a record, and what CI servers are given, whatever a compiler said."""
 
 import json
+import random
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
+from opsieve.backends.verdict import JUDGED
 from opsieve.triage.corpus.github import annotations, job_summary
 from opsieve.triage.corpus.junit import junit_xml
 from opsieve.triage.corpus.sarif import sarif
@@ -40,11 +43,82 @@ def test_a_verdict_beside_the_record(before: SeenVerdict | None, after: SeenVerd
 def test_a_new_release_is_compared_with_the_records_of_its_compiler() -> None:
     records = {"tvm": PASS, "onnxruntime==1.19": PASS, "onnxruntime==1.20:level=all": CRASH, "onnxruntime@/b": WRONG}
     new = "onnxruntime==1.23"
-    assert replayed("case", new, records, WRONG).state == "still-failing"
-    assert replayed("case", new, records, PASS).state == "fixed"
-    assert replayed("case", new, records, SeenVerdict("fail", "hang", "run", "hang-3")).state == "changed"
+    assert replayed("case", new, records, CRASH).state == "newly-failing"  # 1.19 passes with the same options
+    assert replayed("case", f"{new}:level=all", records, CRASH).state == "still-failing"
+    assert replayed("case", f"{new}:level=all", records, PASS).state == "fixed"
+    hang = SeenVerdict("fail", "hang", "run", "hang-3")
+    assert replayed("case", f"{new}:level=all", records, hang).state == "changed"
     assert replayed("case", "onnxruntime==1.19", records, CRASH).state == "newly-failing"
     assert replayed("case", "openvino", records, CRASH).state == "newly-failing"
+
+
+def seen(releases: dict[str, SeenVerdict]) -> dict[str, SeenVerdict]:
+    return {f"onnxruntime=={release}": verdict for release, verdict in releases.items()}
+
+
+@pytest.mark.parametrize(
+    ("records", "target", "state"),
+    [
+        (seen({"1.20.1": CRASH, "1.31.1": PASS}), "onnxruntime==1.32.0", "newly-failing"),
+        (seen({"1.20.1": CRASH, "1.31.1": PASS}), "onnxruntime==1.25.0", "still-failing"),
+        (seen({"1.9.0": CRASH, "1.10.0": PASS}), "onnxruntime==1.11", "newly-failing"),  # by number, not by letter
+        (seen({"1.20.1": PASS, "1.31.1": CRASH}), "onnxruntime==1.32.0", "still-failing"),
+        (seen({"1.31.1": CRASH}), "onnxruntime==1.20.1", "still-failing"),  # only a later one is on record
+        (seen({"1.31.1": PASS}), "onnxruntime==1.20.1", "newly-failing"),
+        (seen({"1.20.1": CRASH, "1.21.0": ABSENT}), "onnxruntime==1.22.0", "still-failing"),  # which says nothing
+        ({"onnxruntime@/b": CRASH, **seen({"1.20.1": PASS})}, "onnxruntime@/b", "still-failing"),
+        ({"onnxruntime@/b": PASS, **seen({"1.20.1": CRASH})}, "onnxruntime@/b", "newly-failing"),
+        ({"onnxruntime@/b": PASS, **seen({"1.20.1": CRASH})}, "onnxruntime@/other", "still-failing"),
+        ({"onnxruntime:extended": CRASH, **seen({"1.20.1": PASS})}, "onnxruntime==1.22.0", "newly-failing"),
+        ({"onnxruntime:extended": CRASH}, "onnxruntime==1.22.0", "still-failing"),
+        ({"not a target!": CRASH, "tvm": CRASH}, "onnxruntime", "newly-failing"),
+    ],
+    ids=str,
+)
+def test_a_failure_is_compared_with_the_last_state_before_it(
+    records: dict[str, SeenVerdict], target: str, state: str
+) -> None:
+    assert replayed("case", target, records, CRASH).state == state
+
+
+def test_what_is_installed_stands_where_its_version_stands() -> None:
+    records = {"onnxruntime": replace(CRASH, version="1.20.1"), "onnxruntime==1.31.1": PASS}
+    assert replayed("case", "onnxruntime", records, replace(CRASH, version="1.32.0")).state == "newly-failing"
+    assert replayed("case", "onnxruntime", records, replace(CRASH, version="1.20.1")).state == "still-failing"
+    assert replayed("case", "onnxruntime@/b", records, replace(CRASH, version="1.31.1")).state == "newly-failing"
+
+
+def test_a_flaky_failure_is_a_failure() -> None:
+    flaky = SeenVerdict("flaky", "crash", "compile")
+    assert replayed("case", "tvm", {"tvm": PASS}, flaky).state == "newly-failing"
+    assert replayed("case", "tvm", {"tvm": flaky}, CRASH).state == "still-failing"
+    assert replayed("case", "tvm", {"tvm": flaky}, PASS).state == "passing"  # it may come again
+    assert replayed("case", "tvm", {"tvm": CRASH}, SeenVerdict("flaky", "error", "run")).state == "changed"
+
+
+VERDICTS = [PASS, CRASH, WRONG, ABSENT, OTHER, SeenVerdict("flaky", "crash", "compile")]
+
+
+def test_a_release_that_fails_after_one_that_passes_is_never_still_failing() -> None:
+    """Random records of releases in any order, of builds and of other options: only the last judged release before counts."""
+    draw = random.Random(33)
+    for _ in range(3000):
+        releases = draw.sample([f"1.{minor}.{patch}" for minor in range(8, 13) for patch in (0, 1, 10)], 8)
+        asked, *others = releases
+        recorded = {release: draw.choice(VERDICTS) for release in others[: draw.randint(0, 7)]}
+        records = seen(recorded)
+        if draw.random() < 0.5:
+            records |= {"onnxruntime@/b": draw.choice(VERDICTS), "onnxruntime:extended": draw.choice(VERDICTS)}
+        texts = list(records)
+        draw.shuffle(texts)
+        after = draw.choice([CRASH, WRONG])
+        found = replayed("case", f"onnxruntime=={asked}", {text: records[text] for text in texts}, after)
+        number = {release: tuple(map(int, release.split("."))) for release in releases}
+        before = [each for each in recorded if recorded[each].verdict in JUDGED and number[each] < number[asked]]
+        if before:
+            last = recorded[max(before, key=lambda each: number[each])]
+            assert found.before == last
+            assert (found.state == "newly-failing") == (last.verdict == "pass")
 
 
 def hostile() -> list[CorpusResult]:
@@ -66,6 +140,18 @@ def test_junit_is_xml_whatever_was_said(fail_on: str, failures: int, skipped: in
         assert suite.attrib["skipped" if name == "skipped" else f"{name}s"] == str(count)
     assert [test.attrib["name"] for test in suite] == ["case,1:a", "old", "good", "same", "bad"]
     assert "<script>" in (suite[4][0].text or "")
+
+
+def test_what_was_not_judged_is_an_error_wherever_it_is_read_unless_that_is_allowed() -> None:
+    results = [CorpusResult("case", "tvm", "not-judged", reason="tvm is not installed")]
+    for red, level, mark in ((["not-judged"], "error", "error"), ([], "warning", "skipped")):
+        (test,) = ElementTree.fromstring(junit_xml(results, red))[0]
+        assert [element.tag for element in test] == [mark]
+        invocation = json.loads(sarif(results, red, "1.0"))["runs"][0]["invocations"][0]
+        assert invocation["executionSuccessful"] == (level != "error")
+        assert [note["level"] for note in invocation["toolExecutionNotifications"]] == [level]
+        assert annotations(results, "", red)[0].startswith(f"::{level} ")
+    assert "| not judged | case | tvm |" in job_summary(results, "cases")
 
 
 def test_sarif_has_a_result_for_each_failure_and_notes_the_rest() -> None:

@@ -91,8 +91,20 @@ def test_a_recorded_target_that_is_not_there_costs_only_itself(corpus: Path, cap
     path = corpus / "corpus.json"
     path.write_text(path.read_text().replace('"fake": {', '"nocompiler": {'))
     code, states, found = ran(corpus, capsys=capsys)
-    assert (code, states) == (0, {"clip-reduced": "still-failing", "exp": "not-judged"})
+    assert (code, states) == (2, {"clip-reduced": "still-failing", "exp": "not-judged"})
+    assert ran(corpus, "--allow-unjudged", capsys=capsys)[0] == 0
+    assert ran(corpus, "--fail-on", "any", capsys=capsys)[0] == 1  # a failure outweighs what was not judged
     assert "nocompiler" in next(result["reason"] for result in found["results"] if result["case"] == "exp")
+
+
+def test_a_cold_cache_without_consent_is_not_green(corpus: Path, tmp_path: Path, capsys: Capture) -> None:
+    path, junit = corpus / "corpus.json", tmp_path / "junit.xml"
+    path.write_text(path.read_text().replace('"fake": {', '"onnxruntime==0.0.1": {'))
+    code, states, found = ran(corpus, "--junit", junit, capsys=capsys)
+    assert (code, states["exp"]) == (2, "not-judged")
+    assert "which is not installed here: --yes installs it" in str(found)
+    suite = ElementTree.fromstring(junit.read_bytes())[0]
+    assert [test.attrib["name"] for test in suite if test.find("error") is not None] == ["exp"]
 
 
 def test_a_run_that_judges_nothing_is_not_green(corpus: Path, capsys: Capture) -> None:

@@ -17,7 +17,7 @@ def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[st
     for result in results:
         if result.refused or result.state in red:
             level = "error"
-        elif result.state in ("newly-failing", "changed", "still-failing"):
+        elif result.state not in ("fixed", "passing"):
             level = "warning"
         elif result.state == "fixed":
             level = "notice"
@@ -34,7 +34,7 @@ def job_summary(results: Sequence[CorpusResult], name: str) -> str:
     """Markdown: how many of each state, and a table of what is not as before."""
     numbers = ", ".join(f"{count} {state.replace('-', ' ')}" for state, count in counts(results).items() if count)
     lines = [f"## opsieve: {markdown(_cut(name))}", "", (numbers or "no case") + ".", ""]
-    rows = [result for state in STATES if state != "passing" for result in results if result.state == state]
+    rows = [result for state in ("not-judged", *STATES[:4]) for result in results if result.state == state]
     if rows:
         lines += ["| state | case | target | what |", "|---|---|---|---|"]
         for result in rows[:_MOST_ROWS]:

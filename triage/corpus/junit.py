@@ -12,11 +12,10 @@ _MOST = 4000
 
 
 def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str = "opsieve corpus") -> bytes:
-    """A test for each case and target. States of `red` are failures, cases that could not be used errors, what was not judged and
-    failures that are known are skipped."""
-    failures = sum(result.state in red for result in results)
-    errors = sum(result.refused for result in results)
-    skipped = sum(_skipped(result, red) for result in results)
+    """A test for each case and target. Failing states of `red` are failures, cases that could not be used are errors, and so is what was
+    not judged if `red` holds it; all else that does not pass is skipped."""
+    marks = [_mark(result, red) for result in results]
+    failures, errors, skipped = (marks.count(mark) for mark in ("failure", "error", "skipped"))
     numbers = {
         "name": _plain(name),
         "tests": str(len(results)),
@@ -26,7 +25,7 @@ def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str =
     }
     root = Element("testsuites", numbers)
     suite = SubElement(root, "testsuite", {**numbers, "skipped": str(skipped)})  # Jenkins' schema has it there alone
-    for result in results:
+    for result, mark in zip(results, marks, strict=True):
         test = SubElement(
             suite,
             "testcase",
@@ -37,17 +36,19 @@ def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str =
             },
         )
         message = _plain(f"{result.state}: {result.sentence}")
-        if result.refused:
-            SubElement(test, "error", {"message": message, "type": "bad-case"}).text = message
-        elif result.state in red:
-            SubElement(test, "failure", {"message": message, "type": result.state}).text = _details(result)
-        elif _skipped(result, red):
-            SubElement(test, "skipped", {"message": message})
+        if mark in ("error", "failure"):
+            kind = "bad-case" if result.refused else result.state
+            SubElement(test, mark, {"message": message, "type": kind}).text = _details(result)
+        elif mark:
+            SubElement(test, mark, {"message": message})
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _skipped(result: CorpusResult, red: Collection[str]) -> bool:
-    return not result.refused and result.state not in red and result.state not in ("fixed", "passing")
+def _mark(result: CorpusResult, red: Collection[str]) -> str:
+    """The element that tells how a test ended, "" for a success."""
+    if result.refused or result.state in red:
+        return "error" if result.refused or result.state == "not-judged" else "failure"
+    return "" if result.state in ("fixed", "passing") else "skipped"
 
 
 def _details(result: CorpusResult) -> str:

@@ -1,7 +1,7 @@
 """The results of a corpus as SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code-scanning pages show.
 
 A result for each case that fails or failed: `baselineState` says new, updated (fails otherwise), unchanged or absent (fixed). The place is the file of
-the case. What could not be judged is a notification of the tool, no result.
+the case. What could not be judged is a notification of the tool, no result; if `red` holds `not-judged` it is an error, and the execution not successful.
 """
 
 import json
@@ -52,15 +52,16 @@ def sarif(results: Sequence[CorpusResult], red: Collection[str], version: str, f
     }
     notes = [
         {
-            "level": "error" if result.refused else "warning",
-            "message": {"text": _text(f"{result.case}: {result.sentence}")},
+            "level": "error" if result.refused or result.state in red else "warning",
+            "message": {"text": _text(f"{result.case} {result.target}: {result.sentence}")},
         }
         for result in problems
     ]
+    successful = all(note["level"] != "error" for note in notes)
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
+        "invocations": [{"executionSuccessful": successful, "toolExecutionNotifications": notes}],
         "results": [_result(result, red, kinds, folder) for result in found],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1).encode() + b"\n"

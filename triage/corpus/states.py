@@ -1,19 +1,23 @@
 """What became of the cases of a corpus: a verdict beside the one that was seen before."""
 
-import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from opsieve.backends.releases.installers import release_key
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import FAILING, JUDGED
+from opsieve.gen.model.bad_input import BadInput
+
 State = Literal["newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged"]
 STATES: tuple[State, ...] = ("newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged")
-FAIL_ON: Mapping[str, frozenset[State]] = {
+FAIL_ON: Mapping[str, frozenset[State]] = {  # the states that give exit code 1
     "new": frozenset(["newly-failing", "changed"]),
     "any": frozenset(["newly-failing", "changed", "still-failing"]),
     "none": frozenset(),
 }
-_BACKEND_ENDS = re.compile(r"==|@|:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class CorpusResult:
             return self.reason or "not judged"
         was = f", was {self.before.words}" if self.before is not None and self.before != self.after else ""
         reason = self.reason.removeprefix(f"{self.target} ")
-        return f"{self.after.words}{was}" + (f": {reason}" if reason and self.after.verdict == "fail" else "")
+        return f"{self.after.words}{was}" + (f": {reason}" if reason and self.after.verdict in FAILING else "")
 
 
 def replayed(
@@ -101,29 +105,61 @@ def verdict_facts(seen: SeenVerdict | None) -> dict[str, Any] | None:
 
 
 def _before(records: Mapping[str, SeenVerdict], target: str, after: SeenVerdict) -> SeenVerdict | None:
-    """What was seen on the target; else on the same compiler in another release, build or setting: the same failure if there is
-    one, any failure before a pass."""
-    if target in records:
-        return records[target]
-    name = _BACKEND_ENDS.split(target, maxsplit=1)[0]
-    alike = [seen for text, seen in records.items() if _BACKEND_ENDS.split(text, maxsplit=1)[0] == name]
-    return min(
-        alike,
-        key=lambda seen: (
-            seen.verdict != "fail",
-            seen.fingerprint != after.fingerprint,
-            seen.verdict != "pass",
-        ),
-        default=None,
-    )
+    """Return the record that a verdict is compared with: the last known state of the compiler before what is judged now.
+
+    Only records of the same compiler that say `pass`, `fail` or `flaky` count. They are taken in this order:
+
+    1. Records with the same settings, that is the same options, before records with others.
+    2. The nearest earlier release, the release itself included. What is installed and builds stand where the version that they
+       state stands; what states no version is newer than every release, and its record is used if the target is the same.
+    3. Where only later releases are on record, the nearest later one: a failure that it shows is known, and an older release
+       that fails although it passes fails newly, for no record says that it did.
+    4. Of records of one version that of the same target, then one of the same failure, then a pass.
+
+    So a failing release whose last recorded predecessor passes is never still failing, whatever older releases did.
+    """
+    asked = _parse(target)
+    known = ((text, _parse(text), seen) for text, seen in records.items() if seen.verdict in JUDGED)
+    alike = [record for record in known if record[1].backend == asked.backend]
+    places = {text: _place(recorded, seen) for text, recorded, seen in alike}
+    order = sorted({place for place in places.values() if place is not None})
+    here = _place(asked, after)
+    now = len(order) - 1 if here is None else bisect_right(order, here) - 1
+
+    def rank(record: tuple[str, Target, SeenVerdict]) -> tuple[bool, int, int, bool, bool, bool]:
+        text, recorded, seen = record
+        place = places[text]
+        at = order.index(place) if place is not None else now if text == target else len(order) + now
+        later = (place is None and text != target) or at > now
+        unlike = seen.fingerprint != after.fingerprint
+        return recorded.options != asked.options, later, abs(now - at), text != target, unlike, seen.verdict != "pass"
+
+    return min(alike, key=rank)[2] if alike else None
+
+
+def _parse(text: str) -> Target:
+    """The target of a record; one that breaks the grammar is a compiler of its own."""
+    try:
+        return Target.parse(text)
+    except BadInput:
+        return Target(text)
+
+
+def _place(target: Target, seen: SeenVerdict) -> tuple[object, ...] | None:
+    """The place of a release in the order of versions, None for a build that states no version."""
+    try:
+        return release_key(target.release or seen.version)
+    except BadInput:
+        return None
 
 
 def _state(before: SeenVerdict | None, after: SeenVerdict) -> State:
-    failed = before is not None and before.verdict == "fail"
-    if after.verdict == "fail":
-        if before is None or not failed:
-            return "newly-failing"
-        return "still-failing" if before.fingerprint == after.fingerprint else "changed"
     if after.verdict == "pass":
-        return "fixed" if failed else "passing"
-    return "not-judged"
+        return "fixed" if before is not None and before.verdict == "fail" else "passing"
+    if after.verdict not in FAILING:
+        return "not-judged"
+    if before is None or before.verdict not in FAILING:
+        return "newly-failing"
+    if "flaky" in (before.verdict, after.verdict):  # which has no fingerprint
+        return "still-failing" if before.kind == after.kind else "changed"
+    return "still-failing" if before.fingerprint == after.fingerprint else "changed"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED, exit_code
 from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ _FAIL_ON = click.option(
     type=click.Choice(["new", "any", "none"]),
     default="new",
     show_default=True,
-    help="What gives exit code 1. new: what fails and did not, or fails otherwise than before; any: every failure; none: nothing.",
+    help="What gives exit code 1, beside 2 for what was not judged. new: what fails and did not, or fails otherwise than before; any: every failure; none: nothing.",
 )
 
 
@@ -54,18 +56,21 @@ def command() -> None:
 @options.OFFLINE
 @options.NO_SANDBOX
 @options.YES
+@ALLOW_UNJUDGED
 @options.JSON
-def add(folder: Path, cases: tuple[Path, ...], as_json: bool, **given: Any) -> int:
+def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bool, **given: Any) -> int:
     """Copy CASES into the corpus FOLDER, and record there what their targets make of them now.
 
     A case is an .onnx file, a case directory, or a directory with model.onnx and its data. One that names no target is judged on
     onnxruntime. A case that the corpus has already is not copied again, but judged, and its record renewed. Exit code 2 if a case
-    could not be added.
+    could not be added, or a target did not judge it.
     """
+    from opsieve.backends.verdict import JUDGED
     from opsieve.triage.corpus.session import AddedCase, add_cases
     from opsieve.triage.corpus.states import verdict_facts
 
-    added, refused, faults = [], [], []
+    added: list[dict[str, Any]] = []
+    refused, faults = [], []
     for found in add_cases(cases, _request(folder, **given), say):
         if isinstance(found, AddedCase):
             seen = {target: verdict_facts(verdict) for target, verdict in found.targets.items()}
@@ -80,7 +85,14 @@ def add(folder: Path, cases: tuple[Path, ...], as_json: bool, **given: Any) -> i
         click.echo(json.dumps({"corpus": str(folder), "added": added, "refused": refused}))
     else:
         say(f"{counted(len(added), 'case')} added to {folder}")
-    return _fault_code(faults) or (2 if refused else 0)
+    unjudged = [
+        f"{case['name']} on {target} ({seen['verdict']})"
+        for case in added
+        for target, seen in case["targets"].items()
+        if seen["verdict"] not in JUDGED
+    ]
+    code = exit_code(False, unjudged, allow_unjudged)
+    return _fault_code(faults) or code or (BadInput.exit_code if refused else 0)
 
 
 @command.command("run")
@@ -95,14 +107,22 @@ def add(folder: Path, cases: tuple[Path, ...], as_json: bool, **given: Any) -> i
 @options.OFFLINE
 @options.NO_SANDBOX
 @options.YES
+@ALLOW_UNJUDGED
 @options.JSON
 def run(
-    folder: Path, fail_on: str, junit: Path | None, sarif: Path | None, github: bool, as_json: bool, **given: Any
+    folder: Path,
+    fail_on: str,
+    junit: Path | None,
+    sarif: Path | None,
+    github: bool,
+    allow_unjudged: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Judge every case of the corpus FOLDER, and compare with what its record says.
 
     A target that a case has no record of is compared with what was seen on the same compiler in another release or setting. Exit
-    code 1 as --fail-on says; 2 if a case could not be used, or none could be judged.
+    code 1 as --fail-on says, else 2 if a case could not be used, or a target did not judge it.
     """
     from opsieve.triage.corpus.session import refused, replay
     from opsieve.triage.judging import RefusedModel
@@ -119,7 +139,7 @@ def run(
             results.append(found)
         if not as_json:
             click.echo(_line(results[-1]))
-    code = _reported(results, folder, fail_on, output, as_json)
+    code = _reported(results, folder, fail_on, output, allow_unjudged, as_json)
     return _fault_code(faults) or code
 
 
@@ -130,9 +150,17 @@ def run(
 @JUNIT
 @SARIF
 @GITHUB
+@ALLOW_UNJUDGED
 @options.JSON
 def diff(
-    old: Path, new: Path, fail_on: str, junit: Path | None, sarif: Path | None, github: bool, as_json: bool
+    old: Path,
+    new: Path,
+    fail_on: str,
+    junit: Path | None,
+    sarif: Path | None,
+    github: bool,
+    allow_unjudged: bool,
+    as_json: bool,
 ) -> int:
     """Compare two outputs of `corpus run --json`: what NEW has fixed, and what newly fails, beside OLD.
 
@@ -145,7 +173,7 @@ def diff(
     results = list(compared(old, new))
     for result in () if as_json else results:
         click.echo(_line(result))
-    return _reported(results, None, fail_on, output, as_json)
+    return _reported(results, None, fail_on, output, allow_unjudged, as_json)
 
 
 def _request(folder: Path, **given: Any) -> "CorpusRequest":
@@ -158,22 +186,30 @@ def _request(folder: Path, **given: Any) -> "CorpusRequest":
 
 
 def _reported(
-    results: "Sequence[CorpusResult]", folder: Path | None, fail_on: str, output: CiOutput, as_json: bool
+    results: "Sequence[CorpusResult]",
+    folder: Path | None,
+    fail_on: str,
+    output: CiOutput,
+    allow_unjudged: bool,
+    as_json: bool,
 ) -> int:
     """Print and write the results in the forms that were asked for; the exit code."""
     from opsieve.triage.corpus.states import FAIL_ON, counts, facts
 
-    red, numbers = FAIL_ON[fail_on], counts(results)
+    failing, numbers = FAIL_ON[fail_on], counts(results)
+    red = failing if allow_unjudged else {*failing, "not-judged"}
     if as_json:
         click.echo(json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": facts(results)}))
     place = "" if folder is None else folder.as_posix()
     output.write(results, red, place, f"corpus {place or 'diff'}", annotate_on_stderr=as_json)
     say(", ".join(f"{count} {state.replace('-', ' ')}" for state, count in numbers.items() if count) or "no case")
-    if any(result.refused for result in results):
-        return 2
-    if len(results) == numbers["not-judged"]:
-        return complain("no case was judged")
-    return 1 if any(result.state in red for result in results) else 0
+    unjudged = [
+        f"{result.case} on {result.target or 'any target'} ({result.after.verdict if result.after else result.reason})"
+        for result in results
+        if result.state == "not-judged" and not result.refused
+    ]
+    code = exit_code(any(result.state in failing for result in results), unjudged, allow_unjudged)
+    return code or (BadInput.exit_code if any(result.refused for result in results) or not results else 0)
 
 
 def _fault_code(faults: Sequence[Exception]) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsieve.tui.commands.ci_results import CiOutput
+from opsieve.tui.commands.judged import exit_code
 from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CampaignVerdict:
-    """What counts (`new`, `any` or `none`), the store of what is known, and where results go; `listed`: every cluster is listed."""
+    """What counts (`new`, `any` or `none`), the store of what is known, and where results go.
+
+    `listed`: every cluster is listed. `allow_unjudged`: a target that judged no program is accepted.
+    """
 
     fail_on: str
     known: Path | None
     output: CiOutput
     listed: bool
+    allow_unjudged: bool = False
 
     def check(self) -> None:
         """BadInput, before the campaign begins, for a store of known failures that cannot be used and for files that cannot be written."""
@@ -29,11 +34,19 @@ class CampaignVerdict:
         if self.known is not None:
             Queries(self.known).close()
 
-    def decide(self, folder: Path, facts: dict[str, Any], *, annotate_on_stderr: bool) -> bool:
-        """Whether the campaign fails. Clusters are judged where that is asked for; they go into `facts` and to the files."""
+    def decide(self, folder: Path, facts: dict[str, Any], *, annotate_on_stderr: bool) -> int:
+        """The exit code of the campaign. Clusters are judged where that is asked for; they go into `facts` and to the files."""
+        from opsieve.backends.verdict import JUDGED
+
+        unjudged = {
+            target: ", ".join(f"{count} {verdict}" for verdict, count in of_target["verdicts"].items()) or "no programs"
+            for target, of_target in facts["targets"].items()
+            if not JUDGED & of_target["verdicts"].keys()
+        }
+        named = [f"{target} ({why})" for target, why in unjudged.items()]
         if not (self.listed or self.known or self.output != CiOutput() or self.fail_on == "new"):
-            return self.fail_on == "any" and bool(facts["failures"])
-        from opsieve.triage.corpus.states import FAIL_ON
+            return exit_code(self.fail_on == "any" and bool(facts["failures"]), named, self.allow_unjudged)
+        from opsieve.triage.corpus.states import FAIL_ON, CorpusResult
         from opsieve.triage.review.novelty import judged_clusters
 
         found = judged_clusters(folder, facts["campaign"], self.known)
@@ -42,10 +55,12 @@ class CampaignVerdict:
             for one in found
         ]
         results = [_result(one) for one in found]
-        red = FAIL_ON[self.fail_on]
+        failing = any(result.state in FAIL_ON[self.fail_on] for result in results)
+        results += [CorpusResult("campaign", target, "not-judged", reason=why) for target, why in unjudged.items()]
+        red = FAIL_ON[self.fail_on] if self.allow_unjudged else {*FAIL_ON[self.fail_on], "not-judged"}
         self.output.write(results, red, folder.as_posix(), f"fuzz {folder}", annotate_on_stderr=annotate_on_stderr)
         say(f"{sum(not one.known for one in found)} new, {sum(bool(one.known) for one in found)} known")
-        return any(result.state in red for result in results)
+        return exit_code(failing, named, self.allow_unjudged)
 
 
 def _result(one: "JudgedCluster") -> "CorpusResult":

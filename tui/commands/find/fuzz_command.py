@@ -17,6 +17,7 @@ from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.find.campaign_picture import Point
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
 from opsieve.tui.commands.find.long_runs import PauseWhileFull, ended_by_signals
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED
 from opsieve.tui.commands.progress import Pulse, counting_bar, probing_bar
 from opsieve.tui.commands.text import say
 
@@ -140,6 +141,7 @@ SHOWN = 5  # new clusters in the summary for a person
 )
 @JUNIT
 @SARIF
+@ALLOW_UNJUDGED
 def command(
     folder: Path,
     seconds: float,
@@ -156,12 +158,13 @@ def command(
     known: Path | None,
     junit: Path | None,
     sarif: Path | None,
+    allow_unjudged: bool,
     **given: Any,
 ) -> int:
     """Generate programs, run them on every target, and store each distinct failure.
 
-    Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures (see --fail-on), 130 if
-    it was interrupted: finished tests are stored, and --resume continues.
+    Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures (see --fail-on), else
+    2 if a target judged none of the programs, 130 if it was interrupted: finished tests are stored, and --resume continues.
     """
     begun = time.monotonic()
     with ended_by_signals(), _first_lane(given) as local:
@@ -171,7 +174,9 @@ def command(
         from opsieve.tui.commands.find.campaign_report import checked, write_reports
 
         checked(reports)
-        verdict = CampaignVerdict(fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci)
+        verdict = CampaignVerdict(
+            fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci, allow_unjudged
+        )
         verdict.check()
         limits = Limits(seconds=seconds, memory=memory << 20)
         choice = chosen(oracles, oracle_file)
@@ -182,14 +187,14 @@ def command(
         if auto_triage:
             _taken_up(folder)
         write_reports(reports, folder, facts, growth)
-    failing = verdict.decide(folder, facts, annotate_on_stderr=as_json or json_lines)
+    code = verdict.decide(folder, facts, annotate_on_stderr=as_json or json_lines)
     events.say("ended", **facts)
     if not json_lines:
         click.echo(json.dumps(facts) if as_json else _text(facts))
     if interrupted:
         say(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
         return 130
-    return int(failing)
+    return code
 
 
 def _hunt(
