@@ -1,6 +1,7 @@
 """onnx's own checker, with full shape inference, as a target: it accepts a model or rejects it with a reason.
 
-With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that were found. With `tell=text` it prints:
+With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that were found. With `tell=derived` it
+infers the outputs' types from the inputs that it is fed, whatever the model declares: each output is a serialised TypeProto. With `tell=text` it prints:
 `text` is onnx's printing, `exact` whether onnx's parser makes the same model of it.
 
 It is C++ that a hostile model can bring down, so it is asked in a worker like every compiler.
@@ -20,12 +21,12 @@ class InvalidModel(ValueError):
 
 
 class Checker(NoReleases):
-    """The backend `checker`. It computes nothing: its outputs are empty, but for what `tell=types` and `tell=text` give."""
+    """The backend `checker`. It computes nothing: its outputs are empty unless `tell` asks for something else than a verdict."""
 
     name = "checker"
     helper = True
     shares_zygote_of = "reference"
-    options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types", "text")}
+    options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types", "derived", "text")}
     main_option = ""
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
@@ -42,16 +43,23 @@ class Checker(NoReleases):
 
     def prepare(self, request: "Request") -> "Run":
         """Check the model; InvalidModel tells what is wrong with it."""
+        import numpy as np
+        import onnx
+
         from opsieve.gen.model.model import check, inferred
 
         if request.options["tell"] == "types":
-            import numpy as np
-
             types = np.frombuffer(inferred(request.model), np.uint8)
             return lambda values: {"model": types}
-        if request.options["tell"] == "text":
-            import numpy as np
+        if request.options["tell"] == "derived":
+            from opsieve.gen.model.derivation import derive_types
 
+            def derive(values: dict[str, Any]) -> dict[str, Any]:
+                infos = derive_types(onnx.load_model_from_string(request.model), values)
+                return {info.name: np.frombuffer(info.type.SerializeToString(), np.uint8) for info in infos}
+
+            return derive
+        if request.options["tell"] == "text":
             from opsieve.gen.model.text import printed
 
             said = printed(request.model)

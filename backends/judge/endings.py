@@ -5,15 +5,14 @@ each of its operators by itself, made what it lacks: that is an error of its opt
 refuses everywhere is a lack, whatever it calls it.
 """
 
-from opsieve.backends.judge.judging_session import JudgingSession, open_rules
-from opsieve.backends.judge.oracles import EXPECTED, NATIVE
+from opsieve.backends.judge.judging_session import JudgingSession, is_refused_by_checker, open_rules
+from opsieve.backends.judge.oracles import EXPECTED, NATIVE, independent
 from opsieve.backends.judge.pieces import refused_type
 from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.judge.refusals import names_rule, same_reason
 from opsieve.backends.judge.shown_failure import find_acceptor_of_lack
 from opsieve.backends.observation import Observation
-from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.reference.type_constraints import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
@@ -75,7 +74,7 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
     broken = _forbidden(session, first)
     if broken is not None:
         return broken
-    acceptor, blame, against = _acceptor(session, first)
+    acceptor, blame, rejected = _acceptor(session, first)
     if acceptor:
         dtype = refused_type(session.program, target, session.lab)
         if dtype:
@@ -89,9 +88,10 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
     if _ill_typed(session):
         reason = because(Cause.ILL_TYPED, target=target, why=_ill_typed(session), ending=first)
         return verdict("invalid", reason, "error", first)
-    if against:
-        return verdict("invalid", because(Cause.EVERYBODY_REJECTS, ending=first), "error", first)
-    return verdict("undecided", because(Cause.NOBODY_ELSE, ending=first), "error", first)
+    facts = {"target": target, "asked": session.list_asked() or "no other was asked", "ending": first}
+    if rejected:
+        return verdict("invalid", because(Cause.EVERYBODY_REJECTS, **facts), "error", first)
+    return verdict("undecided", because(Cause.NOBODY_ELSE, **facts), "error", first)
 
 
 def _forbidden(session: JudgingSession, first: Observation) -> Verdict | None:
@@ -107,7 +107,7 @@ def _forbidden(session: JudgingSession, first: Observation) -> Verdict | None:
 
 
 def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bool]:
-    """Who accepts the program, whom that blames, and whether somebody rejects it; "" when nobody accepts it."""
+    """Who accepts the program, whom that blames, and whether an independent implementation rejects it; "" when nobody accepts it."""
     baseline = session.target.baseline
     if baseline is not None and session.ask(baseline).outcome == "ok":
         return baseline.display, "optimiser", False
@@ -122,10 +122,11 @@ def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bo
         answer = session.ask(oracle)
         if _ill_typed(session):
             return "", "", True  # whoever takes it is lenient
-        objects = any(note.startswith(REFUSED) for note in answer.notes)
+        objects = is_refused_by_checker(answer)
         if answer.outcome == "ok" and not objects:
             return oracle.display, "compiler", against
-        against = against or objects or answer.outcome in ("error", "rejected")
+        refuses = independent(session.target, oracle) and answer.outcome in ("error", "rejected")
+        against = against or objects or refuses
     return "", "", against
 
 

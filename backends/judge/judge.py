@@ -10,12 +10,13 @@ from typing import Any
 
 from opsieve.backends.compare import POLICY, Comparison, Policy, compare
 from opsieve.backends.judge.acceptance import judge_broken
+from opsieve.backends.judge.derived_types import judge_types, settle_declared_types
 from opsieve.backends.judge.endings import died, lacks, refused
 from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
 from opsieve.backends.judge.levels import disagreement
 from opsieve.backends.judge.metamorphic import against_itself
 from opsieve.backends.judge.mismatch import MismatchJudge
-from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES, Lab, Values
+from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES, Lab, Values, independent
 from opsieve.backends.judge.program_forms import beyond_rounding, can_be_undefined, other_builds
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
@@ -83,6 +84,9 @@ def _answered(session: JudgingSession, outputs: Values) -> Verdict:
         session.consulted.append(EXPECTED)
         if given.agrees:
             return verdict("pass", because(Cause.GIVES_EXPECTED, target=target), rules=given.rules)
+    contradicted = settle_declared_types(session, outputs)
+    if contradicted is not None:
+        return contradicted
     if target.rewrite:
         return against_itself(session, outputs)
     arbiter = FLOAT64 if session.ask(FLOAT64).outputs is not None else NATIVE
@@ -109,19 +113,33 @@ def _against_expected(session: JudgingSession, outputs: Values) -> Verdict:
 
 
 def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
-    """The reference cannot evaluate the program: expected outputs are the truth unless contradicted, else others are asked."""
+    """The reference cannot evaluate the program: derived types bind, expected outputs are the truth unless contradicted, else others are asked.
+
+    Independent compilers come first. The unoptimised build shares the compiler's faults, so its agreement decides nothing.
+    """
+    contradicted = judge_types(session, outputs)
+    if contradicted is not None:
+        return contradicted
     if session.expected is not None:
         return _expected_is_truth(session, outputs, session.expected)
     if (rejected := session.ask(NATIVE)).outcome == "rejected":
         return verdict("invalid", because(Cause.NO_MEANING, ending=rejected))
     target, baseline = session.target, session.target.baseline
-    for oracle in session.oracles if baseline is None else (baseline, *session.oracles):
+    others = [oracle for oracle in session.oracles if independent(target, oracle)]
+    for oracle in others:
+        given = session.ask(oracle).outputs
+        if given is not None and (found := compare(outputs, given, session.dtypes, session.policy)).agrees:
+            return verdict("pass", because(Cause.AGREES_UNREFERENCED, oracle=oracle), rules=found.rules)
+    own = [oracle for oracle in session.oracles if oracle not in others] if baseline is None else [baseline]
+    agreeing = None
+    for oracle in [*own, *others]:
         answer = session.ask(oracle)
         if answer.outputs is None:
             continue
         found = compare(outputs, answer.outputs, session.dtypes, session.policy)
         if found.agrees:
-            return verdict("pass", because(Cause.AGREES_UNREFERENCED, oracle=oracle), rules=found.rules)
+            agreeing = oracle
+            continue
         changed = session.repeats(outputs, tuple(found.mismatches))
         if changed is not None and can_be_undefined(session.program):
             return replace(changed, verdict="undecided")
@@ -140,7 +158,10 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
                 return apart
         reason = because(Cause.DIFFERS_UNREFERENCED, oracle=oracle, target=target, mismatch=found.worst)
         return verdict("undecided", reason, "mismatch", mismatch=found.worst)
-    return verdict("undecided", because(Cause.UNREFERENCED))
+    if agreeing is not None:
+        facts = {"target": target, "oracle": agreeing, "asked": session.list_asked()}
+        return verdict("undecided", because(Cause.OWN_BUILDS_AGREE, **facts))
+    return verdict("undecided", because(Cause.UNREFERENCED, asked=session.list_asked()))
 
 
 def _expected_is_truth(session: JudgingSession, outputs: Values, expected: Mapping[str, Any]) -> Verdict:
@@ -153,7 +174,8 @@ def _expected_is_truth(session: JudgingSession, outputs: Values, expected: Mappi
     host = session.host_shares(outputs, names)
     if host is not None:
         return session.fault_of(host, found.worst)
-    against = next((oracle for oracle in session.oracles if session.agrees(oracle, outputs, names)), None)
+    others = (oracle for oracle in session.oracles if independent(target, oracle))
+    against = next((oracle for oracle in others if session.agrees(oracle, outputs, names)), None)
     if against is not None:
         reason = because(Cause.EXPECTED_CONTRADICTED, oracle=against, target=target, mismatch=found.worst)
         return verdict("undecided", reason, "mismatch", mismatch=found.worst)

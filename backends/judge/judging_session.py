@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import onnx
-from onnx import ModelProto, TypeProto, helper
-
 from opsieve.backends.compare import Policy, compare
-from opsieve.backends.judge.oracles import Lab, Values, independent
+from opsieve.backends.judge.oracles import DERIVING, Lab, Values, independent
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
+from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.model.program import Program
@@ -54,6 +52,14 @@ class JudgingSession:
         if program is self.program and not fresh:
             return self.ask(target)
         return self.lab.observe(target, program, inputs, fresh=fresh)
+
+    def list_asked(self) -> list[str]:
+        """Every implementation that was asked beside the target, with how it ended."""
+        asked = [(each, answer) for each, answer in self.answers.items() if each not in (self.target, DERIVING)]
+        return [
+            f"{each.display} ({'refused by onnx.checker' if is_refused_by_checker(answer) else answer.outcome})"
+            for each, answer in asked
+        ]
 
     def again(self) -> Observation:
         """What the target does in a fresh process."""
@@ -109,21 +115,9 @@ class JudgingSession:
         return verdict("fail", reason, "nondeterminism", mismatch=worst)
 
 
-def declared_dtypes(model: ModelProto) -> dict[str, str]:
-    """numpy's name of the element type that the model declares for each output, "" where it declares none."""
-    return {value.name: _element(value.type) for value in model.graph.output}
-
-
-def _element(declared: TypeProto) -> str:
-    kind = declared.WhichOneof("value")
-    if kind in ("sequence_type", "optional_type"):
-        return _element(getattr(declared, kind).elem_type)
-    if kind != "tensor_type" or declared.tensor_type.elem_type not in onnx.TensorProto.DataType.values():
-        return ""
-    number = declared.tensor_type.elem_type
-    if number == onnx.TensorProto.UNDEFINED:
-        return ""
-    return "string" if number == onnx.TensorProto.STRING else str(helper.tensor_dtype_to_np_dtype(number).name)
+def is_refused_by_checker(answer: Observation) -> bool:
+    """Whether the reference ran a model that onnx's checker refuses."""
+    return any(note.startswith(REFUSED) for note in answer.notes)
 
 
 def open_rules(hazards: Sequence[Hazard], output: str | None) -> tuple[str, ...]:

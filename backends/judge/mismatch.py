@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, error
+from opsieve.backends.judge.derived_types import RULE, derive, describe_type, find_contradictions, judge_types
 from opsieve.backends.judge.discontinuities import excuses
 from opsieve.backends.judge.discontinuity_points import Ask, points
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
@@ -22,6 +23,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Mismatch, Verdict
 from opsieve.gen.metamorphic.relation import names_for
 from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.model.tensors import read_type, type_of
 
 _PEER_FACTOR = 10.0
 _FAR = 100.0
@@ -71,7 +73,33 @@ class MismatchJudge:
         if not self.left:
             return session.fault_of(next(filter(None, shared.values())), worst, tuple(self.rules))
         confirmed = {name: seconds for name in self.left if (seconds := self.seconds(name))}
-        return self.wrong(confirmed) if confirmed else self.alone(found.worst)
+        if confirmed:
+            return self.wrong(confirmed)
+        return self.of_another_type() or self.alone(found.worst)
+
+    def of_another_type(self) -> Verdict | None:
+        """The failure of an output whose shape or dtype shape inference or the reference contradicts, whoever agrees with the target.
+
+        The reference alone does not decide on a shape that values near a discontinuity can change, nor where inference contradicts the reference.
+        """
+        session = self.session
+        shaped = [name for name, mismatch in self.left.items() if mismatch.what in ("shape", "dtype")]
+        if self.depth or not shaped or not isinstance(session.program, OnnxProgram):
+            return None
+        contradicted = judge_types(session, self.outputs)
+        if contradicted is not None:
+            return contradicted
+        native = session.ask(NATIVE).outputs or {}
+        doubtful = find_contradictions(native, derive(session))
+        given = {name: type_of(native.get(name)) for name in shaped if name not in doubtful and not self.jumps(name)}
+        types = {name: read_type(type_) for name, type_ in given.items() if type_ is not None}
+        worst = Comparison(find_contradictions(self.outputs, types)).worst
+        if worst is None:
+            return None
+        reason = because(
+            Cause.CONTRADICTS_REFERENCE, target=session.target, arbiter=self.arbiter, **describe_type(worst)
+        )
+        return verdict("fail", reason, "mismatch", rules=(*self.rules, RULE), mismatch=worst, blame="compiler")
 
     def wrong(self, confirmed: Mapping[str, Sequence[str]]) -> Verdict:
         """The failure: the worst of the outputs whose value a second oracle confirms."""

@@ -25,7 +25,7 @@ from opsieve.backends.reference.hazards import inputs_of
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes, tensors_of
-from opsieve.gen.model.tensors import NUMBERS, dtype_name
+from opsieve.gen.model.tensors import NUMBERS, type_of
 
 MOST_VALUES = 400  # of a program whose every value is asked for
 MOST_OPERATORS = 200  # of a program that is asked operator by operator
@@ -116,21 +116,6 @@ def _known(name: str, value: Any, types: Mapping[str, TypeProto] | None) -> Type
     if types is not None and name in types and types[name].WhichOneof("value"):
         return types[name]
     return type_of(value)
-
-
-def type_of(value: Any) -> TypeProto | None:
-    """The static type of a value; None for one whose type its value does not tell (an empty sequence, say)."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        array = np.asarray(value)
-        return helper.make_tensor_type_proto(NUMBERS[dtype_name(array)], array.shape)
-    if isinstance(value, list) and value:
-        element = type_of(value[0])
-        if element is None:
-            return None
-        if element.HasField("tensor_type"):
-            element.tensor_type.ClearField("shape")  # the elements of a sequence may differ in shape
-        return helper.make_sequence_type_proto(element)
-    return None
 
 
 def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:

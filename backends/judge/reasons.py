@@ -34,8 +34,8 @@ class Cause(Enum):
     NO_MEANING = "the reference gives the program no defined result: {ending}"
     ILL_TYPED = "{why}, and {target} refuses the program: {ending}"
     FORBIDDEN = "{target} and the reference refuse the program alike, for {breach}: {ending}"
-    EVERYBODY_REJECTS = "every implementation that was asked rejects the program: {ending}"
-    NOBODY_ELSE = "no other implementation could run the program: {ending}"
+    EVERYBODY_REJECTS = "every implementation that was asked rejects the program ({asked}): {ending}"
+    NOBODY_ELSE = "{target} rejects the program, and no independent implementation could run it ({asked}): {ending}"
     # It gave outputs.
     GIVES_EXPECTED = "{target} gives the expected outputs"
     AGREES = "{target} agrees with {oracle}"
@@ -44,9 +44,17 @@ class Cause(Enum):
     EXPECTED_DOUBTED = "the expected outputs differ from {target}, which agrees with {oracles}: {mismatch}"
     NOT_EXPECTED = "{target} does not give the expected outputs: {mismatch}"
     EXPECTED_CONTRADICTED = "{oracle} agrees with {target} against the expected outputs: {mismatch}"
+    CONTRADICTS_INFERENCE = (
+        "{target} returns {got} for output {output}; shape inference derives {expected} from the inputs"
+    )
+    CONTRADICTS_REFERENCE = "{target} returns {got} for output {output}; {arbiter} produces {expected}"
     AGREES_UNREFERENCED = "the reference cannot evaluate the program; {oracle} agrees"
     DIFFERS_UNREFERENCED = "the reference cannot evaluate the program, and {oracle} differs from {target}: {mismatch}"
-    UNREFERENCED = "the reference cannot evaluate the program and no other implementation could run it"
+    UNREFERENCED = "the reference cannot evaluate the program and no other implementation could run it ({asked})"
+    OWN_BUILDS_AGREE = (
+        "{target} agrees only with {oracle}, a build of the same compiler, and no independent implementation could run the "
+        "program ({asked})"
+    )
     ENDED_LATER = "{target} gave outputs once and ended with `{outcome}` the next time: {ending}"
     CHANGED = "{target} gave other outputs for the same inputs in a second run: {mismatch}"
     HOST_AGREES = (

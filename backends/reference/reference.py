@@ -291,6 +291,7 @@ def _check(model: Any, request: "Request") -> None:
     import onnx
 
     from opsieve.backends.reference.type_constraints import ILL_TYPED, ill_typed
+    from opsieve.gen.model.model import check
 
     with contextlib.suppress(Exception):  # inference raises several unrelated classes, and the checker says why
         # The checker wants a shape of every output, which many an exporter leaves out.
@@ -298,10 +299,9 @@ def _check(model: Any, request: "Request") -> None:
         fault = ill_typed(model)
         if fault:
             request.notes.append(ILL_TYPED + fault)
-    try:
-        onnx.checker.check_model(model, full_check=True)
-    except Exception as error:  # noqa: BLE001  the checker and shape inference raise several unrelated classes
-        request.notes.append(REFUSED + str(error).strip().split("\n")[0][:300])
+    complaint = check(model.SerializeToString())
+    if complaint:
+        request.notes.append(REFUSED + complaint)
 
 
 BACKEND = ReferenceBackend()

@@ -13,7 +13,6 @@ from triaging.failure import Failure
 
 from opsieve.backends.compare import compare
 from opsieve.backends.judge.judge import judge
-from opsieve.backends.judge.judging_session import declared_dtypes
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
@@ -102,7 +101,7 @@ def explored(layer: str, cases: Sequence[Case]) -> list[tuple[Case, frozenset[st
 def _agree(case: Case, seen: Observation, right: Observation) -> bool:
     if seen.outputs is None:
         return False
-    return compare(seen.outputs, right.outputs or {}, declared_dtypes(case.program.proto)).agrees
+    return compare(seen.outputs, right.outputs or {}, case.program.output_dtypes()).agrees
 
 
 def failing(seeds: Sequence[Seed], known: Sequence[tuple[Case, frozenset[str]]], most: int) -> list[Failure]:

@@ -98,6 +98,21 @@ def read_type(proto: onnx.TypeProto) -> ValueType:
     return OtherType((kind or "untyped value").removesuffix("_type").replace("_", " "))
 
 
+def type_of(value: Any) -> onnx.TypeProto | None:
+    """The static type of a value; None for one whose type its value does not tell (an empty sequence, say)."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        return helper.make_tensor_type_proto(NUMBERS[dtype_name(array)], array.shape)
+    if isinstance(value, list) and value:
+        element = type_of(value[0])
+        if element is None:
+            return None
+        if element.HasField("tensor_type"):
+            element.tensor_type.ClearField("shape")  # the elements of a sequence may differ in shape
+        return helper.make_sequence_type_proto(element)
+    return None
+
+
 def graph_inputs(model: onnx.ModelProto) -> dict[str, ValueType]:
     """The inputs that must be fed, in the graph's order: those without an initializer as their default."""
     graph = model.graph

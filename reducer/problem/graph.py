@@ -9,9 +9,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
-from opsieve.backends.judge.pieces import type_of
 from opsieve.gen.model.structure import all_nodes, bodies
-from opsieve.gen.model.tensors import Value, read_tensor, write_tensor
+from opsieve.gen.model.tensors import Value, read_tensor, type_of, write_tensor
 from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.problem.subject import Recording, Subject
 

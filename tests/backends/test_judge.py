@@ -251,8 +251,31 @@ def test_without_a_reference_two_builds_that_differ_are_a_failure_of_the_compile
     drawn = program([helper.make_node("RandomUniformLike", ["x"], ["y"])])
     found = judge(drawn, {"x": np.float32([1])}, resolve(FAKE), TableLab(dict(answers)))
     assert found.verdict.verdict == "undecided"
-    assert judged({**answers, BASE: gives(1, 3)})[0].verdict.verdict == "pass"
     assert judged({**answers, BASE: ends("error")})[0].verdict.verdict == "undecided"
+
+
+def test_without_a_reference_builds_of_one_compiler_are_no_witnesses_of_each_other() -> None:
+    answers = {FAKE: gives(1, 3), REF: ends("unsupported"), NATIVE: ends("unsupported"), BASE: gives(1, 3)}
+    alone = judged(dict(answers), oracles=[resolve(BASE), resolve(OTHER)])[0].verdict
+    assert alone.verdict == "undecided"
+    assert "reference:float64 (unsupported)" in alone.reason
+    assert "openvino (unsupported)" in alone.reason
+    confirmed, lab = judged({**answers, OTHER: gives(1, 3)}, oracles=[resolve(BASE), resolve(OTHER)])
+    assert (confirmed.verdict.verdict, BASE in lab.asked) == ("pass", False)
+    contradicted = judged({**answers, OTHER: gives(1, 2)}, oracles=[resolve(BASE), resolve(OTHER)])[0].verdict
+    assert (contradicted.verdict, "openvino differs" in contradicted.reason) == ("undecided", True)
+    vouched = judged({**answers}, oracles=[resolve(BASE)], expected={"y": np.float32([1, 2])})[0].verdict
+    assert vouched.verdict == "fail"
+
+
+def test_a_refusal_of_the_unoptimised_build_makes_no_program_invalid() -> None:
+    answers = {FAKE: ends("error"), BASE: ends("error"), NATIVE: ends("unsupported")}
+    alone = judged(dict(answers), oracles=[resolve(BASE), resolve(OTHER)])[0].verdict
+    assert alone.verdict == "undecided"
+    assert f"{BASE} (error)" in alone.reason
+    assert judged({**answers, NATIVE: gives(1)}, oracles=[resolve(BASE)])[0].verdict.verdict == "fail"
+    both = judged({**answers, OTHER: ends("error")}, oracles=[resolve(BASE), resolve(OTHER)])[0].verdict
+    assert (both.verdict, "openvino (error)" in both.reason) == ("invalid", True)
 
 
 def test_native_precision_arbitrates_where_float64_cannot() -> None:

@@ -22,8 +22,8 @@ X = {"x": np.float32([[-1, 0.5, 2]])}
 def program(*operators: str) -> OnnxProgram:
     names = ["x", *(f"v{place}" for place in range(1, len(operators))), "y"]
     nodes = [helper.make_node(op, [names[place]], [names[place + 1]]) for place, op in enumerate(operators)]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])
+    graph = helper.make_graph(nodes, "g", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     return OnnxProgram(model.SerializeToString())
 

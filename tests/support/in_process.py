@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.backends.compilers import ort
+from opsieve.backends.compilers import checker, ort
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference import reference
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.model.program import Program
 
-BACKENDS = {"onnxruntime": ort.BACKEND, "reference": reference.BACKEND}
+BACKENDS = {"onnxruntime": ort.BACKEND, "reference": reference.BACKEND, "checker": checker.BACKEND}
 
 
 class InProcessLab:

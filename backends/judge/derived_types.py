@@ -1,0 +1,117 @@
+"""Outputs whose type contradicts what follows from the program and its inputs: a failure, whichever implementations agree with it.
+
+The types come from strict shape inference, which is given the inputs that are fed and none of the types that the model declares for its results. So a wrong
+declaration, as some exporters write, is no evidence, and neither is a right one behind an operator that ONNX does not define.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import TypeProto
+
+from opsieve.backends.compare import Comparison, type_text
+from opsieve.backends.judge.judging_session import JudgingSession
+from opsieve.backends.judge.oracles import DERIVING, NATIVE, Values
+from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.gen.model.program import OnnxProgram, element_dtype
+from opsieve.gen.model.tensors import (
+    OptionalType,
+    OtherType,
+    SequenceType,
+    TensorType,
+    Value,
+    ValueType,
+    decode,
+    dtype_name,
+    misfit,
+    read_type,
+)
+
+RULE = "derived-types"
+
+
+def read_derived(answer: Observation) -> dict[str, ValueType]:
+    """Read the types that a worker derived for the outputs; an answer without types gives an empty dict."""
+    protos = {name: decode(TypeProto(), data.tobytes()) for name, data in (answer.outputs or {}).items()}
+    return {name: read_type(proto) for name, proto in protos.items() if proto is not None}
+
+
+def find_contradictions(outputs: Mapping[str, Value], types: Mapping[str, ValueType]) -> dict[str, Mismatch]:
+    """Find the outputs whose shape or dtype is another than their type says; open dimensions and missing outputs contradict nothing."""
+    found = {name: _contradiction(name, outputs[name], type_) for name, type_ in types.items() if name in outputs}
+    return {name: mismatch for name, mismatch in found.items() if mismatch is not None}
+
+
+def _contradiction(name: str, value: Value, type_: ValueType) -> Mismatch | None:
+    if isinstance(type_, OtherType) or not misfit(value, type_):
+        return None
+    if isinstance(type_, OptionalType):
+        return _contradiction(name, value, type_.element)
+    if isinstance(type_, SequenceType) and isinstance(value, list):
+        items = (_contradiction(f"{name}[{index}]", item, type_.element) for index, item in enumerate(value))
+        return next(filter(None, items), None)
+    if isinstance(type_, SequenceType) or not isinstance(value, (np.ndarray, np.generic)):
+        return Mismatch(name, "type", fraction=1.0, got=type_text(value), expected=str(type_))
+    array = np.asarray(value)
+    if misfit(array, TensorType(type_.dtype, None)):
+        return Mismatch(name, "dtype", fraction=1.0, got=dtype_name(array), expected=type_.dtype)
+    wanted = ", ".join(str(dim) if isinstance(dim, int) else "?" for dim in type_.shape or ())
+    comma = "," if len(type_.shape or ()) == 1 else ""
+    return Mismatch(name, "shape", fraction=1.0, got=str(array.shape), expected=f"({wanted}{comma})")
+
+
+def describe_type(mismatch: Mismatch) -> dict[str, str]:
+    """The facts about an output of another type, for the sentence of a cause."""
+    got = f"{mismatch.what} {mismatch.got}"
+    return {"got": got, "output": repr(mismatch.output)[:60], "expected": mismatch.expected}
+
+
+def derive(session: JudgingSession) -> dict[str, ValueType]:
+    """Ask shape inference for the types of the outputs; empty for a program that is no ONNX model."""
+    return read_derived(session.ask(DERIVING)) if isinstance(session.program, OnnxProgram) else {}
+
+
+def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
+    """The verdict on outputs that contradict the derived types; None where they do not."""
+    types = derive(session)
+    wrong = find_contradictions(outputs, types)
+    worst = Comparison(wrong).worst
+    if worst is None:
+        return None
+    if (rejected := session.ask(NATIVE)).outcome == "rejected":
+        return verdict("invalid", because(Cause.NO_MEANING, ending=rejected))
+    names = tuple(wrong)
+    changed = session.repeats(outputs, names)
+    if changed is not None:
+        return changed
+    host = session.host_shares(outputs, names)
+    if host is not None:
+        return session.fault_of(host, worst)
+    baseline = session.target.baseline
+    plain = session.ask(baseline).outputs if baseline is not None else None
+    sound = plain is not None and not find_contradictions(plain, {name: types[name] for name in names})
+    reason = because(Cause.CONTRADICTS_INFERENCE, target=session.target, **describe_type(worst))
+    blame = "optimiser" if sound else "compiler"
+    return verdict("fail", reason, "mismatch", rules=(RULE,), mismatch=worst, blame=blame)
+
+
+def settle_declared_types(session: JudgingSession, outputs: Values) -> Verdict | None:
+    """The verdict on outputs that are not as declared and contradict the derived types; None otherwise.
+
+    Where nothing contradicts them but the declaration, they are compared by the dtype that is derived or that the reference gives.
+    """
+    declared = session.program.outputs() if isinstance(session.program, OnnxProgram) else {}
+    doubted = {*find_contradictions(outputs, declared), *(name for name in declared if not session.dtypes[name])}
+    if not doubted:
+        return None
+    failure = judge_types(session, outputs)
+    if failure is not None:
+        return failure
+    types, native = derive(session), session.ask(NATIVE).outputs or {}
+    for name in doubted:
+        value = native.get(name)
+        given = dtype_name(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else ""
+        session.dtypes[name] = (element_dtype(types[name]) if name in types else "") or given
+    return None
