@@ -17,7 +17,7 @@ def test_what_is_to_be_compiled_is_there(pattern: str) -> None:
     assert list(ROOT.glob(pattern))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=200)
 def test_compiled_programs_are_equal() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "compiled.py"), "--rounds", "0", "--programs", "60"]
     done = subprocess.run(command, capture_output=True, text=True)

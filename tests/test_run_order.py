@@ -44,13 +44,17 @@ def test_what_a_worker_ran_before_a_failure_is_repeated_in_one_process(tmp_path:
     assert "1 failed, 20 passed" in again
 
 
-def test_every_test_is_in_one_shard(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").touch()
+def test_every_test_is_in_one_shard_and_shards_take_equally_long(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     names = {f"test_number_{number}" for number in range(30)}
-    (tmp_path / "test_many.py").write_text("\n".join(f"def {name}(): pass" for name in names))
+    lines = [f"def {name}(): pass" for name in sorted(names)]
+    for place in range(run_order.SHARDS):
+        lines[place] = f"@pytest.mark.slow(seconds=100)\n{lines[place]}"
+    (tmp_path / "test_many.py").write_text("\n".join(["import pytest", *lines]))
     shards = [
         set(re.findall(r"test_number_\d+", run(tmp_path, "--collect-only", f"--shard={shard}")))
         for shard in range(run_order.SHARDS)
     ]
     assert set.union(*shards) == names
-    assert sum(map(len, shards)) == len(names)
+    assert list(map(len, shards)) == [10, 10, 10]
+    assert all(len(shard & {f"test_number_{number}" for number in (0, 1, 10)}) == 1 for shard in shards)

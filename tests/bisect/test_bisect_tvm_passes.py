@@ -87,7 +87,9 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     registry.plugin.cache_clear()
 
 
-@pytest.mark.slow  # in make test: attribution in test_bisect_passes.py, passes of TVM left out in test_tvm_backend.py
+@pytest.mark.slow(
+    seconds=30
+)  # in make test: attribution in test_bisect_passes.py, passes of TVM left out in test_tvm_backend.py
 def test_a_pass_among_those_that_tvm_cannot_do_without(planted: Callable[[list[str]], Blamed]) -> None:
     blamed = planted(["PlantedA"])
     found = blamed.attribution
@@ -96,13 +98,13 @@ def test_a_pass_among_those_that_tvm_cannot_do_without(planted: Callable[[list[s
     assert "s_tir.LowerOpaqueBlock" in found.kept  # without it TVM segfaults
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=70)
 def test_a_pair_that_mask_each_other(planted: Callable[[list[str]], Blamed]) -> None:
     found = planted(["PlantedA", "PlantedB"]).attribution
     assert (found.answer, set(found.passes)) == ("set", {"PlantedA", "PlantedB"})
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_the_application_that_is_guilty(planted: Callable[[list[str]], Blamed]) -> None:
     """The planted pass bears the name of one that TVM runs three times more."""
     found = planted(["NormalizeGlobalVar"]).attribution

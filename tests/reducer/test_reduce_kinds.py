@@ -132,7 +132,7 @@ def test_a_trigger_in_the_body_of_a_loop_is_brought_out(workers: Workers) -> Non
     assert (result.same, result.minimal) == (True, True)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=35)
 def test_weights_of_500_megabytes_in_a_file_beside_the_model(tmp_path: Path) -> None:
     size, blocks = 5120, 5
     draw = np.random.default_rng(0)

@@ -236,7 +236,7 @@ def test_open_dimensions_are_no_obstacle(workers: Workers) -> None:
     assert result.minimal
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=240)
 def test_quality_over_generated_failures() -> None:
     """Models with 1 to 5 trigger nodes: at least 99 % reach the known minimum, and none slips."""
     reached, failing, checks = 0, 0, []

@@ -7,12 +7,12 @@ process notes that in `.test-order/`.
 import os
 import shutil
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
 FOLDER = ".test-order"
 SHARDS = 3
+USUAL_SECONDS = 5  # of a slow test whose mark does not say more: @pytest.mark.slow(seconds=60)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     dropped = []
     if config.option.shard is not None:
-        dropped = [item for item in items if crc32(item.nodeid.encode()) % SHARDS != config.option.shard]
+        dropped = [item for item, shard in _balance(items).items() if shard != config.option.shard]
     if config.option.order:
         places = {name: place for place, name in enumerate(config.option.order.read_text().splitlines())}
         dropped = [item for item in items if item.nodeid not in places]
@@ -38,6 +38,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in set(dropped)]
+
+
+def _balance(items: list[pytest.Item]) -> dict[pytest.Item, int]:
+    """Give each test to the shard that has least to do so far, long tests first. The order of `items` changes nothing."""
+    seconds = {}
+    for item in sorted(items, key=lambda item: item.nodeid):
+        mark = item.get_closest_marker("slow")
+        seconds[item] = mark.kwargs.get("seconds", USUAL_SECONDS) if mark else USUAL_SECONDS
+    loads, shards = [0] * SHARDS, {}
+    for item in sorted(seconds, key=lambda item: -seconds[item]):
+        shards[item] = loads.index(min(loads))
+        loads[shards[item]] += seconds[item]
+    return shards
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -29,7 +29,7 @@ def test_the_drill_has_hundreds_of_items() -> None:
     assert sum(map(len, hostile_drill.families().values())) >= 300
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=70)
 @pytest.mark.parametrize("name", [*hostile_stores.FAMILIES, *hostile_inputs.FAMILIES])
 def test_the_whole_drill_ends_in_sentences(name: str) -> None:
     run(name, seconds=1800)

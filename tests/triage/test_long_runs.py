@@ -64,7 +64,7 @@ def test_signals_to_end_are_as_an_interrupt(tmp_path: Path, number: signal.Signa
     assert "--resume" in err
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_new_failures_are_looked_into_beside_the_hunt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reports = (tmp_path / "r.md", tmp_path / "r.html")
     code, out, err = opsieve(

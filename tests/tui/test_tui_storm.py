@@ -71,7 +71,7 @@ def test_a_storm_of_keys_ends_nothing(tmp_path: Path) -> None:
     storm(tmp_path / "s", 1, 100, (80, 24))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=300)
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)], ids=["80x24", "120x40", "40x12"])
 def test_twenty_thousand_keys_end_nothing(tmp_path: Path, size: tuple[int, int]) -> None:
     of_textual = 0
