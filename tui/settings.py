@@ -35,7 +35,7 @@ GENERAL: Mapping[str, tuple[str, frozenset[str] | None]] = {
 VARIABLES = {key: f"OPSIEVE_{'DEFAULT_STORE' if key == 'store' else key.upper()}" for key in GENERAL}
 # Options by which a command runs or trusts what somebody wrote: the file may have come with the directory, as a stranger's.
 TYPED_ONLY = frozenset(
-    ["build", "builds", "check", "commits", "index", "no-sandbox", "package", "scheduler", "script", "yes"]
+    ["build", "builds", "check", "commits", "index", "install", "no-sandbox", "package", "scheduler", "script", "yes"]
 )
 _MOST = 64 << 10  # bytes
 

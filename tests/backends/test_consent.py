@@ -63,6 +63,49 @@ def test_a_case_installs_nothing(
     assert not empty_store.exists()
 
 
+def test_install_consents_to_that_release_alone() -> None:
+    with consent.given(["onnxruntime==1.20.1:basic", "tvm==0.20.0"]):
+        assert named_by_file(f"{TARGET}:all") == f"{TARGET}:all"
+        assert named_by_file("tvm==0.20.0")
+        for other in ("onnxruntime==1.20", "onnxruntime==1.21.0", "tvm==1.20.1", "openvino==2025.0.0"):
+            with pytest.raises(Unconfirmed):
+                named_by_file(other)
+    with pytest.raises(Unconfirmed):
+        named_by_file(TARGET)
+    for text, sentence in (("onnxruntime", "--install names a release"), ("yes==1.0", "there is no backend")):
+        with pytest.raises(BadInput, match=sentence):
+            consent.given([text])
+
+
+def test_install_on_the_command_line_is_for_what_the_case_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(Case(chain("Relu"), X, parameters={"target": "onnxruntime==0.0.1"}), tmp_path / "case")
+    words = ("export", tmp_path / "case", "-o", tmp_path)
+    for options, sentence in (((), "--yes installs it"), (("--install", "onnxruntime==0.0.2"), "--yes installs it")):
+        code, _, err = opsieve(*words, *options, capsys=capsys)
+        assert (code, sentence in err) == (2, True)
+    code, _, err = opsieve(
+        *words, "--install", "onnxruntime==0.0.1", capsys=capsys
+    )  # which there is not: it was looked for
+    assert (code, "not judged: onnxruntime==0.0.1: environment" in err) == (2, True)
+
+
+@pytest.mark.parametrize("word", ["install", "yes"])
+def test_the_file_of_a_directory_gives_no_consent(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(Case(chain("Relu"), X), tmp_path / "case")
+    (tmp_path / "opsieve.toml").write_text(f'targets = ["{TARGET}"]\n')
+    code, _, err = opsieve("run", "case", capsys=capsys)
+    assert (code, f"opsieve.toml names {TARGET}, which is not installed here" in err) == (2, True)
+    value = "true" if word == "yes" else f'["{TARGET}"]'
+    (tmp_path / "opsieve.toml").write_text(f"[export]\n{word} = {value}\n")
+    code, _, err = opsieve("export", "case", capsys=capsys)
+    assert (code, "taken from the command line only" in err) == (2, True)
+
+
 def test_the_folder_of_releases_is_private(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_private(empty_store)
     assert empty_store.stat().st_mode & 0o777 == 0o700

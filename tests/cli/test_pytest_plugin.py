@@ -76,6 +76,13 @@ def test_the_command_line_names_another_compiler(suite: Path, replayed_here: Cal
     assert "on 1 of 2 targets" in out
 
 
+def test_a_case_that_is_not_judged_neither_passes_nor_is_skipped(
+    suite: Path, replayed_here: Callable[..., tuple[int, str]]
+) -> None:
+    code, out = replayed_here(suite, "--opsieve-target", "fake:unsupported", "--opsieve-target", "fake", "-k", "tanh")
+    assert (code, "1 failed" in out, "fake:unsupported: unsupported: " in out) == (1, True, True)
+
+
 def test_what_would_test_nothing_is_an_error(tmp_path: Path, replayed_here: Callable[..., tuple[int, str]]) -> None:
     wrong = {
         "": "opsieve_case needs the marker",

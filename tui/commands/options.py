@@ -1,6 +1,7 @@
 """Options that several commands share, so that one name means the same everywhere."""
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +54,14 @@ def _yes(context: click.Context, _parameter: click.Parameter, value: bool) -> No
         from opsieve.backends.releases.consent import given
 
         context.with_resource(given())
+
+
+def _install(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    """The callback of `--install`."""
+    from opsieve.backends.releases.consent import SWITCH, given
+
+    if value and os.environ.get(SWITCH) != "yes":
+        context.with_resource(given(value))
 
 
 def _amounts(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, float]:
@@ -141,13 +150,28 @@ NO_SANDBOX = click.option(
     callback=_no_sandbox,
     help="Run compilers as ordinary processes, with your network and your files; docs/explanation/security.md says what is lost.",
 )
-YES = click.option(
+_YES = click.option(
     "--yes",
     is_flag=True,
     expose_value=False,
     callback=_yes,
     help="Install the release that a case or a store names, where it is not installed, without asking.",
 )
+_INSTALL = click.option(
+    "--install",
+    metavar="RELEASE",
+    multiple=True,
+    expose_value=False,
+    callback=_install,
+    help="The same for this release alone, such as onnxruntime==1.20.1; repeatable.",
+)
+
+
+def CONSENT(command: F) -> F:
+    """`--yes` and `--install`: what a file names may be installed."""
+    return _YES(_INSTALL(command))
+
+
 METAMORPHIC = click.option(
     "--metamorphic",
     is_flag=True,

@@ -18,7 +18,7 @@ from opsieve.tui.commands.text import say
 @options.EXPECTED
 @options.SEED
 @options.OFFLINE
-@options.YES
+@options.CONSENT
 @options.NO_SANDBOX
 @options.JSON
 def command(

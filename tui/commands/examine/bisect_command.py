@@ -106,7 +106,7 @@ if TYPE_CHECKING:
 @options.ATOL
 @click.option("--no-attribute", is_flag=True, help="Do not search for the optimiser pass in the first bad release.")
 @options.OFFLINE
-@options.YES
+@options.CONSENT
 @options.NO_SANDBOX
 @click.option("--dry-run", is_flag=True, help="Only print what would be tested.")
 @options.JSON

@@ -55,7 +55,7 @@ def command() -> None:
 @options.memory()
 @options.OFFLINE
 @options.NO_SANDBOX
-@options.YES
+@options.CONSENT
 @ALLOW_UNJUDGED
 @options.JSON
 def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bool, **given: Any) -> int:
@@ -106,7 +106,7 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
 @options.memory()
 @options.OFFLINE
 @options.NO_SANDBOX
-@options.YES
+@options.CONSENT
 @ALLOW_UNJUDGED
 @options.JSON
 def run(

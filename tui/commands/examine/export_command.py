@@ -31,7 +31,7 @@ from opsieve.tui.commands.text import say
 @options.SEED
 @options.seconds(60.0)
 @options.OFFLINE
-@options.YES
+@options.CONSENT
 @options.NO_SANDBOX
 @options.JSON
 def command(

@@ -13,6 +13,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import (
+    CONSENT,
     EXPECTED,
     INPUTS,
     JSON,
@@ -22,7 +23,6 @@ from opsieve.tui.commands.options import (
     RESOURCES,
     SCHEDULER,
     SEED,
-    YES,
     memory,
     named_builds,
     seconds,
@@ -86,7 +86,7 @@ _MOST_PRINTED = 60  # lines of the reduced graph
 @seconds(30.0)
 @memory()
 @OFFLINE
-@YES
+@CONSENT
 @NO_SANDBOX
 @click.option("--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again.")
 @JSON

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--no-history", is_flag=True, help="Do not ask since when and until when it fails.")
 @options.SEED
 @options.OFFLINE
-@options.YES
+@options.CONSENT
 @options.NO_SANDBOX
 @ALLOW_UNJUDGED
 @options.JSON

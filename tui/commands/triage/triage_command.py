@@ -59,7 +59,7 @@ _APART = 3  # entries of what is no bug
 )
 @click.option("--dry-run", is_flag=True, help="With --refingerprint: only print what would move.")
 @options.OFFLINE
-@options.YES
+@options.CONSENT
 @options.NO_SANDBOX
 @options.JSON
 def command(

@@ -19,7 +19,7 @@ from opsieve.tui.commands import options
     help="Colour theme: textual-dark, textual-light, no-colour, ansi-dark, nord, ...  [default: textual-dark]",
 )
 @options.OFFLINE
-@options.YES
+@options.CONSENT
 @options.NO_SANDBOX
 def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: bool) -> int:
     """Triage STORE in the terminal, also while a campaign is writing to it. Press ? for the keys.
