@@ -10,7 +10,7 @@ INSTALL = $(UV) $(WANTED) 2>/dev/null || $(PIP) $(WANTED)
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src gen backends triage reducer bisect tui tests benchmarks samples hatch_build.py
 
-.PHONY: demo test test-all test-slow tests tests-all repeat fuzz-self bench compiled format check clean
+.PHONY: demo test test-all test-slow tests tests-all repeat fuzz-self bench docs dist compiled format check clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
@@ -48,6 +48,18 @@ fuzz-self: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+# Links, and what commands of README and docs print.
+docs: $(VENV)/dev.stamp
+	$(PYTEST) $(SPREAD) tests/test_docs.py tests/cli/test_documented.py tests/cli/test_how_to.py tests/cli/test_outputs.py
+
+# An sdist and a pure wheel in dist/, looked into. TAG=v1.2.0 asks for the version of that tag.
+TAG ?=
+dist: $(VENV)/dev.stamp
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	DISTRIBUTIONS=dist $(PYTEST) -q -n0 tests/test_distributions.py
+	$(if $(TAG),test -f dist/opsieve-$(TAG:v%=%).tar.gz)
 
 # A wheel in dist/ whose generator is compiled (docs/how-to/generate.md).
 compiled: $(VENV)/dev.stamp

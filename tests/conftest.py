@@ -185,6 +185,8 @@ def distributions(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
     """A folder with the sdist and the wheel that is built from it, made once for all processes of a run: to read only."""
     from repository import ROOT
 
+    if "DISTRIBUTIONS" in os.environ:  # make dist
+        return ROOT / os.environ["DISTRIBUTIONS"]
     with _shared_folder(tmp_path_factory, worker_id, "distributions") as folder:
         if not (folder / "dist").exists():
             # A copy, because a build writes the version into the tree that it builds.

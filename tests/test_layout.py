@@ -46,7 +46,9 @@ AT_THE_ROOT = {
     ".ci",  # what a submission must pass
     ".git_archival.txt",  # the version in archives of a commit
     ".gitattributes",
+    ".github",
     ".gitignore",
+    ".pre-commit-config.yaml",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LICENSE",
