@@ -19,9 +19,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Coverage, Workers]]:
-    coverage = Coverage("functions", ["onnxruntime"], tmp_path_factory.mktemp("points"))
+@pytest.fixture
+def traced(tmp_path: Path) -> Iterator[tuple[Coverage, Workers]]:
+    """Nothing is reached yet: what another test has reached would not be new."""
+    coverage = Coverage("functions", ["onnxruntime"], tmp_path / "points")
     with Workers(coverage=coverage) as workers:
         yield coverage, workers
 

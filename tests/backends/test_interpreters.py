@@ -46,10 +46,10 @@ def test_each_tells_the_version_that_is_said_of_it() -> None:
         assert tuple(map(int, said.stdout.split())) == one.version
 
 
-def test_pyenv_versions_are_found_and_its_shims_are_not(bare: Path) -> None:
+def test_pyenv_versions_are_found_and_its_shims_are_not(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = pretend(bare / "pyenv/versions/3.9.18/bin/python", "cpython - True 3 9 18")
     pretend(bare / "pyenv/shims/python3.10", "cpython - True 3 10 1")
-    os.environ["PATH"] = str(bare / "pyenv" / "shims")
+    monkeypatch.setenv("PATH", str(bare / "pyenv" / "shims"))
     assert [(one.path, one.version) for one in find_interpreters()[1:]] == [(old, (3, 9, 18))]
 
 

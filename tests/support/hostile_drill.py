@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
+if __name__ == "__main__":  # a process that only imports this file keeps its environment
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import hostile_inputs
 import hostile_stores
