@@ -52,7 +52,8 @@ def _edit(key: _Key, edit: OnnxEdit) -> OnnxEdit:
 
     place = f"function:{key[0]}:{key[1]}"
     touches = frozenset(f"{place}/{touch}" for touch in edit.touches)
-    return OnnxEdit(f"{edit.label} in the function {key[1][:40]!r}", touches, apply)
+    parts = frozenset(f"{place}/{part}" for part in edit.simplifies)
+    return OnnxEdit(f"{edit.label} in the function {key[1][:40]!r}", touches, apply, parts)
 
 
 def _calls(nodes: Sequence[onnx.NodeProto], key: _Key) -> list[onnx.NodeProto]:

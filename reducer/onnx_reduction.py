@@ -1,7 +1,7 @@
 """ONNX models as a form that `opsieve.reducer.reduction` reduces."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from opsieve.backends.registry import ResolvedTarget
@@ -14,6 +14,7 @@ from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.nodes.rewrites import optimised_graph
 from opsieve.reducer.onnx_edit.canonical_names import renamed
+from opsieve.reducer.onnx_edit.parts import OnnxPart, onnx_parts
 from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
@@ -104,6 +105,10 @@ class OnnxReduction(OnnxForm):
             return ""
         named = renamed(subject)
         return hashlib.sha256((subject if named is None else named).program.model).hexdigest()
+
+    def census(self, subject: Subject) -> Iterator[OnnxPart]:
+        """The nodes, inputs, outputs, attributes, bodies, tensors and fields."""
+        return onnx_parts(subject)
 
     def rest(self, start: Subject) -> Subject | None:
         """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""

@@ -61,7 +61,7 @@ def save_reduction(
     if script:
         write(folder / SCRIPT, script.encode())
     attempts = [msgspec.to_builtins(attempt) for attempt in journal.attempts]
-    save_story(folder, {**facts, "certificate": certificate_rows(reduction.certificate), "attempts": attempts})
+    save_story(folder, {**facts, **certificate_rows(reduction.certificate), "attempts": attempts})
     for key, subject in sorted(reduction.slippage.items()):
         if key and set(key) <= _KEY:
             (folder / OTHERS).mkdir(exist_ok=True)

@@ -13,7 +13,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.gen.spec.catalogue import declared
-from opsieve.reducer.engine.certificate import CertificateLine, certify, to_fixpoint
+from opsieve.reducer.engine.census import Census, Part, improve_untried
+from opsieve.reducer.engine.certificate import Certificate, certify, to_fixpoint
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules, SubjectKind, Validator
@@ -84,13 +85,16 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
     def twin(self, subject: S) -> str:
         """Equal for subjects that a compiler cannot tell from each other before it runs them; "" where that is not known."""
 
+    def census(self, subject: S) -> Iterable[Part[S]]:
+        """Every part of a subject."""
+
     def rest(self, start: S) -> S | None:
         """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that cannot be said."""
 
 
 @dataclass(frozen=True)
 class Reduction(Generic[S]):
-    """What came of it. `same` is the last word of the judge or the check, `minimal` the certificate's.
+    """What came of it. `same` is the last word of the judge or the check. `census_checks` are those of `checks` that no dimension asked for.
 
     `judged`: the judge confirmed every step. `replays`: in how many runs of the result it was seen, of how many (of start and
     result, where a check always saw it; None where nothing was replayed). `premise` is the failure as it turned out to be, where the small
@@ -105,13 +109,18 @@ class Reduction(Generic[S]):
     invalid: int
     seconds: float
     same: bool
-    certificate: tuple[CertificateLine, ...]
-    minimal: bool
+    certificate: Certificate
+    census_checks: int = 0
     replays: tuple[int, int] | None = None
     slippage: dict[str, S] = field(default_factory=dict)
     judged: bool = False
     rest_fails: str = ""
     premise: Premise | None = None
+
+    @property
+    def minimal(self) -> bool:
+        """Whether every part of the result was tried, and no single edit that is left keeps the failure."""
+        return self.certificate.minimal
 
 
 @dataclass(frozen=True)
@@ -324,8 +333,9 @@ class _Run(Generic[S]):
         self.form = form
         self.trail: list[S] = []
         self.passes = form.passes(is_worded(tests[0])) if passes is None else list(passes)
+        self.census: Census[S] = form.census if passes is None else lambda _: ()  # of a few passes none is whole
         self.tried = self.passes  # and the pairs of their edits, where these were
-        self.node_checks = 0
+        self.node_checks = self.census_checks = 0
 
         def accepted(subject: S) -> None:
             self.trail.append(subject)
@@ -353,11 +363,20 @@ class _Run(Generic[S]):
         self.node_checks = self.engine.checks
         to_fixpoint(self.engine, self.passes)
         pairs = PairsPass(self.form, self.passes)
-        while self._is_quick():
-            self.tried = [*self.passes, pairs]
-            if not self.engine.sweep(pairs, together=False):
-                return
+        while self._pair_up(pairs) or self._complete_census():
             to_fixpoint(self.engine, self.passes)
+
+    def _pair_up(self, pairs: PairsPass[S]) -> bool:
+        if not self._is_quick():
+            return False
+        self.tried = [*self.passes, pairs]
+        return self.engine.sweep(pairs, together=False)
+
+    def _complete_census(self) -> bool:
+        before = self.engine.checks
+        gained = improve_untried(self.engine, self.passes, self.census)
+        self.census_checks += self.engine.checks - before
+        return gained
 
     def _is_quick(self) -> bool:
         """Whether pairs of edits are worth their tests: of a small result, by a test that takes little and answers once."""
@@ -373,10 +392,13 @@ class _Run(Generic[S]):
         """Reduce on from where another run ended, by another test; its figures count."""
         self.engine.slippage.update(before.engine.slippage)
         self.engine.checks, self.node_checks = before.engine.checks, before.node_checks
+        self.census_checks = before.census_checks
         to_fixpoint(self.engine, self.passes)
+        while self._complete_census():
+            to_fixpoint(self.engine, self.passes)
 
     def result(self, start: S, seconds: float, same: bool) -> Reduction[S]:
-        certificate, minimal = certify(self.engine, self.tried)
+        certificate = certify(self.engine, self.tried, self.census)
         engine = self.engine
         rest_fails = self._rest_fails(start)
         return Reduction(
@@ -388,7 +410,7 @@ class _Run(Generic[S]):
             seconds,
             same,
             certificate,
-            minimal,
+            self.census_checks,
             slippage=dict(engine.slippage),
             rest_fails=rest_fails,
         )

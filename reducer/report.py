@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from opsieve.reducer.engine.certificate import CertificateLine
+from opsieve.reducer.engine.census import PartLine
+from opsieve.reducer.engine.certificate import Certificate
 from opsieve.reducer.engine.form import Size, SubjectKind
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.reduction import Reduction
@@ -18,6 +19,9 @@ _NOTHING: dict[str, Any] = {
     "judged": False,
     "same": False,
     "minimal": False,
+    "census": {},
+    "not_tried": [],
+    "census_checks": 0,
     "replays": None,
     "slippage": 0,
     "slipped": 0,  # the name of `slippage` before 0.2
@@ -43,6 +47,8 @@ def facts_of(
         "judged": reduction.judged,
         "same": reduction.same,
         "minimal": reduction.minimal,
+        **census_facts(reduction.certificate.parts),
+        "census_checks": reduction.census_checks,
         "replays": _replays(reduction.replays),
         "slippage": len(reduction.slippage),
         "slipped": len(reduction.slippage),  # its name before 0.2
@@ -67,9 +73,22 @@ def facts_of_none(size: Size, message: str) -> dict[str, Any]:
     return {**_failure(None), "kind": "", **_sizes(size, size), **nothing}
 
 
-def certificate_rows(certificate: Sequence[CertificateLine]) -> list[dict[str, Any]]:
-    """The certificate as JSON; `slipped` is what `slippage` was called before 0.2."""
-    return [{**asdict(line), "slipped": line.slippage} for line in certificate]
+def certificate_rows(certificate: Certificate) -> dict[str, Any]:
+    """The certificate as JSON, by dimension and by part; `slipped` is what `slippage` was called before 0.2."""
+    lines = [{**asdict(line), "slipped": line.slippage} for line in certificate.lines]
+    return {"certificate": lines, "parts": [asdict(part) for part in certificate.parts]}
+
+
+def census_facts(parts: Sequence[PartLine]) -> dict[str, Any]:
+    """How many parts of each kind there are, were tried, and are as simple as can be; those that were not tried, by name."""
+    census: dict[str, dict[str, int]] = {}
+    for part in parts:
+        row = census.setdefault(part.kind, {"parts": 0, "tried": 0, "simplest": 0})
+        row["parts"] += 1
+        row["tried"] += not part.why
+        row["simplest"] += part.simplest
+    left = [{"kind": part.kind, "part": part.part, "why": part.why} for part in parts if part.is_open]
+    return {"census": census, "not_tried": left}
 
 
 def _failure(premise: Premise | None) -> dict[str, Any]:

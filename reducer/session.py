@@ -23,7 +23,7 @@ from opsieve.gen.forms.program_view import program_lines
 from opsieve.gen.model.bad_input import BadInput, NoFailure, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.html_text import drawing, facts_table
-from opsieve.reducer.engine.certificate import CertificateLine, certify
+from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules
 from opsieve.reducer.engine.interestingness import replayed
@@ -106,8 +106,7 @@ class Reduced:
 class Verified:
     """A certificate checked again."""
 
-    certificate: tuple[CertificateLine, ...]
-    minimal: bool
+    certificate: Certificate
     checks: int
 
 
@@ -239,8 +238,8 @@ class Session:
         )
         engine = Engine(form.recorded(start, source, workers), rules, Journal(""))
         engine.begin()
-        certificate, minimal = certify(engine, form.passes(is_worded(rules.tests[0])))
-        return Verified(certificate, minimal, engine.checks)
+        certificate = certify(engine, form.passes(is_worded(rules.tests[0])), form.census)
+        return Verified(certificate, engine.checks)
 
     @property
     def _level(self) -> Level:

@@ -1,6 +1,6 @@
 """Modules of TVM as forms that `opsieve.reducer.reduction` reduces: Relax modules and TIR functions, with the passes that belong to them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.questions.program_text import with_script
@@ -8,18 +8,20 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
-from opsieve.reducer.relax.passes import PASSES, AsTvm
-from opsieve.reducer.tvm.pass_sequence import PassSequence
+from opsieve.reducer.relax.passes import PASSES, AsTvm, relax_parts
+from opsieve.reducer.tvm.pass_sequence import PassSequence, pass_parts
 from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
-from opsieve.reducer.tvm.tir_edits import Buffers, Enclosing, Expressions, Statements
+from opsieve.reducer.tvm.tir_edits import Buffers, Enclosing, Expressions, Statements, tir_parts
 
 
 class TvmReduction(TvmForm):
     """What both forms share: passes of the program first, for a shorter sequence makes every test after it cheaper."""
 
     dimensions: tuple[TvmPass, ...] = ()
+    parts: Callable[[TvmSubject], Iterator[Part[TvmSubject]]]
 
     def subject(self, case: Case) -> TvmSubject:
         """The module with its inputs."""
@@ -52,6 +54,11 @@ class TvmReduction(TvmForm):
         """Nothing is known of modules under other names."""
         return ""
 
+    def census(self, subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
+        """The passes, and what the module consists of."""
+        yield from pass_parts(subject)
+        yield from self.parts(subject)
+
     def rest(self, start: TvmSubject) -> TvmSubject | None:
         """Nothing was kept by a first phase."""
         return None
@@ -61,9 +68,11 @@ class RelaxReduction(TvmReduction):
     """Relax modules."""
 
     dimensions = tuple(map(AsTvm, PASSES))
+    parts = staticmethod(relax_parts)
 
 
 class TirReduction(TvmReduction):
     """TIR functions."""
 
     dimensions = (Statements(), Enclosing(), Expressions(), Buffers())
+    parts = staticmethod(tir_parts)

@@ -1,9 +1,11 @@
 """The drive of an engine to a fixpoint, and the proof that it is one."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from opsieve.reducer.engine.census import Census, PartLine, census_lines, try_singles
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.pairs import PairsPass
@@ -38,16 +40,30 @@ def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
                 return
 
 
-def certify(engine: Engine[S], passes: Iterable[Pass[S]]) -> tuple[tuple[CertificateLine, ...], bool]:
-    """Every edit that is left in every dimension, tried; whether none of them keeps the failure."""
+@dataclass(frozen=True)
+class Certificate:
+    """The proof: what became of the edits that are left, by dimension and by part; whether one of them keeps the failure."""
+
+    lines: tuple[CertificateLine, ...]
+    parts: tuple[PartLine, ...]
+    beaten: bool
+
+    @property
+    def minimal(self) -> bool:
+        """Whether every part was tried, and no single edit that is left keeps the failure."""
+        return not self.beaten and not any(part.is_open for part in self.parts)
+
+
+def certify(engine: Engine[S], passes: Iterable[Pass[S]], census: Census[S] = lambda _: ()) -> Certificate:
+    """Try every edit that is left in every dimension, then those of parts that no dimension has tried."""
+    passes = list(passes)
+    singles = list(try_singles(engine, passes))
     lines = []
-    minimal = True
     for each in passes:
-        engine.dimension = each.name
-        engine.refresh()
-        kinds = [result.kind for edit in each.edits(engine.best) if (result := engine.single(edit)) is not None]
-        minimal = minimal and "same" not in kinds
-        counts = (kinds.count("gone"), kinds.count("slippage"), kinds.count("invalid"))
+        kinds = Counter(single.kind for single in singles if single.dimension is each)
         untried = each.left if isinstance(each, PairsPass) else 0
-        lines.append(CertificateLine(each.name, len(kinds), *counts, untried))
-    return tuple(lines), minimal
+        counts = (kinds["gone"], kinds["slippage"], kinds["invalid"])
+        lines.append(CertificateLine(each.name, kinds.total(), *counts, untried))
+    parts = census_lines(engine, singles, census)
+    beaten = any(single.kind == "same" for single in singles) or any(part.same for part in parts)
+    return Certificate(tuple(lines), parts, beaten)

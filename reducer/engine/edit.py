@@ -16,12 +16,19 @@ class Edit(Generic[S]):
     """One step that makes a subject strictly simpler in the order of its form.
 
     `label` is for the log and the certificate ("drop node 17 (Relu)"). `touches` are the names of the nodes and values it
-    changes: edits with disjoint touches may be merged. `apply` is pure and gives None when the edit no longer applies.
+    changes: edits with disjoint touches may be merged. `apply` is pure and gives None when the edit no longer applies. `parts` are the
+    keys of the parts (`opsieve.reducer.engine.census`) that it simplifies, where they are not what it touches.
     """
 
     label: str
     touches: frozenset[str]
     apply: Callable[[S], S | None]
+    parts: frozenset[str] | None = None
+
+    @property
+    def simplifies(self) -> frozenset[str]:
+        """The keys of the parts that it simplifies."""
+        return self.touches if self.parts is None else self.parts
 
 
 class Pass(Protocol[S]):

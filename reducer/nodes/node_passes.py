@@ -8,6 +8,7 @@ import onnx
 
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import write_tensor
+from opsieve.reducer.onnx_edit.graphs import first_output
 from opsieve.reducer.onnx_edit.typed_view import settle
 from opsieve.reducer.problem.graph import SMALL, Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxEdit
@@ -49,6 +50,7 @@ class Bypass:
                     f"{_called('bypass', graph, place)} by {name}",
                     frozenset([results[0], name, *graph.reads[place]]),
                     partial(_bypassed, result=results[0], stand_in=name, retyped=name in others),
+                    frozenset([first_output(node)]),
                 )
 
 
@@ -62,7 +64,12 @@ class Outputs:
         names = [info.name for info in subject.model.graph.output]
         if len(names) > 1:
             for name in reversed(names):
-                yield OnnxEdit(f"drop output {name}", frozenset([name]), partial(_without_output, name=name))
+                yield OnnxEdit(
+                    f"drop output {name}",
+                    frozenset([name]),
+                    partial(_without_output, name=name),
+                    frozenset([name + ">"]),
+                )
 
 
 class Constants:
@@ -91,9 +98,9 @@ def _called(verb: str, graph: Graph, place: int) -> str:
 
 
 def _edit(verb: str, graph: Graph, place: int, change: Callable[[Subject, str], Subject | None]) -> OnnxEdit:
-    key = next((name for name in graph.nodes[place].output if name), "")
+    key = first_output(graph.nodes[place])
     touches = frozenset([*graph.reads[place], *filter(None, graph.nodes[place].output)])
-    return OnnxEdit(_called(verb, graph, place), touches, lambda subject: change(subject, key))
+    return OnnxEdit(_called(verb, graph, place), touches, lambda subject: change(subject, key), frozenset([key]))
 
 
 def _dropped(subject: Subject, key: str) -> Subject | None:

@@ -70,7 +70,7 @@ def _edit(name: str, other: str, values: Mapping[str, Array], how: str) -> OnnxE
                 replace_tensor(model, (), each, value)
         return drop_unused(model, inputs)
 
-    return only_simpler(changing(f"read {other[:40]!r} for {name[:40]!r}{how}", {name, other, *values}, change))
+    return only_simpler(changing(f"read {other[:40]!r} for {name[:40]!r}{how}", {name, other, *values}, change, {name}))
 
 
 PASS = SharingPass()

@@ -184,6 +184,8 @@ def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) 
     for tensor in graph.initializer:
         if tensor.name == name:
             tensor.CopyFrom(encoded(array, name))
+            if not path:  # it may be the default of an input
+                retyped_input(model, name, array)
             return True
     node = node_of(graph, name)
     if node is None or node.op_type != "Constant":

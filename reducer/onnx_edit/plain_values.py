@@ -26,7 +26,7 @@ def plain_tensor(dtype: int, shape: tuple[int, ...]) -> Array:
 
 
 def plain_values(subject: Subject) -> Callable[[str], Value | None]:
-    """What makes a plain value for a tensor that a node of the main graph computes; None where its type cannot be told.
+    """What makes a plain value for a tensor that a node of the main graph computes; None where its type cannot be declared_types.
 
     Types come from ONNX's inference, else from the declaration of the operator, else from what the model declares. The result of an
     operator that none of them describes is assumed to be of the type of its first input: the test decides whether that holds.
@@ -44,7 +44,7 @@ def plain_values(subject: Subject) -> Callable[[str], Value | None]:
 def _types(subject: Subject) -> Mapping[str, Typed]:
     model, graph = subject.model, Graph(subject)
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    told: dict[str, Typed] = {}
+    declared_types: dict[str, Typed] = {}
     for name, type_ in graph.declared.items():
         declared = read_type(type_)
         if (
@@ -52,7 +52,7 @@ def _types(subject: Subject) -> Mapping[str, Typed]:
             and declared.shape is not None
             and all(type(n) is int for n in declared.shape)
         ):
-            told[name] = declared.dtype, tuple(n for n in declared.shape if isinstance(n, int))
+            declared_types[name] = declared.dtype, tuple(n for n in declared.shape if isinstance(n, int))
     inferred = {
         tensor.name: (DTYPES[tensor.dtype], tensor.shape)
         for tensor in view(replace(subject, values={})).tensors
@@ -64,7 +64,7 @@ def _types(subject: Subject) -> Mapping[str, Typed]:
         first = next((scope[name][:2] for name in node.input if name in scope), None)
         for place, name in enumerate(node.output):
             ruled = check.types[place] if place < len(check.types) else None
-            typed = inferred.get(name) or ruled or told.get(name) or first
+            typed = inferred.get(name) or ruled or declared_types.get(name) or first
             if name and typed is not None:
                 found[name], scope[name] = typed, (*typed, None)
     return found

@@ -1,7 +1,7 @@
 """A subject flattened into numbered tensors and nodes with their types, and how a changed model is settled as a subject."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -25,7 +25,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     forget_element,
     tensor_array,
 )
-from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
@@ -374,9 +374,7 @@ class _ViewReader:
         return names[name]
 
 
-def changing(
-    label: str, touches: Iterable[str], change: Callable[[onnx.ModelProto, dict[str, Value]], dict[str, Value] | None]
-) -> OnnxEdit:
+def changing(label: str, touches: Iterable[str], change: Change, parts: Iterable[str] | None = None) -> OnnxEdit:
     """The edit that applies `change` to a copy of the model and of the inputs by name, then settles it.
 
     `change` may alter both and returns the inputs that are left; None when it does not apply (any more).
@@ -387,7 +385,7 @@ def changing(
         inputs = change(model, dict(subject.inputs))
         return None if inputs is None else settle(subject, model, inputs)
 
-    return OnnxEdit(label, frozenset(touches), apply)
+    return OnnxEdit(label, frozenset(touches), apply, None if parts is None else frozenset(parts))
 
 
 def only_simpler(edit: OnnxEdit) -> OnnxEdit:
@@ -397,4 +395,4 @@ def only_simpler(edit: OnnxEdit) -> OnnxEdit:
         found = edit.apply(subject)
         return found if found is not None and simpler(found, subject) else None
 
-    return OnnxEdit(edit.label, edit.touches, apply)
+    return replace(edit, apply=apply)

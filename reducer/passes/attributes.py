@@ -24,11 +24,11 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     uses,
 )
+from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
-DTYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision"))
 _RANKED = frozenset(
     (
         "kernel_shape",

@@ -95,7 +95,9 @@ def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> OnnxEdit:
         return drop_unused(model, inputs) if splice_branch(model, path, key, branch) else None
 
     return only_simpler(
-        changing(f"replace {label(node)} by its {branch}", {"/".join((*path, key)), *node.output}, change)
+        changing(
+            f"replace {label(node)} by its {branch}", {"/".join((*path, key)), *node.output}, change, _parts(path, node)
+        )
     )
 
 
@@ -116,7 +118,13 @@ def _turn(path: Path, node: onnx.NodeProto, elements: Mapping[str, Array], flat:
         return None if fed is None else drop_unused(model, {**inputs, **fed})
 
     what = f"replace {label(node)} by one turn{how}"
-    return only_simpler(changing(what, {"/".join((*path, key)), *node.output}, change))
+    return only_simpler(changing(what, {"/".join((*path, key)), *node.output}, change, _parts(path, node)))
+
+
+def _parts(path: Path, node: onnx.NodeProto) -> set[str]:
+    """The node and its bodies."""
+    owner = "/".join((*path, first_output(node)))
+    return {owner, *(f"{owner}.{attribute.name}" for attribute in node.attribute if attribute.HasField("g"))}
 
 
 def _elements(subject: Subject, path: Path, node: onnx.NodeProto) -> dict[str, Array]:

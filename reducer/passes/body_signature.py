@@ -20,7 +20,7 @@ from opsieve.reducer.problem.subject import Subject
 
 
 @dataclass(frozen=True)
-class Part:
+class SignaturePart:
     """What goes together: places of inputs and outputs of the node and of its bodies, -1 for none.
 
     `scanned` counts what a Scan scans, for its attributes; -1 for anything else.
@@ -35,23 +35,30 @@ class Part:
     stacked: int = -1
 
 
-def signature(node: onnx.NodeProto) -> list[Part]:
+def signature(node: onnx.NodeProto) -> list[SignaturePart]:
     """The parts of an If, Loop, Scan or SequenceMap that can go one by one, the last ones first."""
     outputs = range(len(node.output))
-    parts: list[Part] = []
+    parts: list[SignaturePart] = []
     if node.op_type in ("If", "SequenceMap"):
-        parts = [Part("result", node_output=place, body_output=place) for place in outputs]
+        parts = [SignaturePart("result", node_output=place, body_output=place) for place in outputs]
     elif node.op_type == "Loop":
         carried = max(0, len(node.input) - 2)
-        parts = [Part("state", place + 2, place, place + 2, place + 1) for place in range(min(carried, len(outputs)))]
-        parts += [Part("result", -1, place, -1, place + 1) for place in outputs if place >= carried]
+        parts = [
+            SignaturePart("state", place + 2, place, place + 2, place + 1)
+            for place in range(min(carried, len(outputs)))
+        ]
+        parts += [SignaturePart("result", -1, place, -1, place + 1) for place in outputs if place >= carried]
     elif node.op_type == "Scan":
         count = attribute_of(node, "num_scan_inputs")
         states = len(node.input) - (count.i if count is not None else 0)
-        parts = [Part("state", place, place, place, place) for place in range(min(states, len(outputs)))]
-        parts += [Part("result", -1, place, -1, place, stacked=place - states) for place in outputs if place >= states]
+        parts = [SignaturePart("state", place, place, place, place) for place in range(min(states, len(outputs)))]
+        parts += [
+            SignaturePart("result", -1, place, -1, place, stacked=place - states)
+            for place in outputs
+            if place >= states
+        ]
         scanned = range(states, len(node.input)) if len(node.input) - states > 1 else ()
-        parts += [Part("scanned input", place, -1, place, -1, scanned=place - states) for place in scanned]
+        parts += [SignaturePart("scanned input", place, -1, place, -1, scanned=place - states) for place in scanned]
     return parts[::-1]
 
 
@@ -70,7 +77,7 @@ def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
             continue
         touched = {"/".join((*step.path, step.key)), *(name for name in node.output if name)}
         what = f"drop {part.name} {max(part.node_output, part.node_input)} of {label(node)}"
-        yield changing(what, touched, partial(_dropped, step=step, part=part))
+        yield changing(what, touched, partial(_dropped, step=step, part=part), ())
 
 
 def _is_read(body: onnx.GraphProto, place: int) -> bool:
@@ -79,7 +86,9 @@ def _is_read(body: onnx.GraphProto, place: int) -> bool:
     return name in inner or any(info.name == name for info in body.output)
 
 
-def _dropped(model: onnx.ModelProto, inputs: dict[str, Value], step: Step, part: Part) -> dict[str, Value] | None:
+def _dropped(
+    model: onnx.ModelProto, inputs: dict[str, Value], step: Step, part: SignaturePart
+) -> dict[str, Value] | None:
     node = node_at(model, step.path, step.key)
     if node is None or part not in signature(node):
         return None
@@ -108,7 +117,7 @@ def _reread(body: onnx.GraphProto, old: str, new: str) -> None:
                     node.input[place] = new
 
 
-def _fewer_axes(node: onnx.NodeProto, part: Part) -> None:
+def _fewer_axes(node: onnx.NodeProto, part: SignaturePart) -> None:
     for prefix, place in (("scan_input", part.scanned), ("scan_output", part.stacked)):
         for suffix in ("axes", "directions") if place >= 0 else ():
             held = attribute_of(node, f"{prefix}_{suffix}")

@@ -27,6 +27,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     node_of,
     nodes,
 )
+from opsieve.reducer.onnx_edit.parts import OLDEST, fields
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.passes.attributes import schema_of
 from opsieve.reducer.problem.onnx_form import OnnxEdit
@@ -34,16 +35,6 @@ from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
 _FEW = 6  # named nodes that are asked one by one whether they need their name
-_COMMON = 13  # the opset that most tools take, and the oldest of which declarations say what is valid
-_TEXTS = (
-    "doc_string",
-    "metadata_props",
-    "producer_name",
-    "producer_version",
-    "domain",
-    "model_version",
-    "training_info",
-)
 
 
 class ModelPass:
@@ -70,12 +61,25 @@ class ModelPass:
             ("lower the opset and the IR version", "versions", _lower_both),
             ("lower the opset", "versions", _lower_opset),
             ("lower the IR version", "versions", _lower_ir),
-            (f"lower the opset to {_COMMON}", "versions", _lower_to_common),
+            (f"lower the opset to {OLDEST}", "versions", _lower_to_common),
             ("lower the opset below an operator's last change", "versions", _lower_further),
             ("drop operator sets that are not used", "imports", _drop_imports),
             ("drop functions that are not called", "functions", _drop_functions),
             ("drop recorded types", "value_info", _drop_value_info),
-            ("drop texts and metadata", "texts", _drop_texts),
+            *(
+                (f"drop {field} of the {owner}", f"{owner}.{field}", partial(_drop_field, owner, field))
+                for owner, field in fields(subject.model)
+            ),
+            *(
+                (
+                    f"drop {item.key[:40]!r} of the {owner}'s metadata",
+                    f"{owner}.metadata_props",
+                    partial(_drop_metadata, owner, item.key),
+                )
+                for owner, held in (("model", subject.model), ("graph", subject.model.graph))
+                for item in held.metadata_props
+            ),
+            ("drop texts inside the graph", "texts", _drop_texts),
             ("drop the names of nodes", "node names", _drop_node_names),
         ]
         named = [(path, node) for path, node in nodes(subject.model.graph) if node.name and first_output(node)]
@@ -169,7 +173,7 @@ def _lower_opset(model: onnx.ModelProto) -> bool:
 
 
 def _lower_to_common(model: onnx.ModelProto) -> bool:
-    return _lower_below(model, _COMMON + 1)
+    return _lower_below(model, OLDEST + 1)
 
 
 def _lower_further(model: onnx.ModelProto) -> bool:
@@ -182,7 +186,7 @@ def _lower_below(model: onnx.ModelProto, opset: int) -> bool:
     for owner in (model, *model.functions):
         for entry in owner.opset_import:
             if entry.domain in ("", "ai.onnx"):
-                entry.version = min(entry.version, max(opset - 1, _COMMON))
+                entry.version = min(entry.version, max(opset - 1, OLDEST))
     if {entry.domain: entry.version for entry in model.opset_import} == before or not _has_forms(model):
         return False
     _lower_opset(model)
@@ -281,9 +285,7 @@ def _drop_value_info(model: onnx.ModelProto) -> bool:
 
 def _drop_texts(model: onnx.ModelProto) -> bool:
     before = model.ByteSize()
-    for field in _TEXTS:
-        model.ClearField(field)
-    _strip_graph(model.graph)
+    _strip_graph(model.graph, main=True)
     for function in model.functions:
         _clear(function)
         for node in function.node:
@@ -291,9 +293,25 @@ def _drop_texts(model: onnx.ModelProto) -> bool:
     return bool(model.ByteSize() < before)
 
 
-def _strip_graph(graph: onnx.GraphProto) -> None:
-    _clear(graph)
-    graph.ClearField("quantization_annotation")
+def _drop_field(owner: str, field: str, model: onnx.ModelProto) -> bool:
+    held = model if owner == "model" else model.graph
+    before = held.ByteSize()
+    held.ClearField(field)
+    return bool(held.ByteSize() < before)
+
+
+def _drop_metadata(owner: str, key: str, model: onnx.ModelProto) -> bool:
+    held = (model if owner == "model" else model.graph).metadata_props
+    found = next((item for item in held if item.key == key), None)
+    if found is not None:
+        held.remove(found)
+    return found is not None
+
+
+def _strip_graph(graph: onnx.GraphProto, main: bool = False) -> None:
+    if not main:
+        _clear(graph)
+        graph.ClearField("quantization_annotation")
     for item in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         _clear(item)
     for info in (*graph.input, *graph.output, *graph.value_info):

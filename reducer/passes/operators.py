@@ -72,7 +72,7 @@ def _edit(step: Step, operator: str, read: Sequence[str]) -> OnnxEdit:
         return drop_unused(model, inputs)
 
     what = f"{operator} of {' and '.join(repr(each[:40]) for each in read)} for {label(step.node)}"
-    return only_simpler(changing(what, {"/".join((*step.path, step.key)), *read}, change))
+    return only_simpler(changing(what, {"/".join((*step.path, step.key)), *read}, change, ()))
 
 
 PASS = OperatorPass()

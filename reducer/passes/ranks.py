@@ -71,8 +71,14 @@ def _element(tensor: GraphTensor) -> OnnxEdit:
         return inputs if _put(model, inputs, tensor, old.ravel()[:1].reshape(())) else None
 
     return only_simpler(
-        changing(f"one element of {tensor.name[:40]!r}", {"/".join((*tensor.path, tensor.name))}, change)
+        changing(
+            f"one element of {tensor.name[:40]!r}", {"/".join((*tensor.path, tensor.name))}, change, _sizes(tensor)
+        )
     )
+
+
+def _sizes(tensor: GraphTensor) -> list[str]:
+    return ["/".join((*tensor.path, f"{tensor.name}[{axis}]")) for axis in range(len(tensor.shape or ()))]
 
 
 def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: GraphTensor, array: Array) -> bool:

@@ -160,7 +160,7 @@ def _freezes(subject: Subject) -> Iterator[OnnxEdit]:
             add_initializers(model, model.graph, [encoded(value, name)])
             return {key: item for key, item in inputs.items() if key != name}
 
-        yield changing(f"make the input {name[:40]!r} a constant", {name, name + "="}, change)
+        yield changing(f"make the input {name[:40]!r} a constant", {name, name + "="}, change, {name})
 
 
 def _shares(subject: Subject) -> Iterator[OnnxEdit]:
@@ -189,7 +189,7 @@ def _sharing(name: str, other: str) -> OnnxEdit:
             return None
         return inputs
 
-    return changing(f"share {other[:40]!r} instead of {name[:40]!r}", {name, other}, change)
+    return changing(f"share {other[:40]!r} instead of {name[:40]!r}", {name, other}, change, {name})
 
 
 def _renamed(model: onnx.ModelProto, name: str, other: str) -> bool:

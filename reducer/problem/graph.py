@@ -15,6 +15,9 @@ from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.problem.subject import Recording, Subject
 
 SMALL = 1024  # bytes of a constant that is worth storing instead of the nodes that compute it
+_CONTENT = frozenset(
+    ("graph", "functions", "node", "initializer", "sparse_initializer", "input", "output", "value_info")
+)
 _LONGEST_CLOSURE = 8  # nodes that compute one large constant; with more of them it becomes an input
 
 
@@ -305,10 +308,16 @@ def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
 
 
 def shell(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without its graph's content, its functions and what only people read."""
-    bare = onnx.ModelProto(ir_version=model.ir_version)
-    bare.opset_import.extend(model.opset_import)
-    bare.graph.name = model.graph.name
+    """The model without its graph's content and its functions; all that it says beside them stays as it is."""
+    bare = onnx.ModelProto()
+    for held, made in ((model, bare), (model.graph, bare.graph)):
+        for field, value in held.ListFields():
+            if field.name in _CONTENT:
+                continue
+            if hasattr(value, "extend"):  # a repeated field
+                getattr(made, field.name).extend(value)
+            else:
+                setattr(made, field.name, value)
     return bare
 
 

@@ -1,10 +1,13 @@
 """ONNX models with their inputs as a form that the engine can reduce (`opsieve.reducer.engine.form`)."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import DIGITS
 from opsieve.reducer.engine.form import Size
@@ -13,6 +16,8 @@ from opsieve.reducer.problem.subject import Subject
 
 OnnxEdit: TypeAlias = Edit[Subject]
 OnnxPass: TypeAlias = Pass[Subject]
+# Changes a model and its inputs in place, and gives the inputs that are left; None where it does not apply.
+Change: TypeAlias = Callable[[onnx.ModelProto, dict[str, Value]], dict[str, Value] | None]
 
 
 class OnnxForm:

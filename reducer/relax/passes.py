@@ -48,6 +48,7 @@ from opsieve.gen.relax.types import (
 from opsieve.gen.relax.walk import Rebuild, Substitute, all_bindings, called, functions, reads
 from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph
 from opsieve.gen.tvm_ir.tensors import Array
+from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.relax.cleaning import plain
 from opsieve.reducer.relax.hoisting import hoisted, literal
@@ -83,7 +84,19 @@ class AsTvm:
         """The edits of the tree; none of a module that a tree cannot hold."""
         tree = _tree(subject)
         for edit in self._dimension.edits(tree) if tree else ():
-            yield Edit(edit.label, edit.touches, partial(_through, edit))
+            yield Edit(edit.label, edit.touches, partial(_through, edit), edit.parts)
+
+
+def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
+    """The bindings and parameters of a module, and the values that are fed."""
+    tree = _tree(subject)
+    for name, binding in _every(tree.module) if tree else ():
+        last = name == "main" and len(list(tree.module.main.body.bindings())) == 1 if tree else False
+        yield Part("bindings", binding.var.name, "main has one binding" if last else "")
+    for param in tree.module.main.params if tree else ():
+        yield Part("parameters", param.name)
+        ones = not (np.asarray(subject.inputs[param.name]) != 1).any() if param.name in subject.inputs else True
+        yield Part("values", f"value of {param.name}", "all is one" if ones else "")
 
 
 def _through(edit: RelaxEdit, subject: TvmSubject) -> TvmSubject | None:
@@ -197,11 +210,12 @@ def _branches(subject: RelaxSubject) -> Iterator[RelaxEdit]:
         if isinstance(binding.value, If):
             for word, side in (("first", binding.value.then), ("second", binding.value.other)):
                 flat = (*plain(side).bindings(), Bind(binding.var, side.body))
-                yield _edit(
+                taken = _edit(
                     f"take the {word} side of {binding.var.name} in {name}",
                     "branches",
                     _Replace(binding.var.name, _always(flat)).module,
                 )
+                yield replace(taken, parts=frozenset([binding.var.name]))
 
 
 def _every(module: Module) -> Iterator[tuple[str, Binding]]:
@@ -226,11 +240,12 @@ def _calls(subject: RelaxSubject) -> Iterator[RelaxEdit]:
         elif isinstance(call.op, Var):
             callee = local.get(call.op.name)
         if callee is not None:
-            yield _edit(
+            inlined = _edit(
                 f"inline the call bound to {binding.var.name}",
                 "calls",
                 partial(_inlined, binding=binding, function=callee),
             )
+            yield replace(inlined, parts=frozenset([binding.var.name]))
 
 
 def _parameters(subject: RelaxSubject) -> Iterator[RelaxEdit]:
@@ -274,7 +289,7 @@ def _replaced(subject: RelaxSubject) -> Iterator[RelaxEdit]:
         for binding, scope in reversed(found):
             for edit in _substitutes(binding.var, scope, binding.value):
                 # What only this value needed goes with it, so the edit touches all that stands behind it.
-                yield replace(edit, touches=frozenset(behind[binding.var.name]))
+                yield replace(edit, touches=frozenset(behind[binding.var.name]), parts=edit.touches)
         for param in function.params:
             yield from _substitutes(param, (), None)
 

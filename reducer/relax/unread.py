@@ -35,7 +35,7 @@ def keeping_parameters(dimensions: Sequence[_Listed]) -> _Listed:
     def listed(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
         for dimension in dimensions:
             for edit in dimension(subject):
-                yield Edit(f"{edit.label}, parameters kept", edit.touches, _keeping(edit))
+                yield Edit(f"{edit.label}, parameters kept", edit.touches, _keeping(edit), edit.parts)
 
     return listed
 

@@ -4,8 +4,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
+
+
+def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
+    """Each application of a pass, and each argument."""
+    passes = subject.program.passes
+    for item in dict.fromkeys(passes):
+        yield from (Part("passes", f"{item} {turn}") for turn in range(passes.count(item)))
+        if ":" in item and not item.startswith("="):
+            yield Part("arguments", item)
 
 
 class PassSequence:

@@ -9,10 +9,26 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.scope import holes
 from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, Value, encode
+from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
 
 Change = Callable[[ObjectNode], ObjectNode | None]
+
+
+def tir_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
+    """The statements of a function, loops and branches among them, and its buffers."""
+    function = _function(subject.program.data)
+    for node in N.walk(function) if function is not None else ():
+        if node.type in N.STATEMENTS and node.type != "tirx.SeqStmt":
+            nothing = _edit("do nothing for", node, _nothing)
+            yield Part("statements", _content(node), "it does nothing" if _is_nothing(node) else "", (nothing,))
+    params = function["params"] if function is not None else ()
+    for param in params if isinstance(params, tuple) else ():
+        if isinstance(param, ObjectNode):
+            name = str(param["name"])
+            needed = _without_buffer(name, subject) is None
+            yield Part("buffers", name, "it is the only one, or a statement has it" if needed else "")
 
 
 class Statements:
@@ -117,7 +133,8 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
         return None if found is None or new is None else _with(subject, N.replaced(function, found, new))
 
     # What lies inside is touched as well: two edits of which one is inside the other do not go together.
-    return Edit(f"{label} {wanted[:8]}", frozenset(map(_content, _inside(node))), apply)
+    touches = frozenset(map(_content, _inside(node)))
+    return Edit(f"{label} {wanted[:8]}", touches, apply, frozenset([wanted]))
 
 
 def _inside(node: ObjectNode) -> Iterator[ObjectNode]:

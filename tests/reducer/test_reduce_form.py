@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsieve.reducer.engine.census import Part, improve_untried
 from opsieve.reducer.engine.certificate import certify, to_fixpoint
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.engine.engine import DIGITS, Engine
@@ -98,9 +99,33 @@ def test_any_form_reaches_the_minimum_and_proves_it(letters: list[str], seed: in
     passes = [Drop(), Shorten()]
     to_fixpoint(engine, passes)
     assert sorted(engine.best) == sorted(letters)
-    lines, minimal = certify(engine, passes)
-    assert minimal
-    assert [line.name for line in lines] == ["words", "letters"]
+    certificate = certify(engine, passes)
+    assert certificate.minimal
+    assert [line.name for line in certificate.lines] == ["words", "letters"]
+
+
+def every_word(words: Words) -> Iterator[Part[Words]]:
+    """The census of a sentence; the plainest edit of a word is to drop it."""
+    for word in words:
+        drop = Edit(f"drop {word}", frozenset([word]), lambda now, gone=word: _without(now, gone))
+        yield Part("words", word, "it is the first" if word == words[0] else "", () if word == "e" else (drop,))
+
+
+def test_a_part_that_no_pass_tries_is_tried_alone_or_listed_and_the_result_is_not_called_minimal() -> None:
+    engine = engine_for(("a", "b", "cc", "e"), Needs("ab"))
+    passes = [Shorten()]
+    to_fixpoint(engine, passes)
+    assert certify(engine, passes).minimal  # as long as nobody counts
+    certificate = certify(engine, passes, every_word)
+    assert (certificate.minimal, certificate.beaten) == (False, True)
+    while improve_untried(engine, passes, every_word):
+        to_fixpoint(engine, passes)
+    assert engine.best == ("a", "b", "e")
+    certificate = certify(engine, passes, every_word)
+    found = {line.part: (line.gone, line.same, line.simplest, line.is_open) for line in certificate.parts}
+    assert found == {"a": (0, 0, True, False), "b": (1, 0, False, False), "e": (0, 0, False, True)}
+    assert (certificate.minimal, certificate.beaten) == (False, False)
+    assert certify(engine, [Drop()], lambda words: (part for part in every_word(words) if part.key != "e")).beaten
 
 
 @pytest.mark.parametrize("needed", [[3], [398, 399], [10, 390], [200, 204, 209, 230]])
@@ -147,9 +172,10 @@ def test_two_edits_at_once_where_neither_will_do_alone() -> None:
     assert engine.best == ("a", "b", "c", "d")
     pairs = PairsPass(form, passes)
     assert [edit.label for edit in pairs.edits(engine.best)][:2] == ["drop d; drop c", "drop d; drop b"]
-    certificate, minimal = certify(engine, [*passes, PairsPass(form, passes, most=2)])
-    assert (certificate[-1].edits, certificate[-1].untried, minimal) == (2, 4, False)
+    certificate = certify(engine, [*passes, PairsPass(form, passes, most=2)])
+    assert (certificate.lines[-1].edits, certificate.lines[-1].untried, certificate.minimal) == (2, 4, False)
     assert engine.sweep(pairs, together=False)
     assert engine.best == ("a", "c")
-    certificate, minimal = certify(engine, [*passes, pairs])
-    assert (certificate[-1].edits, certificate[-1].gone, certificate[-1].untried, minimal) == (1, 1, 0, True)
+    certificate = certify(engine, [*passes, pairs])
+    last = certificate.lines[-1]
+    assert (last.edits, last.gone, last.untried, certificate.minimal) == (1, 1, 0, True)

@@ -66,8 +66,8 @@ def reduced(subject: RelaxSubject, fault: Fault) -> tuple[RelaxSubject, int]:
     engine = Engine(first, Rules(TvmForm(), [test], Anything()), Journal(""))
     to_fixpoint(engine, dimensions)
     found = test.asked
-    lines, minimal = certify(engine, dimensions)
-    assert minimal, lines
+    certificate = certify(engine, dimensions)
+    assert certificate.minimal, certificate.lines
     best = engine.best
     return RelaxSubject(from_json(best.program.data.decode()), tuple(best.program.passes), best.inputs), found
 

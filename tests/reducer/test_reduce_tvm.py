@@ -58,8 +58,7 @@ def reduced(start: TvmSubject, passes: Sequence[TvmPass], what: Callable[[TvmSub
     engine = Engine(start, Rules(TvmForm(), [Holds(what)], Readable()), Journal(""))
     assert engine.begin().kind == "same"
     to_fixpoint(engine, passes)
-    _, minimal = certify(engine, passes)
-    assert minimal
+    assert certify(engine, passes).minimal
     return engine.best
 
 

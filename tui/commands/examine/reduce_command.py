@@ -31,7 +31,7 @@ from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
     from opsieve.backends.workers.workers import Workers
-    from opsieve.reducer.engine.certificate import CertificateLine
+    from opsieve.reducer.engine.certificate import Certificate
     from opsieve.reducer.engine.form import Progress
     from opsieve.reducer.session import Reduced
     from opsieve.triage.cluster.remote_workers import Further
@@ -195,14 +195,14 @@ def _listener(live: bool) -> Iterator[_Log]:
 
 
 def _verified(session: Any, as_json: bool) -> int:
-    from dataclasses import asdict
-
-    from opsieve.reducer.report import certificate_rows
+    from opsieve.reducer.report import census_facts, certificate_rows
 
     found = session.verify()
-    facts = {**asdict(found), "certificate": certificate_rows(found.certificate)}
-    click.echo(json.dumps(facts) if as_json else _certificate(found.certificate, found.minimal))
-    return 0 if found.minimal else 1
+    certificate = found.certificate
+    facts = {"minimal": certificate.minimal, "checks": found.checks, **certificate_rows(certificate)}
+    facts |= census_facts(certificate.parts)
+    click.echo(json.dumps(facts) if as_json else _certificate(certificate))
+    return 0 if certificate.minimal else 1
 
 
 def _summary(reduced: "Reduced") -> str:
@@ -225,7 +225,7 @@ def _summary(reduced: "Reduced") -> str:
     )
     if result.replays is not None and result.replays[0] < result.replays[1]:
         lines.append(f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs")
-    lines.append(_certificate(result.certificate, result.minimal))
+    lines.append(_certificate(result.certificate))
     if result.rest_fails:
         how = "in the same way" if result.rest_fails == "same" else "in another way"
         lines.append(
@@ -237,15 +237,26 @@ def _summary(reduced: "Reduced") -> str:
     return "\n".join(lines)
 
 
-def _certificate(certificate: "Sequence[CertificateLine]", minimal: bool) -> str:
+def _certificate(certificate: "Certificate") -> str:
+    from opsieve.reducer.report import census_facts
+
     tried = ", ".join(
         f"{line.name} {line.edits}" + (f" of {line.edits + line.untried}" if line.untried else "")
-        for line in certificate
+        for line in certificate.lines
         if line.edits
     )
-    if minimal:
-        return f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
-    return f"not minimal: a single remaining edit preserves the failure (tried: {tried})"
+    facts = census_facts(certificate.parts)
+    left = [f"not tried: {part['kind']} {part['part']}: {part['why']}" for part in facts["not_tried"]]
+    if certificate.minimal:
+        first = f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
+    elif not certificate.beaten:
+        first = f"no single edit that was tried preserves the failure, but {counted(len(left), 'part')} could not be tried (tried: {tried or 'none are left'})"
+    else:
+        first = f"not minimal: a single remaining edit preserves the failure (tried: {tried})"
+    rows = [(kind, row["tried"], row["parts"] - row["simplest"]) for kind, row in facts["census"].items()]
+    kinds = ", ".join(f"{count} of {most} {kind}" for kind, count, most in rows if most)
+    parts = [f"parts that were tried: {kinds}"] if kinds else []
+    return "\n".join([first, *parts, *_safe("\n".join(left[:_MOST_PRINTED]))]).rstrip()
 
 
 def _safe(text: str) -> list[str]:

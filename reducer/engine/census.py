@@ -1,0 +1,117 @@
+"""The census of a subject: every part of it, with what became of the edits of that part alone.
+
+A form lists the parts (`opsieve.reducer.onnx_edit.parts` those of ONNX models); passes say which parts an edit simplifies. A part that no edit
+was tried of is listed with the reason, and the result is then not called minimal.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from opsieve.reducer.engine.edit import Edit, Pass
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.interestingness import ResultKind
+from opsieve.reducer.engine.pairs import PairsPass
+
+S = TypeVar("S")
+_NO_EDIT = "no edit of it applies"
+
+
+@dataclass(frozen=True)
+class Part(Generic[S]):
+    """One part of a subject, by the key that edits name it by.
+
+    `simplest` says why nothing simpler can take its place, "" where edits have to be tried. `edits` are the plainest ones, of this part
+    alone; they are tried where no pass has an edit of it that loses the failure.
+    """
+
+    kind: str
+    key: str
+    simplest: str = ""
+    edits: tuple[Edit[S], ...] = ()
+
+
+Census = Callable[[S], Iterable[Part[S]]]
+
+
+@dataclass(frozen=True)
+class PartLine:
+    """What became of the edits of one part; `why` says why none was tried."""
+
+    kind: str
+    part: str
+    gone: int = 0
+    slippage: int = 0
+    invalid: int = 0
+    same: int = 0
+    why: str = ""
+    simplest: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is known of the part: it could be simpler, and no edit was tried."""
+        return bool(self.why) and not self.simplest
+
+
+@dataclass(frozen=True)
+class SingleResult(Generic[S]):
+    """What became of one edit of one pass."""
+
+    dimension: Pass[S]
+    edit: Edit[S]
+    kind: ResultKind
+
+
+def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[SingleResult[S]]:
+    """Every edit of these passes, alone on the best subject."""
+    for each in passes:
+        engine.dimension = each.name
+        engine.refresh()
+        for edit in each.edits(engine.best):
+            result = engine.single(edit)
+            if result is not None:
+                yield SingleResult(each, edit, result.kind)
+
+
+def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census[S]) -> bool:
+    """Try the plainest edits of parts that no pass has an edit of that loses the failure; whether one keeps it, which is then taken."""
+    known = _by_part(try_singles(engine, passes))
+    engine.dimension = "census"
+    return any(
+        engine.improve(edit.apply(engine.best), edit.label)
+        for part in census(engine.best)
+        for edit in _wanted(part, known)
+    )
+
+
+def census_lines(engine: Engine[S], singles: Iterable[SingleResult[S]], census: Census[S]) -> tuple[PartLine, ...]:
+    """A line for each part of the best subject; `singles` is what became of the edits of the passes."""
+    known = _by_part(singles)
+    engine.dimension = "census"
+    return tuple(_line(engine, part, known) for part in census(engine.best))
+
+
+def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
+    """The results of edits by the parts that they simplify; pairs simplify none alone."""
+    found: dict[str, Counter[str]] = {}
+    for single in singles:
+        for part in () if isinstance(single.dimension, PairsPass) else single.edit.simplifies:
+            found.setdefault(part, Counter())[single.kind] += 1
+    return found
+
+
+def _wanted(part: Part[S], known: Mapping[str, Counter[str]]) -> tuple[Edit[S], ...]:
+    return () if part.simplest or known.get(part.key, Counter())["gone"] else part.edits
+
+
+def _line(engine: Engine[S], part: Part[S], known: Mapping[str, Counter[str]]) -> PartLine:
+    counts = Counter(known.get(part.key, Counter()))
+    for edit in _wanted(part, known):
+        candidate = edit.apply(engine.best)
+        if candidate is None:  # inference refuses what it makes
+            counts["invalid"] += 1
+        elif engine.form.simpler(candidate, engine.best):
+            counts[engine.evaluate(candidate, edit.label).kind] += 1
+    why = part.simplest or ("" if counts else _NO_EDIT)
+    return PartLine(part.kind, part.key, **counts, why=why, simplest=bool(part.simplest))

@@ -1,0 +1,263 @@
+"""The census of ONNX models: every node, input, output, attribute, body, tensor and field, with the plainest edits of it alone.
+
+Keys are the names that edits touch: a node is the path of its graph and its first output; of a tensor `x`, `x[0]` is the first axis, `x=` the
+values, `x:` the element type; `/@name` is an attribute. The edits here are a second opinion on the passes: they change one thing, and types
+are inferred anew, or stay as they are declared.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from opsieve.gen.model.lowering import lowest_ir, lowest_opset
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.census import Part
+from opsieve.reducer.onnx_edit.graphs import (
+    Array,
+    Path,
+    constant_array,
+    copied,
+    drop_unused,
+    first_output,
+    graph_at,
+    graphs,
+    label,
+    node_at,
+    node_of,
+    replace_tensor,
+    retyped_input,
+    set_attribute,
+    tensor_array,
+)
+from opsieve.reducer.onnx_edit.typed_view import settle
+from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
+from opsieve.reducer.problem.order import value_complexity
+from opsieve.reducer.problem.subject import Subject
+
+OnnxPart: TypeAlias = Part[Subject]
+# Attributes that name an element type; `reducer/passes/dtypes.py` changes them with the tensors that have it.
+DTYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision"))
+OLDEST = 13  # the opset that most tools take, and the oldest of which declarations say what is valid
+_STAND_INS = 2  # inputs of a node that are tried in its place
+_GRAPH_CONTENT = frozenset(("node", "initializer", "sparse_initializer", "input", "output", "value_info", "name"))
+_MODEL_CONTENT = frozenset(("graph", "functions", "opset_import", "ir_version"))
+
+
+def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
+    """Every part of a model, the weightiest kinds first."""
+    yield from _nodes(subject.model)
+    yield from _interface(subject)
+    yield from _attributes(subject.model)
+    for path, name, array, is_fed in _tensors(subject):
+        yield from _tensor(path, name, array, is_fed)
+    yield from _model(subject)
+
+
+def fields(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    """What a model says beside its graph and its versions, as (owner, field) pairs: texts, metadata, annotations."""
+    yield from (("model", field.name) for field, _ in model.ListFields() if field.name not in _MODEL_CONTENT)
+    yield from (("graph", field.name) for field, _ in model.graph.ListFields() if field.name not in _GRAPH_CONTENT)
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
+    for path, graph in graphs(model.graph):
+        for node in graph.node:
+            key = first_output(node)
+            if not key:
+                continue
+            last = "a model has one node at least" if not path and len(graph.node) == 1 else ""
+            names = list(dict.fromkeys(name for name in node.input if name))[:_STAND_INS]
+            edits = tuple(
+                _edit(f"read {name[:40]!r} for {label(node)}{how}", partial(_bypassed, path, key, name), settled)
+                for name in names
+                for settled, how in ((True, ""), (False, ", types as they are"))
+            )
+            yield Part("nodes", "/".join((*path, key)), last, edits)
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    yield Part("bodies", "/".join((*path, key)) + "." + attribute.name)
+    for function in model.functions:
+        owner = f"function:{function.domain}:{function.name}"
+        yield Part("bodies", owner)
+        for path, graph in graphs(onnx.GraphProto(node=function.node)):
+            last = "a function has one node at least" if not path and len(graph.node) == 1 else ""
+            for node in graph.node:
+                yield Part("nodes", "/".join((owner, *path, first_output(node))), last)
+
+
+def _interface(subject: Subject) -> Iterator[OnnxPart]:
+    graph = subject.model.graph
+    results = [info.name for info in graph.output]
+    for name, value in subject.inputs.items():
+        sequence = "" if isinstance(value, np.ndarray) else "what is no tensor cannot be stored in a model"
+        yield Part("inputs", name, "it is an output as well" if name in results else sequence)
+    for name in results:
+        yield Part("outputs", name + ">", "a model has one output at least" if len(results) == 1 else "")
+    for info in graph.input:
+        if isinstance(subject.inputs.get(info.name), np.ndarray) and _is_open(info.type):
+            yield Part("open sizes", info.name + "!")
+
+
+def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
+    for path, graph in graphs(model.graph):
+        for node in graph.node:
+            key = first_output(node)
+            for attribute in node.attribute if key and not _is_constant(node) else ():
+                if attribute.type == AttributeProto.GRAPH:
+                    continue
+                owner = "/".join((*path, key))
+                drop = _edit(f"drop {attribute.name} of {label(node)}", partial(_dropped, path, key, attribute.name))
+                if attribute.name in DTYPE_ATTRIBUTES:
+                    plain = "float32 is the plainest type" if attribute.i == TensorProto.FLOAT else ""
+                    yield Part("types", owner + ":", plain, (drop,))
+                else:
+                    yield Part("attributes", f"{owner}/@{attribute.name}", "", (drop,))
+
+
+def _tensors(subject: Subject) -> Iterator[tuple[Path, str, Array, bool]]:
+    for name, value in subject.inputs.items():
+        if isinstance(value, np.ndarray):
+            yield (), name, value, True
+    for path, graph in graphs(subject.model.graph):
+        stored = [(tensor.name, tensor_array(tensor)) for tensor in graph.initializer]
+        stored += [(first_output(node), constant_array(node)) for node in graph.node if _is_constant(node)]
+        yield from ((path, name, array, False) for name, array in stored if name and array is not None)
+
+
+def _tensor(path: Path, name: str, array: Array, is_fed: bool) -> Iterator[OnnxPart]:
+    """The sizes, the values and the element type of what is fed or stored."""
+    key = "/".join((*path, name))
+
+    def put(what: str, make: Callable[[Array], Array]) -> tuple[OnnxEdit, ...]:
+        return (_edit(f"{what} {name[:40]!r}", partial(_replaced, path, name, is_fed, make)),)
+
+    for axis, size in enumerate(array.shape):
+        small = "the size is 1" if size == 1 else "there are no elements" if not array.size else ""
+        yield Part("sizes", f"{key}[{axis}]", small, put(f"one place on axis {axis} of", partial(_first, axis)))
+    zero = "" if value_complexity(array) else "all is zero"
+    yield Part("values", key + "=", zero, put("zeros for", _zeros))
+    plain = "float32 is the plainest type" if array.dtype == np.float32 else ""
+    yield Part("types", key + ":", plain, put("float32 for", _floats))
+
+
+def _model(subject: Subject) -> Iterator[OnnxPart]:
+    model = subject.model
+    for owner, field in fields(model):
+        yield Part("fields", f"model:{owner}.{field}")
+    if any(graph.value_info for _, graph in graphs(model.graph)):
+        yield Part("fields", "model:value_info")
+    if any(node.name for _, graph in graphs(model.graph) for node in graph.node):
+        yield Part("fields", "model:node names")
+    if {tensor.name for tensor in model.graph.initializer} & {info.name for info in model.graph.input}:
+        yield Part("fields", "model:defaults")
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    oldest = opset <= max(OLDEST, lowest_opset(model)) and model.ir_version <= lowest_ir(model)
+    yield Part("fields", "model:versions", "no lower versions have what the model needs as it is" if oldest else "")
+
+
+def _edit(what: str, change: Change, settled: bool = True) -> OnnxEdit:
+    """An edit on a copy; types are inferred anew where it is `settled`."""
+
+    def apply(subject: Subject) -> Subject | None:
+        model = copied(subject.model)
+        inputs = change(model, dict(subject.inputs))
+        if inputs is None or settled:
+            return None if inputs is None else settle(subject, model, inputs)
+        return Subject(model, inputs, subject.values)
+
+    return OnnxEdit(what, frozenset(), apply)
+
+
+def _bypassed(
+    path: Path, key: str, name: str, model: onnx.ModelProto, inputs: dict[str, Value]
+) -> dict[str, Value] | None:
+    graph = graph_at(model, path)
+    node = None if graph is None else node_of(graph, key)
+    if graph is None or node is None:
+        return None
+    gone = set(filter(None, node.output))
+    graph.node.remove(node)
+    _reread(graph, gone, name)
+    results = [info for info in graph.output if info.name not in gone]
+    if path or not results:  # a body gives as many values as before; a model gives one
+        for info in graph.output:
+            info.name = name if info.name in gone else info.name
+        if not path:
+            del graph.output[1:]
+    else:
+        kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in results]
+        del graph.output[:]
+        graph.output.extend(kept)
+    return drop_unused(model, inputs)
+
+
+def _reread(graph: onnx.GraphProto, old: set[str], new: str) -> None:
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            if name in old:
+                node.input[place] = new
+        for body in bodies(node):
+            _reread(body, old - {info.name for info in body.input}, new)
+            for info in body.output:
+                info.name = new if info.name in old else info.name
+
+
+def _dropped(
+    path: Path, key: str, name: str, model: onnx.ModelProto, inputs: dict[str, Value]
+) -> dict[str, Value] | None:
+    node = node_at(model, path, key)
+    if node is None:
+        return None
+    set_attribute(node, name, None)
+    return inputs
+
+
+def _replaced(
+    path: Path,
+    name: str,
+    is_fed: bool,
+    make: Callable[[Array], Array],
+    model: onnx.ModelProto,
+    inputs: dict[str, Value],
+) -> dict[str, Value] | None:
+    old = next(
+        (
+            array
+            for at, called, array, fed in _tensors(Subject(model, inputs, {}))
+            if (at, called, fed) == (path, name, is_fed)
+        ),
+        None,
+    )
+    if old is None:
+        return None
+    new = make(old)
+    if is_fed:
+        retyped_input(model, name, new)
+        return {**inputs, name: new}
+    return inputs if replace_tensor(model, path, name, new) else None
+
+
+def _first(axis: int, array: Array) -> Array:
+    return np.ascontiguousarray(array.take([0], axis))
+
+
+def _zeros(array: Array) -> Array:
+    return np.full_like(array, "" if array.dtype.kind in "OUS" else 0)
+
+
+def _floats(array: Array) -> Array:
+    return np.zeros(array.shape, np.float32) if array.dtype.kind in "OUSc" else array.astype(np.float32)
+
+
+def _is_constant(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+
+
+def _is_open(type_: onnx.TypeProto) -> bool:
+    tensor = type_.tensor_type
+    return not tensor.HasField("shape") or any(not dim.HasField("dim_value") for dim in tensor.shape.dim)
