@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+from opsieve.backends.judge.oracles import DERIVING
 from opsieve.backends.judge.reasons import describe
+from opsieve.backends.judge.shown_failure import compare_runs
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.program_text import model_text
@@ -11,7 +13,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.premise import Premise
-from opsieve.reducer.oracle.target_test import Runnable, compared
+from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.triage.export.export_input import ORACLES, ExportedFailure, as_given, expected_outputs
 from opsieve.triage.export.program_source import text_of
 from opsieve.triage.export.script import script as written
@@ -31,11 +33,11 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
     """
     case, lab = Case(subject.program, subject.inputs), ObservationCache(workers)
     seen = lab.observe(premise.target, case.program, case.inputs)
-    arbiter = () if premise.arbiter is None else (premise.arbiter,)
+    arbiter = () if premise.arbiter in (None, DERIVING) else (premise.arbiter,)  # of types there are no values
     oracles = arbiter if premise.named else (*ORACLES, *arbiter)
     verdict = replace(premise.failure.verdict, reason=premise.reason)
     if verdict.kind in WRONG_OUTPUTS and premise.arbiter is not None:
-        worst = compared(subject, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
+        worst = compare_runs(subject.program, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
         reason = f"{premise.target.display} differs from {premise.arbiter.display}: {describe(worst)}"
         verdict = replace(verdict, mismatch=worst, reason=reason)
     if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be

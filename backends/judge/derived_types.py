@@ -30,6 +30,7 @@ from opsieve.gen.model.tensors import (
 )
 
 RULE = "derived-types"
+INFERENCE = "shape inference"
 
 
 def read_derived(answer: Observation) -> dict[str, ValueType]:

@@ -6,8 +6,9 @@ the same rules, from that run and from what an arbiter gives. No other module co
 Whether two failures are the same is decided by `triage/fingerprint/sameness.py`.
 """
 
-from opsieve.backends.compare import POLICY, Policy, compare
-from opsieve.backends.judge.oracles import Lab, Values
+from opsieve.backends.compare import POLICY, Comparison, Policy, compare
+from opsieve.backends.judge.derived_types import find_contradictions, read_derived
+from opsieve.backends.judge.oracles import DERIVING, Lab, Values
 from opsieve.backends.judge.pieces import accepts_each_operator
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -41,7 +42,7 @@ def judge_run(
             return Verdict("pass", f"{target.display} gives outputs")
         if right.outputs is None:
             return Verdict("undecided", f"{right.target} gives no outputs to compare with")
-        worst = compare(run.outputs or {}, right.outputs, program.output_dtypes(), policy).worst
+        worst = compare_runs(program, run, right, policy).worst
         if worst is None:
             return Verdict("pass", f"{target.display} agrees with {right.target}")
         other_meaning = target.rewrite and right.target == target.unrewritten.display
@@ -52,6 +53,13 @@ def judge_run(
         return Verdict("unsupported", run.message, None, run.stage, run.message)
     kind = KIND_OF_OUTCOME.get(run.outcome, "error")
     return Verdict("fail", run.message, kind, run.stage, run.message, blame=blame)
+
+
+def compare_runs(program: Program, run: Observation, right: Observation, policy: Policy = POLICY) -> Comparison:
+    """Compare the outputs of a run with those of the arbiter, or their types with those that shape inference derives."""
+    if right.target == str(DERIVING):
+        return Comparison(find_contradictions(run.outputs or {}, read_derived(right)))
+    return compare(run.outputs or {}, right.outputs or {}, program.output_dtypes(), policy)
 
 
 def is_refusal(run: Observation) -> bool:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from opsieve.backends.judge.derived_types import RULE
 from opsieve.backends.judge.judge import Judged, judge_case
-from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
+from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.judge.reasons import describe
-from opsieve.backends.judge.shown_failure import judge_run
+from opsieve.backends.judge.shown_failure import compare_runs, judge_run
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
@@ -223,7 +224,11 @@ def _arbiter(case: Case, target: ResolvedTarget, judged: Judged, workers: Worker
         return baseline
     test = Test(case.program, case.inputs)
     oracles = (FLOAT64, NATIVE) if judged.verdict.kind in WRONG_OUTPUTS else (baseline, NATIVE)
-    for oracle in (*oracles, *_oracles(target)):
-        if oracle is not None and workers.observe(oracle, test.program, test.inputs).outcome == "ok":
+    contradicted = RULE in judged.verdict.rules  # then an oracle of the same wrong type shows nothing
+    for oracle in (*oracles, *_oracles(target), *([DERIVING] if contradicted else [])):
+        answer = workers.observe(oracle, test.program, test.inputs) if oracle is not None else None
+        if answer is None or answer.outcome != "ok":
+            continue
+        if not contradicted or compare_runs(test.program, judged.observations[0], answer).worst is not None:
             return oracle
     return None

@@ -7,9 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from opsieve.backends.compare import Comparison, compare
 from opsieve.backends.judge.oracles import Lab
-from opsieve.backends.judge.shown_failure import is_refusal, judge_run
+from opsieve.backends.judge.shown_failure import compare_runs, is_refusal, judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
@@ -111,7 +110,7 @@ class TargetTest:
             return CheckResult("gone", got.outcome if got.outputs is None else "it agrees")
         if got.outputs is None:
             return self._slippage(verdict, got, subject)
-        found = compared(subject, got, wanted).mismatches
+        found = compare_runs(subject.program, got, wanted).mismatches
         wrong = tuple(name for name in wanted.outputs if name in found)
         each_wrong = (verdict, *(replace(verdict, mismatch=mismatch) for mismatch in found.values()))
         if not any(self._is_shown(each, subject, got) for each in each_wrong):
@@ -164,11 +163,6 @@ def finite(values: Iterable[Value]) -> bool:
             if not np.isfinite(wide).all():
                 return False
     return True
-
-
-def compared(subject: Runnable, got: Observation, wanted: Observation) -> Comparison:
-    """How two observations of one subject differ."""
-    return compare(got.outputs or {}, wanted.outputs or {}, subject.program.output_dtypes())
 
 
 def other_builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:

@@ -12,12 +12,17 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from opsieve.backends.judge.derived_types import find_contradictions, read_derived
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE
+from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import Verdict
+from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.model.text import ModelText
 from opsieve.gen.strategies.registry import generate
+from opsieve.triage.export.export_input import ExportedFailure, expected_outputs
+from opsieve.triage.export.script import script
 
 FAKE, BASE, OTHER = resolve("fake"), resolve("fake:level=off"), resolve("openvino")
 X = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
@@ -140,3 +145,27 @@ def test_an_output_of_another_type_never_passes_whoever_agrees(seed: int, place:
         derived = read_derived(lab.observe(DERIVING, case.program, case.inputs))
         if NATIVE in real or find_contradictions(changed, derived):
             assert found.verdict != "pass", found
+
+
+def test_one_run_is_judged_by_derived_types_as_by_an_arbiter_and_a_script_asks_for_them() -> None:
+    lab = InProcessLab()
+    types = lab.observe(DERIVING, TRANSPOSED, {"x": X})
+    wrong, right = (
+        Observation(str(FAKE), "1", "ok", "run", {"y": np.zeros(shape, np.float32)})
+        for shape in ((1, 2, 9, 7), (1, 2, 10, 8))
+    )
+    found = judge_run(TRANSPOSED, {"x": X}, FAKE, wrong, lab, right=types)
+    assert (found.verdict, found.kind, found.mismatch and found.mismatch.what) == ("fail", "mismatch", "shape")
+    assert judge_run(TRANSPOSED, {"x": X}, FAKE, right, lab, right=types).verdict == "pass"
+    verdict = judged(TRANSPOSED, wrong.outputs or {})
+    case = Case(TRANSPOSED, {"x": X})
+    expected, source = expected_outputs(case, verdict, wrong.outputs, lab)
+    assert (expected["y"].value.shape, expected["y"].dtype, source) == ((1, 2, 10, 8), "float32", "shape inference")
+    checks: dict[str, Any] = {"np": np}
+    text = script(ExportedFailure(case, resolve("onnxruntime"), verdict, wrong, expected, source), ModelText("", False))
+    exec(text[text.index("def check") : text.index("def one_line")], checks)  # noqa: S102  a function of the script
+    told = expected["y"]
+    checks["check"](np.full((1, 2, 10, 8), np.nan, np.float32), told.value, told.dtype, told.within, "y")
+    for value in (np.zeros((1, 2, 9, 7), np.float32), np.zeros((1, 2, 10, 8), np.float64)):
+        with pytest.raises(AssertionError):
+            checks["check"](value, told.value, told.dtype, told.within, "y")

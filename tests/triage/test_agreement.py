@@ -55,6 +55,14 @@ def test_the_unoptimised_build_and_another_compiler_are_witnesses() -> None:
     assert passed(full=1, extended=1, base=1) == {ALL, EXTENDED, BASE}
 
 
+def test_no_build_passes_with_outputs_of_another_type_than_declared() -> None:
+    for value in (np.float32([[1]]), np.float32([1, 1]), np.float64([1])):
+        given: dict[str, Any] = {
+            str(each): Observation("", "", "ok", outputs={"y": value}) for each in (ALL, BASE, TVM)
+        }
+        assert agreeing(Test(negation(), {"x": np.float32([1])}), [ALL, BASE, TVM], TableLab(given)) == set()
+
+
 class CountingWorkers(Workers):
     """Answer from a table of one output's values (None: an error), 1 where it says nothing, and count who is asked."""
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opsieve.backends.compare import compare
+from opsieve.backends.judge.derived_types import find_contradictions
 from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracle_names import OracleChoice
@@ -233,8 +234,13 @@ def _seen(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observat
 
 
 def agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> set[ResolvedTarget]:
-    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness."""
-    given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
+    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness.
+
+    Outputs of another type than declared are for the judge, whoever agrees.
+    """
+    types = test.program.outputs()
+    answers = ((build, _seen(build, test, lab).outputs) for build in builds)
+    given = [(build, outputs) for build, outputs in answers if outputs and not find_contradictions(outputs, types)]
     dtypes = test.program.output_dtypes()
     found: set[ResolvedTarget] = set()
     for place, (build, outputs) in enumerate(given):

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from opsieve.backends.compare import LARGEST, POLICY, compare
+from opsieve.backends.judge.derived_types import INFERENCE, RULE, read_derived
 from opsieve.backends.judge.judging_session import open_rules, sum_lengths
-from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
+from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
@@ -16,7 +17,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.metamorphic.relation import rewritten
 from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import OnnxProgram, Program
-from opsieve.gen.model.tensors import Value
+from opsieve.gen.model.tensors import TensorType, Value, ValueType
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.rows import BlamedCommit
 
@@ -25,6 +26,7 @@ SOURCES = {
     "reference:float64": "ONNX's reference evaluator in float64",
     "reference": "ONNX's reference evaluator",
     "expected outputs": "the expected outputs",
+    INFERENCE: "ONNX's shape inference, which tells no values",
 }
 # The same of a module: ONNX has no say in it.
 SOURCES_OF_MODULES = {"reference:float64": "its meaning, evaluated in float64", "reference": "its meaning, evaluated"}
@@ -34,7 +36,7 @@ ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 @dataclass(frozen=True, slots=True)
 class ExpectedOutput:
     """What one output should be: its value (floats in float64), the dtype it should have, "" where nobody says, and the largest
-    absolute difference that passes."""
+    absolute difference that passes: infinite where only the type is known, and the value stands for its shape."""
 
     value: Value
     dtype: str
@@ -142,9 +144,24 @@ def expected_outputs(
             name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0)) for name in wanted - open_
         }
         return dict(sorted(right.items())), oracle.display
+    if RULE in verdict.rules:
+        return _of_derived_types(read_derived(lab.observe(DERIVING, case.program, case.inputs)), got or {}), INFERENCE
     if case.expected is not None:
         return {name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()}, "expected outputs"
     return {}, ""
+
+
+def _of_derived_types(types: Mapping[str, ValueType], got: Values) -> dict[str, ExpectedOutput]:
+    """Tensors of the derived types; a dimension that is left open is as the target has it."""
+    right = {}
+    for name, type_ in types.items():
+        own = np.shape(got.get(name, ()))
+        if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype != "string":
+            dims = dict(enumerate(own)) | {axis: dim for axis, dim in enumerate(type_.shape) if isinstance(dim, int)}
+            if all(axis in dims for axis in range(len(type_.shape))):
+                value = np.zeros([dims[axis] for axis in range(len(type_.shape))])
+                right[name] = ExpectedOutput(value, type_.dtype, np.inf)
+    return right
 
 
 def _right(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:

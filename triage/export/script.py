@@ -4,6 +4,7 @@ Text out of models, messages and options stands in it as literals of printable A
 quotes and backslashes: it cannot leave its place.
 """
 
+import math
 import platform
 import re
 import textwrap
@@ -212,7 +213,9 @@ def _failure(exported: ExportedFailure) -> str:
     values = [item.value for item in exported.expected.values()]
     lists = any(value is None or isinstance(value, (list, tuple)) for value in values)
     texts = any(getattr(leaf, "dtype", None) is not None and leaf.dtype.kind in "OUS" for leaf in leaves(values))
-    return template.COMPARED + template.LISTS * lists + template.TEXTS * texts + template.ARRAYS
+    unknown = any(math.isinf(item.within) for item in exported.expected.values())
+    parts = template.LISTS * lists + template.TEXTS * texts + template.UNKNOWN * unknown
+    return template.COMPARED + parts + template.ARRAYS
 
 
 def _data(exported: ExportedFailure, text: ModelText) -> str:
@@ -225,12 +228,16 @@ def _data(exported: ExportedFailure, text: ModelText) -> str:
             f"# By {plain(exported.author)}: the value, its type, and how far off it may be.",
         ]
         right = {
-            name: f"({literal(item.value)}, {item.dtype!r}, {item.within!r})"
+            name: f"({literal(item.value)}, {item.dtype!r}, {_number(item.within)})"
             for name, item in exported.expected.items()
         }
         lines += _table("EXPECTED", right)
     data = "\n".join(lines) + "\n"
     return f"{DECODE.lstrip()}\n\n{data}" if "decode(" in data else data
+
+
+def _number(value: float) -> str:
+    return 'float("inf")' if math.isinf(value) else repr(value)
 
 
 def _table(name: str, items: Mapping[str, str]) -> list[str]:

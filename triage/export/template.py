@@ -100,6 +100,10 @@ TEXTS = """\
         got = np.array(texts, object).reshape(np.shape(got))
         dtype = ""
 """
+UNKNOWN = """\
+    if within == float("inf"):  # only the type is known
+        got, within = np.zeros(np.shape(got), np.asarray(got).dtype), 0.0
+"""
 ARRAYS = """\
     got = np.asarray(got)
     assert dtype in ("", got.dtype.name), f"{name} is of type {got.dtype.name}, not {dtype}"
