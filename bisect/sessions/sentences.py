@@ -1,11 +1,12 @@
 """What a search found, as an answer with a sentence."""
 
-from collections import Counter
-
 from opsieve.bisect.sessions.answers import CommitAnswer, SeenBeside, SeenVersion, VersionAnswer
 from opsieve.bisect.sources.commit_source import CommitResult
 from opsieve.bisect.sources.transitions import Transition, monotone, transitions
 from opsieve.bisect.sources.version_sequence import Timeline
+
+_MOST_REASONS = 8  # for which versions could not be tested
+_LONGEST_REASON = 200
 
 
 def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
@@ -78,8 +79,6 @@ def _version_sentence(
 ) -> str:
     outcome = timeline.outcome
     sentences = [f"{release} is not what --good or --bad says" for release in wrong]
-    if outcome is not None and outcome.ends.trouble == "untestable":
-        sentences.append("no release could be tested")
     if outcome is not None and outcome.ends.trouble == "always" and outcome.ends.old != outcome.ends.new:
         old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
         between = abs(outcome.ends.new - outcome.ends.old) - 1
@@ -89,6 +88,7 @@ def _version_sentence(
     if outcome is not None and outcome.suspects is not None and not outcome.exact:
         names = ", ".join(timeline.versions[place] for place in outcome.first)
         sentences.append(f"one of {names}: the versions between cannot be tested")
+    changes = [*regressions, *fixes, *turned]
     sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
     sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
     sentences += [_turn(change, timeline) for change in turned]
@@ -99,7 +99,10 @@ def _version_sentence(
             if not testable
             else f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable release"
         )
+    if not changes or (outcome is not None and outcome.suspects is not None and not outcome.exact):
         sentences += _untestable(timeline)
+    if any(item is not None and item.doubted for item in timeline.seen):
+        sentences.append("the expected outputs decide, although the reference or another compiler contradicts them")
     return "; ".join(sentences)
 
 
@@ -114,18 +117,21 @@ def _turn(change: Transition, timeline: Timeline) -> str:
 
 
 def _untestable(timeline: Timeline) -> list[str]:
-    """How many versions could not be tested, where, and the commonest reason."""
-    skipped = [
-        (version, item)
-        for version, item in zip(timeline.versions, timeline.seen, strict=True)
-        if item is not None and item.state == "skip"
-    ]
-    if not skipped:
+    """How many versions could not be tested, and how many for each reason; a reason may name the version."""
+    reasons: dict[str, list[str]] = {}
+    for version, item in zip(timeline.versions, timeline.seen, strict=True):
+        if item is not None and item.state == "skip":
+            reasons.setdefault((item.text or item.symptom).replace(version, "..."), []).append(version)
+    if not reasons:
         return []
-    why, count = Counter(item.text or item.symptom for _, item in skipped).most_common(1)[0]
-    stretch = skipped[0][0] if len(skipped) == 1 else f"{skipped[0][0]} to {skipped[-1][0]}"
-    share = f"{len(skipped)} of {len(timeline.versions)}"
-    return [f"{share} could not be tested ({stretch}; {count} of them: {why[:200]})"]
+    groups = sorted(reasons.items(), key=lambda group: -len(group[1]))
+    told = [
+        f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}): {why[:_LONGEST_REASON]}"
+        for why, versions in groups[:_MOST_REASONS]
+    ]
+    more = [f"{len(groups) - _MOST_REASONS} more reasons"] if len(groups) > _MOST_REASONS else []
+    skipped = sum(len(versions) for versions in reasons.values())
+    return [f"{skipped} of {len(timeline.versions)} could not be tested", *told, *more]
 
 
 def commit_answer(found: CommitResult) -> CommitAnswer:

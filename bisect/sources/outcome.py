@@ -1,10 +1,10 @@
 """What one version shows of a case: good, bad with which fingerprint, or to be skipped. And what that means for a search."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.judge.judge import judge_case
 from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.judge.shown_failure import judge_run
@@ -31,7 +31,8 @@ class VersionOutcome:
 
     `trait` is what of the failure survives from one release to another: line numbers, status codes and offsets into a
     binary do not. `stage` says how far the version got; a wrong result has the stage `done`. `flaky`: it failed in some of its
-    runs only. `message` is what the compiler said, whole as far as it is kept, with the functions on its stack.
+    runs only. `message` is what the compiler said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad
+    because the expected outputs of the case are others, though oracles contradict them.
     """
 
     state: State
@@ -42,17 +43,26 @@ class VersionOutcome:
     text: str = ""
     flaky: bool = False
     message: str = ""
+    doubted: bool = False
 
 
 Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
 
 
 def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
-    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is skipped."""
+    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is skipped.
+
+    The expected outputs of a case define good and bad: a target that gives others is bad, even where the judge leaves open who is right.
+    """
     judged = judge_case(case, target, lab, policy)
     verdict, observation = judged.verdict, judged.observations[0]
+    if case.expected is not None and observation.outputs is not None and not verdict.is_judged:
+        worst = compare(observation.outputs, case.expected, case.program.output_dtypes(), policy).worst
+        if worst is not None:
+            wrong = replace(verdict, verdict="fail", kind="mismatch", stage="run", mismatch=worst)
+            return replace(_failing(case, wrong, observation, _shortened(verdict.reason)), doubted=True)
     state = _STATES.get(verdict.verdict, "skip")
-    text = " ".join(verdict.reason.split())[:_TEXT]
+    text = _shortened(verdict.reason)
     if state != "bad":
         return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, text=text)
     return _failing(case, verdict, observation, text)
@@ -66,8 +76,12 @@ def evaluate_run(
     `blame` goes into the key, and not into the trait.
     """
     verdict = judge_run(case.program, case.inputs, target, seen, lab, blame=blame)
-    text = " ".join(seen.message.split())[:_TEXT]
+    text = _shortened(seen.message)
     return _failing(case, verdict, seen, text) if verdict.verdict == "fail" else None
+
+
+def _shortened(text: str) -> str:
+    return " ".join(text.split())[:_TEXT]
 
 
 def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
@@ -76,7 +90,8 @@ def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) 
     stage = "done" if kind in WRONG_OUTPUTS else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
     message = "\n".join([observation.message[:_MESSAGE], *read(observation.frames, _FRAMES).names])
-    return VersionOutcome("bad", found.key, trait(found), what, stage, text, verdict.verdict == "flaky", message)
+    lasting = "other outputs than expected" if case.expected is not None and verdict.mismatch else trait(found)
+    return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
 
 
 def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:

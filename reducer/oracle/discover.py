@@ -116,6 +116,9 @@ def _failure_on(
     arbiter = _arbiter(case, target, judged, workers)
     if verdict.kind in WRONG_OUTPUTS and arbiter is None:
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
+    open_mismatch = verdict.verdict == "undecided" and verdict.kind in WRONG_OUTPUTS
+    if open_mismatch and arbiter is not None and _compared(case, target, arbiter, lab)[0] is None:
+        return None, _without_failure(verdict)  # only expected outputs contradict it, and a smaller program has none
     observation = judged.observations[0]
     failure = failure_of(verdict, observation, case.program)
     consulted = [each for each in judged.observations if arbiter is not None and each.target == arbiter.display]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import opsieve
 from histories import History, row
@@ -74,6 +75,42 @@ def test_builds_named_by_version_are_searched(tmp_path: Path) -> None:
     again = found(tmp_path, builds=tmp_path / "builds")
     assert again.first_bad == "1.11-debug"
     assert again.recalled == again.probes - 1  # a build that is made anew is another one
+
+
+def test_expected_outputs_that_the_reference_contradicts_define_good_and_bad(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The user's outputs are those of the newer builds, which are wrong: only bisect takes them for more than a claim."""
+    case = negations()
+    assert case.expected is not None
+    np.savez(tmp_path / "wrong.npz", y=np.exp(case.inputs["x"]))  # without both Neg
+    for name, source in (("onnxslim-1.9", RIGHT), ("v1.10", WRONG), ("1.11-debug", WRONG)):
+        build(tmp_path / "builds" / name, source)
+    words = ("--expected", tmp_path / "wrong.npz")
+    answer = found(tmp_path, builds=tmp_path / "builds", expected=tmp_path / "wrong.npz")
+    assert (answer.first_good, answer.transitions[0].last_before) == ("v1.10", "onnxslim-1.9")
+    assert answer.answer.count("the expected outputs decide, although the reference") == 1
+    newest, oldest = (f"onnxslim@{tmp_path / 'builds' / name}" for name in ("v1.10", "onnxslim-1.9"))
+    assert opsieve("run", tmp_path / "case", "-t", newest, *words, capsys=capsys)[0] == 0
+    for command in ("run", "reduce", "export"):
+        code, out, err = opsieve(command, tmp_path / "case", "-t", oldest, *words, capsys=capsys)
+        assert (code, "the expected outputs differ from" in out + err) == (2, True), command
+        assert "not judged: " in err
+
+
+def test_each_reason_why_versions_cannot_be_tested_is_told_with_its_number(tmp_path: Path) -> None:
+    versions = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5")
+    wheels = [
+        VersionOutcome("skip", symptom="environment", text=f"thing=={name} has no wheel") for name in versions[:3]
+    ]
+    lack = VersionOutcome("skip", symptom="unsupported", text="no kernel")
+    for last, opening in ((lack, "no release could be tested"), (VersionOutcome("good"), "it does not fail in any")):
+        seen = Timeline(versions, (*wheels, lack, lack, last), None, None, 6, 0)
+        answer = version_answer(seen, "thing").answer
+        assert answer.startswith(opening)
+        assert f"{5 + (last is lack)} of 6 could not be tested" in answer
+        assert "3 (1.0 to 1.2): thing==... has no wheel" in answer
+        assert f"{2 + (last is lack)} (1.3 to {'1.5' if last is lack else '1.4'}): no kernel" in answer
 
 
 def commit_builds(tmp_path: Path, history: History, sources: list[str], places: list[int]) -> None:

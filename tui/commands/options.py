@@ -94,7 +94,11 @@ RESOURCES = click.option(
 INPUTS = click.option(
     "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
 )
-EXPECTED = click.option("--expected", type=PATH, help="Expected outputs, in the same formats as --inputs.")
+EXPECTED = click.option(
+    "--expected",
+    type=PATH,
+    help="Expected outputs, in the same formats as --inputs; for bisect they define good and bad.",
+)
 TARGET = click.option(
     "-t",
     "--target",
