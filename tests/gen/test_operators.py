@@ -99,8 +99,9 @@ def test_what_is_sampled_satisfies_what_is_required() -> None:
                 assert all(operator.requires(node.ins, node.attrs)), (operator.name, node.ins)  # type: ignore[arg-type]
 
 
-# Over three seconds each.
-LARGE = {"unary", "layout", "control", "comparison", "container", "reduction", "quantised"}
+# Over three seconds each; in windows and normalisations twenty instances meet open faults: onnxruntime refuses an output_padding
+# that ONNX allows, and MeanVarianceNormalization gives NaN.
+LARGE = {"unary", "layout", "control", "comparison", "container", "reduction", "quantised", "window", "normalisation"}
 
 
 @pytest.mark.parametrize(
