@@ -135,6 +135,7 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     """Run a command and exit with its code; whatever is wrong is one sentence on stderr."""
     from opsieve.gen.model.bad_input import BadInput
 
+    _open_standard_streams()
     try:
         _with_version(command)
         known = {} if isinstance(command, Commands) else defaults(command, name, settings(COMMANDS))
@@ -164,6 +165,13 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     except Exception as error:  # noqa: BLE001  what no handler expected must not read as "failures found"
         code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
     sys.exit(code or 0)
+
+
+def _open_standard_streams() -> None:
+    """Open those of the descriptors 0 to 2 that the caller closed on /dev/null, or pipes to workers would be given their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _confirmed(call: Callable[[], Any]) -> Any:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,3 +202,13 @@ def test_one_target_that_did_not_judge_is_not_green(
     assert allowed == (1 if code == 1 else 0)
     reduced = call("reduce", "case", *words, "--offline", capsys=capsys)[0]
     assert reduced == {1: 0, 2: 2}[code]
+
+
+@pytest.mark.parametrize("closed", [(0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
+def test_a_failure_is_one_whatever_standard_streams_are_closed(closed: tuple[int, ...], folder: Path) -> None:
+    words = "from opsieve.tui.cli import main; main(['run', 'case', '-t', 'fake:wrong@Relu'])"
+    closing = " ".join(f"{descriptor}>&-" for descriptor in closed)
+    done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closing}', sys.executable, words], capture_output=True)
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stdout + done.stderr
+    assert (b"mismatch at run" in done.stdout) == (1 not in closed)
