@@ -171,9 +171,13 @@ def declared_type(array: Array) -> onnx.TypeProto:
 
 
 def write_constant(node: onnx.NodeProto, array: Array) -> None:
-    """Give a Constant node another value."""
+    """Give a Constant node another value, as a number or a list where it holds one: a tensor would not be simpler."""
+    name = node.attribute[0].name if len(node.attribute) == 1 else ""
+    kind = (_CONSTANTS if array.ndim == 0 else _CONSTANT_LISTS if array.ndim == 1 and array.size else {}).get(name)
+    plain = kind == NUMBERS.get(dtype_name(array)) and array.dtype.kind in "if"
+    made = helper.make_attribute(name, array.tolist()) if plain else helper.make_attribute("value", encoded(array))
     del node.attribute[:]
-    node.attribute.append(helper.make_attribute("value", encoded(array)))
+    node.attribute.append(made)
 
 
 def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) -> bool:

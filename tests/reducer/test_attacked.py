@@ -1,15 +1,29 @@
 """Edits that a person made by hand and that once beat a result: each is an edit of some dimension now, or no valid model."""
 
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
 import numpy as np
-from onnx import numpy_helper
+import pytest
+from brute_force import smaller_models
+from onnx import helper, numpy_helper
 from onnx.parser import parse_model
 from shrinking import operators, reduced, subject
 
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
+from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.strategies.registry import generate
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
-from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.oracle.validator import OnnxValidator
+from opsieve.reducer.problem.order import count_nodes, simpler
 from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.reduction import Listeners, reduce_by_check
 
 PASSES = OnnxReduction().passes()
 WORDED = OnnxReduction().passes(worded=True)
@@ -111,6 +125,61 @@ def test_a_function_that_must_stay_is_reduced_inside() -> None:
     function = end.model.functions[0]
     assert (len(function.input), len(function.output), len(end.inputs)) == (1, 1, 0)
     assert (len(end.model.graph.node[0].input), len(end.model.graph.node[0].output)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [("value_float = 1.5", 0.0), ("value_floats = [2.0, 4.5]", [0.0]), ("value_ints = [3, 4]", [0])],
+)
+def test_numbers_of_a_constant_become_plain_where_they_stand(value: str, kept: object) -> None:
+    text = f"{HEAD} g () => (float y) {{ c = Constant <{value}> ()  f = Cast <to = 1> (c)  y = ReduceSum <keepdims = 0> (f) }}"
+
+    def keeps(now: Subject) -> bool:
+        return any(node.op_type == "Constant" and node.attribute[0].name != "value" for node in now.model.graph.node)
+
+    end = reduced(subject(text), PASSES, keeps)
+    constants = [node for node in end.model.graph.node if node.op_type == "Constant"]
+    assert [helper.get_attribute_value(node.attribute[0]) for node in constants] == [kept]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_single_change_that_others_make_beats_a_certificate(workers: Workers, seed: int) -> None:
+    """By code that is none of the reducer's; what the validator refuses is no model of interest."""
+    program = generate("mix", seed, GenRequest(nodes=10)).program
+    start = Subject(program.proto, seeded_inputs(program.proto, 0), {})
+    rng = random.Random(seed)
+    wanted = rng.choice(list(all_nodes(start.model.graph.node)))
+    names = {attribute.name for attribute in wanted.attribute}
+
+    def keeps(now: Subject) -> bool:
+        return any(
+            node.op_type == wanted.op_type
+            and len(node.input) >= len(wanted.input)
+            and names <= {attribute.name for attribute in node.attribute}
+            for node in all_nodes(now.model.graph.node)
+        )
+
+    test = Keeps(keeps)
+    found = reduce_by_check(OnnxReduction(), start, [test], workers, None, Journal(""), Listeners())
+    assert found.minimal or any(part.is_open for part in found.certificate.parts)
+    smaller = [
+        (what, now)
+        for what, model, inputs in smaller_models(found.best.model, found.best.inputs)
+        if simpler(now := Subject(model, inputs, {}), found.best) and keeps(now)
+    ]
+    complaints = OnnxValidator(workers, found.best).complaints([now for _, now in smaller])
+    assert [what for (what, _), complaint in zip(smaller, complaints, strict=True) if not complaint] == []
+
+
+@dataclass
+class Keeps:
+    """The failure is whatever a function says."""
+
+    ask: Callable[[Subject], bool]
+
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        for each in subjects:
+            yield CheckResult("same" if self.ask(each) else "gone")
 
 
 def inner(now: Subject) -> list[str]:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from commands import opsieve
 from failing import host
 from models import program
+from onnx.parser import parse_model
 from waiting import wait_until
 
 from opsieve.backends.judge.judge import judge
@@ -87,6 +88,26 @@ def test_the_result_is_a_case_with_a_story_that_verify_agrees_with(case: Path, t
     assert {line["name"] for line in story["certificate"]} >= {"nodes", "outputs", "bypass", "dimensions", "values"}
     assert reduce(out, "--verify")[0] == 0
     assert reduce(case, "-t", "fake:wrong@Tanh>Exp", "--verify")[0] == 1
+
+
+def test_verify_contradicts_a_story_that_claims_too_much(tmp_path: Path) -> None:
+    """A result that somebody else made, or an older version: nodes behind a user's operator, whose types nothing tells, were never tried."""
+    text = """<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> g (float[2, 3] x) => (float[2, 3] y)
+        { a = acme.Swirl (x)  b = Relu (a)  y = acme.Swirl (b) }"""
+    program = OnnxProgram(parse_model(text).SerializeToString())
+    folder = tmp_path / "result"
+    save(Case(program, {"x": np.ones((2, 3), np.float32)}, parameters={"target": "fake:crash@Relu"}), folder)
+    story = {"target": "fake:crash@Relu", "level": "loose", "minimal": True, "same": True, "nodes_after": 3}
+    (folder / "reduction.json").write_text(json.dumps(story))
+    code, printed, _ = reduce(folder, "--verify", "--json")
+    facts = json.loads(printed)
+    assert (code, facts["minimal"]) == (1, False)
+    assert {part["part"] for part in facts["parts"] if part["same"]} >= {"a", "y"}
+    code, printed, _ = reduce(folder, "-o", tmp_path / "out", "--same", "loose", "--json")
+    facts = json.loads(printed)
+    assert (code, facts["nodes_after"], facts["minimal"], facts["not_tried"]) == (0, 1, True, [])
+    assert facts["census"]["nodes"] == {"parts": 1, "tried": 0, "simplest": 1}
+    assert reduce(tmp_path / "out", "--verify")[0] == 0
 
 
 def test_a_model_that_fails_nowhere_ends_with_3_and_says_what_was_tried(case: Path, tmp_path: Path) -> None:
