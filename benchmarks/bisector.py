@@ -12,11 +12,11 @@ import argparse
 import math
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 from opsieve.bisect.search.reproduction_rate import ReproductionRate
 from opsieve.bisect.search.search import Chain, Search, TestResult, capacity
-from opsieve.bisect.search.search_loop import SURE, measure, run_doubting, run_search
+from opsieve.bisect.search.search_loop import confirm_ends, search_doubting
 
 Way = Callable[[int, float, float, "Test"], tuple[int, int, float]]
 Test = Callable[[int], bool]  # whether the failure shows in one test of a version
@@ -154,38 +154,31 @@ def unnoticed(runs: int, count: int) -> None:
 
 def undeclared(count: int, chance: float, rng: random.Random) -> tuple[bool | None, int, float]:
     """One search by a test of an unknown rate: whether the answer is right (None: the failing end showed nothing), tests, confidence stated."""
-    culprit, used = rng.randrange(count), 0
+    culprit, used = rng.randrange(1, count + 1), 0
 
     def test(version: int) -> TestResult:
         nonlocal used
         used += 1
         return TestResult.BAD if version >= culprit and rng.random() < chance else TestResult.GOOD
 
-    measuring = measure(SURE)
-    next(measuring)
+    confirming = confirm_ends(count + 1, 0, count, None, 0.99, True)
+    wanted = next(confirming)
     while True:
         try:
-            measuring.send(test(count - 1))
+            wanted = confirming.send([test(version) for version in wanted])
         except StopIteration as stop:
-            rate: ReproductionRate = stop.value
+            ends, rate = stop.value
             break
-    if not rate.failures:
+    if ends.trouble:
         return None, used, 0.0
-    search = Search(Chain(count), chance=rate, confidence=0.99)
-    steady = rate.failures == rate.runs
-    steps: Generator[tuple[list[int], object], list[TestResult], object] = (
-        run_doubting(lambda given: Search(Chain(count), chance=given, confidence=0.99), rate)
-        if steady
-        else run_search(search)
-    )
+    steps = search_doubting(lambda given: Search(Chain(count), chance=given, confidence=0.99), rate)
     try:
         versions, _ = next(steps)
         while True:
-            versions, _ = steps.send([test(version) for version in versions])
+            versions, _ = steps.send([test(1 + version) for version in versions])
     except StopIteration as stop:
-        search = stop.value if isinstance(stop.value, Search) else search
-    assert search.suspects is not None
-    return search.suspects.candidates == (culprit,), used, search.suspects.confidence
+        suspects = stop.value
+    return suspects.candidates == (culprit - 1,), used, suspects.confidence
 
 
 def unbuildable(runs: int, count: int, share: float) -> None:

@@ -1,14 +1,15 @@
-"""Verify the two ends before searching between them, and move an end that is wrong. Pure.
+"""Verify the two ends before searching between them, and move one that cannot be tested. Pure.
 
-A wrong end is the commonest reason for a wrong blame: "the good end is bad" is an answer, never a search that goes on. Here
-versions are a row, oldest first; for commits it is the row of first parents.
+A wrong end is the commonest reason for a wrong blame: "the good end is bad" is an answer, never a search that goes on outside
+the named range. Here versions are a row, oldest first; for commits it is the row of first parents.
 """
 
-import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
+from opsieve.bisect.search.reproduction_rate import ReproductionRate, count_good_runs
 from opsieve.bisect.search.search import Direction, TestResult
 
 Round = Generator[list[int], list[TestResult], "Ends"]
@@ -37,37 +38,44 @@ def settle_ends(
     count: int,
     good: int | None = None,
     bad: int | None = None,
-    chance: float = 1.0,
+    chance: float | ReproductionRate = 1.0,
     confidence: float = 0.99,
     ask_good_once: bool = True,
+    known: Mapping[int, TestResult] = MappingProxyType({}),
 ) -> Round:
     """Yield lists of versions to test out of `count`, get their answers, return the ends.
 
     `good` and `bad` are what the user named. The older of them is the old end; without a name it is the oldest version or the
-    newest. A wrong end moves outward in doubling steps; an untestable one moves inward, half the way each time, for versions
-    too old or too new for a question stand together. With `chance` below 1 an end that should be bad is asked until it is, or
-    until it is good with `confidence`; so is the good end, unless `ask_good_once` (for a search that doubts it itself).
+    newest. Where both are named nothing outside of them is tested. An untestable end moves inward, half the way each time, for
+    versions too old or too new for a question stand together. With `chance` below 1 an end is asked until it is bad, or until it
+    is good with `confidence`; the good end only once with `ask_good_once` (for a search that doubts it itself). What is `known`
+    is not asked again: a version that failed once stays bad.
     """
-    most = 1 if chance >= 1 else math.ceil(math.log(1 - confidence) / math.log(1 - chance))
-    return (yield from _Settling(count, good, bad, most, ask_good_once).run())
+    most = count_good_runs(chance, confidence)
+    return (yield from _Settling(count, good, bad, most, ask_good_once, known).run())
 
 
 class _Settling:
-    def __init__(self, count: int, good: int | None, bad: int | None, most: int, once: bool):
+    def __init__(
+        self,
+        count: int,
+        good: int | None,
+        bad: int | None,
+        most: int,
+        once: bool,
+        known: Mapping[int, TestResult],
+    ):
         self.good, self.bad, self.last, self.most, self.once = good, bad, count - 1, most, once
-        self.answers: dict[int, TestResult] = {}
+        self.answers = dict(known)
 
     def run(self) -> Round:
-        pairs = self.pairs()
-        for number, (old, new) in enumerate(pairs, 1):
+        for old, new in self.pairs():
             yield from self.test(old, new)
             old, new = yield from self.testable(old, new)
             if self.answers[old] is TestResult.SKIP:
                 return self.outcome(old, new, "untestable")
             if self.answers[old] is not self.answers[new]:
                 return self.outcome(old, new)
-            if number == len(pairs):
-                old, new = yield from self.outward(old, new)
         return self.outcome(old, new)
 
     def pairs(self) -> list[tuple[int, int]]:
@@ -137,32 +145,6 @@ class _Settling:
             else:
                 furthest = middle
         return furthest, furthest
-
-    def outward(self, old: int, new: int) -> Moving:
-        """From two equal ends, the one that is not what it was named for moves on until its answer differs."""
-        bad = self.answers[old] is TestResult.BAD
-        wrong = self.good if bad else self.bad
-        if wrong is None:
-            return old, new
-        older = wrong <= old
-        stop, known = (0, old) if older else (self.last, new)
-        if self.answers[wrong] is self.answers[known]:
-            known = wrong
-        place, step = wrong, max(1, new - old)
-        while place != stop:
-            place = max(stop, place - step) if older else min(stop, place + step)
-            step *= 2
-            yield from self.test(place)
-            if self.answers[place] is TestResult.SKIP:
-                if place != stop:
-                    continue
-                place, known = yield from self.inward(stop, known)
-            if self.answers[place] is not self.answers[known]:
-                return min(place, known), max(place, known)
-            known = place
-            if self.answers.get(stop) is TestResult.SKIP:
-                break
-        return known, known
 
     def outcome(self, old: int, new: int, trouble: Trouble = "") -> Ends:
         answers = self.answers

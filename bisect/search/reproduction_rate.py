@@ -37,3 +37,16 @@ class ReproductionRate:
         places = [(step + 0.5) / _POINTS for step in range(_POINTS)]
         masses = [place**self.failures * (1 - place) ** (self.runs - self.failures) for place in places]
         return tuple((place, mass / sum(masses)) for place, mass in zip(places, masses, strict=True))
+
+
+def belief_about(chance: float | ReproductionRate) -> tuple[tuple[float, float], ...]:
+    """Return what is believed of a chance: one that is known has all the probability."""
+    return chance.belief if isinstance(chance, ReproductionRate) else ((chance, 1.0),)
+
+
+def count_good_runs(chance: float | ReproductionRate, confidence: float) -> int:
+    """Count the runs without a failure after which a version is good with this confidence."""
+    belief, runs = belief_about(chance), 1
+    while runs < 10 * MOST and sum(share * (1 - shows) ** runs for shows, share in belief) > 1 - confidence:
+        runs += 1
+    return runs

@@ -26,7 +26,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from opsieve.bisect.search.reproduction_rate import ReproductionRate
+from opsieve.bisect.search.reproduction_rate import ReproductionRate, belief_about
 from opsieve.gen.model.bad_input import BadInput
 
 Weights = npt.NDArray[np.float64]
@@ -179,7 +179,7 @@ class Search:
         confidence: float = 0.99,
         width: int = 1,
     ):
-        belief = chance.belief if isinstance(chance, ReproductionRate) else ((chance, 1.0),)
+        belief = belief_about(chance)
         if any(not 0 < value <= 1 for value, _ in belief) or not 0 < confidence < 1 or width < 1:
             raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
         self.history, self.direction = history, direction

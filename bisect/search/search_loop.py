@@ -1,12 +1,13 @@
 """Ends, then the search between them, as one generator: versions out, results in. Pure: probing is the caller's."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from opsieve.bisect.search.ends import Ends, settle_ends
-from opsieve.bisect.search.reproduction_rate import MOST, ReproductionRate
+from opsieve.bisect.search.reproduction_rate import MOST, Given, ReproductionRate
 from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, TestResult
 
 # A noisy search keeps this probability for "the failure is older than the good end", which one good answer does not exclude.
@@ -15,7 +16,6 @@ SURE = 5  # runs of the bad end, all of them bad, after which a test is first ta
 NEVER = (
     13  # runs without a failure after which the bad end is taken for good (at 0.3 a run, one time in a hundred wrongly)
 )
-DOUBTS = 4  # more runs of the good version that an answer rests on
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ def bisection(
     chance: float | ReproductionRate = 1.0,
     confidence: float = 0.99,
     width: int = 1,
+    known: Mapping[int, TestResult] = MappingProxyType({}),
 ) -> SearchProtocol:
     """Yield versions of a row to test, with the progress, and get their answers; the outcome is returned.
 
     Arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count` versions.
     """
-    mean = chance.mean if isinstance(chance, ReproductionRate) else chance
-    settling = settle_ends(count, good, bad, mean, confidence)
+    settling = settle_ends(count, good, bad, chance, confidence, known=known)
     wanted = next(settling)
     while True:
         answers = yield wanted, None
@@ -89,7 +89,7 @@ def bisection(
         return SearchResult(ends, None)
     size = ends.new - ends.old + 1
     weights = np.array(prior[ends.old : ends.new + 1] if prior else np.ones(size), dtype=np.float64)
-    doubtful = mean < 1 and ends.direction is Direction.REGRESSION
+    doubtful = chance != 1 and ends.direction is Direction.REGRESSION
     weights[0] = _OLDER / (1 - _OLDER) * weights[1:].sum() if doubtful else 0.0
     search = Search(
         Chain(size), direction=ends.direction, prior=weights, chance=chance, confidence=confidence, width=width
@@ -123,48 +123,62 @@ def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
         steady = failures == runs and runs < sure  # so far: a few failures more tell whether it is
         if (ReproductionRate(failures, runs).settled and not steady) or (sure and failures == runs >= sure):
             break
-        if sure and (result is TestResult.SKIP or (not failures and runs >= NEVER)):
+        if (sure or not runs) and result is TestResult.SKIP:
+            break
+        if sure and not failures and runs >= NEVER:
             break
     return ReproductionRate(failures, runs)
 
 
-def run_doubting(
-    search_for: Callable[[float | ReproductionRate], Search], rate: ReproductionRate
-) -> Generator[tuple[list[int], SearchProgress | None], list[TestResult], Search]:
-    """A search by a test that failed in every one of `rate.runs` runs of the bad end, and may be flaky all the same.
+Confirmation = Generator[list[int], list[TestResult], tuple[Ends, float | ReproductionRate]]
 
-    It is made without noise; then the good answer that the result rests on is doubted: that version is tested again. When one of these
-    runs is bad, the test is flaky, and the search goes on with noise, with all that was seen so far. Returns the search at its end.
+
+def confirm_ends(count: int, good: int, bad: int, given: Given, confidence: float, may_be_flaky: bool) -> Confirmation:
+    """Run the two named ends until they are what they are said to be with `confidence`. Return them and how often one fails.
+
+    Where nobody said how often the failure shows, it is measured at the end that has it. A version that failed once stays bad.
     """
-    search = search_for(1.0)
-    recorded = yield from run_search(search)
-    boundary = _boundary(search, recorded)
-    if boundary is None:
-        return search
-    doubts: list[tuple[int, TestResult]] = []
-    for _ in range(DOUBTS):
-        (result,) = yield [boundary], None
-        doubts.append((boundary, result))
-        if result is TestResult.BAD:
+    if isinstance(given, float) or (given is None and not may_be_flaky):
+        chance = given if isinstance(given, float) else 1.0
+        return (yield from settle_ends(count, good, bad, chance, confidence, ask_good_once=False)), chance
+    rate = ReproductionRate(1, 1)  # of an end that is not known yet; it fails at least once
+    known: dict[int, TestResult] = {}
+    for end in (bad, good):
+        measuring = measure(0 if given == "auto" else SURE)
+        next(measuring)
+        try:
+            while True:
+                measuring.send((yield [end])[0])
+        except StopIteration as stop:
+            measured: ReproductionRate = stop.value
+        if measured.failures:
+            known[end], rate = TestResult.BAD, measured
+        elif measured.runs >= NEVER:
+            known[end] = TestResult.GOOD
+        if known.get(end) is not TestResult.GOOD:
             break
-    else:
-        return search
-    search = search_for(ReproductionRate(rate.failures + 1, rate.runs + 1 + len(doubts)))
-    for version, result in (*recorded, *doubts):
+    return (yield from settle_ends(count, good, bad, rate, confidence, ask_good_once=False, known=known)), rate
+
+
+def search_doubting(
+    search_for: Callable[[float | ReproductionRate], Search], chance: float | ReproductionRate
+) -> Generator[tuple[list[int], SearchProgress | None], list[TestResult], Suspects]:
+    """Search by a test that may be flaky.
+
+    Where every run of the failing end failed, the search is first made without noise, which is short. The search with noise goes on
+    from all that was seen, until it has the confidence that was asked for: it doubts the good answers that the result rests on.
+    """
+    recorded: list[tuple[int, TestResult]] = []
+    if isinstance(chance, ReproductionRate) and chance.failures == chance.runs:
+        recorded = yield from run_search(search_for(1.0))
+    search = search_for(chance)
+    for version, result in recorded:
         search.record(version, result)
     yield from run_search(search)
-    return search
-
-
-def _boundary(search: Search, recorded: Sequence[tuple[int, TestResult]]) -> int | None:
-    """The good version next to the change that was found: the last good one before a regression, the first one of a fix."""
-    assert search.suspects is not None
-    last = search.suspects.candidates[-1]
-    good = [version for version, result in recorded if result is TestResult.GOOD]
-    if search.direction is Direction.REGRESSION:
-        before = search.history.reach(last)
-        return max((version for version in good if before[version]), default=None)
-    return min((version for version in good if search.history.reach(version)[last]), default=None)
+    suspects = search.suspects
+    assert suspects is not None
+    # Failures alone may leave one candidate for certain; that the good end is good rests on runs all the same.
+    return replace(suspects, confidence=min(suspects.confidence, search.confidence)) if chance != 1 else suspects
 
 
 def run_search(

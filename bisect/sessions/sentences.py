@@ -79,12 +79,15 @@ def _version_sentence(
 ) -> str:
     outcome = timeline.outcome
     sentences = [f"{release} is not what --good or --bad says" for release in wrong]
-    if outcome is not None and outcome.ends.trouble == "always" and outcome.ends.old != outcome.ends.new:
+    if outcome is not None and outcome.ends.trouble in ("always", "never") and outcome.ends.old != outcome.ends.new:
         old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
         between = abs(outcome.ends.new - outcome.ends.old) - 1
-        sentences.append(
-            f"it fails in {old} and in {new}; --good names a release without it, --sweep tests the {between} between"
+        fails, named = (
+            (f"in {old} and in {new}", "--good names a release without it")
+            if outcome.ends.trouble == "always"
+            else (f"neither in {old} nor in {new}", "--bad names a release with it")
         )
+        sentences.append(f"it fails {fails}; {named}, --sweep tests the {between} between")
     if outcome is not None and outcome.suspects is not None and not outcome.exact:
         names = ", ".join(timeline.versions[place] for place in outcome.first)
         sentences.append(f"one of {names}: the versions between cannot be tested")
@@ -173,7 +176,11 @@ def _commit_sentence(found: CommitResult) -> str:
     elif found.trouble == "elsewhere":
         sentences.append("no commit that touches --paths: the change came from elsewhere")
     elif found.trouble:
-        sentences.append(f"no tested commit is {'good' if found.trouble == 'always' else 'bad'}")
+        sentences.append(
+            "no tested commit is good: name another --good"
+            if found.trouble == "always"
+            else "no tested commit is bad: name another --bad"
+        )
     elif len(found.culprits) == 1:
         sentences.append(f"first {change} commit {found.culprits[0].sha}")
     else:

@@ -207,9 +207,10 @@ def _opened(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
 
 
 def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest, say: Say) -> Timeline:
-    """A search, or a sweep when one was asked for or the two ends do not differ."""
+    """A search, or a sweep when one was asked for or the failure is to be found at all. Two named ends bound both."""
     if request.sweep:
-        return source.sweep(versions, request.at_once)
+        named = [place for place in ends if place is not None]
+        return source.sweep(versions[min(named) : max(named) + 1] if len(named) == 2 else versions, request.at_once)
     found = source.search(
         versions,
         *ends,
@@ -221,7 +222,7 @@ def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request:
         ),
     )
     assert found.outcome is not None
-    if found.outcome.ends.trouble == "never":  # somewhere it does fail, or nobody would ask
+    if found.outcome.ends.trouble == "never" and None in ends:  # somewhere it does fail, or nobody would ask
         say("neither end fails: testing every version")
         return source.sweep(versions, request.at_once)
     return found

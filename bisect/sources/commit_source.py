@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from opsieve.bisect.search.ends import Ends, settle_ends
+from opsieve.bisect.search.ends import Ends
 from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
 from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, TestResult, VersionGraph
-from opsieve.bisect.search.search_loop import SURE, SearchProgress, measure, run_doubting, run_search
+from opsieve.bisect.search.search_loop import SearchProgress, confirm_ends, search_doubting
 from opsieve.bisect.sources.build_sandbox import BUILD_FAILS, LIMITS, BuildDir, CheckLimits, script_digest
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.git_history import (
@@ -62,7 +62,7 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a search is about: the ends as hashes, the row of first parents in which a wrong end moves, the range between."""
+    """What a search is about: the ends as hashes, the row of first parents in which an untestable end moves, the range between."""
 
     row: tuple[str, ...]
     good: int
@@ -170,66 +170,34 @@ class Commits:
         check_paths(repository, new, self._paths)
         if is_shallow(repository):
             self._say("the clone is shallow: commits that it lacks are not searched (git fetch --unshallow)")
-        before = first_parents(repository, None, old)
-        head = str(repository.head.commit)
-        after = first_parents(repository, new, head) if is_ancestor(repository, new, head) else []
-        row = (*before, new, *after)
-        place = {old: len(before) - 1, new: len(before)}
+        row = (old, *first_parents(repository, old, new))
+        place = {old: 0, new: len(row) - 1}
         between = read_range(repository, old, new, self._paths, self._first_parent)
         return Plan(row, place[good], place[bad], base, between)
 
     def _steps(self, given: Given, confidence: float, width: int) -> SearchProtocol:
-        """Measure the bad end where that is needed, settle the ends, search between them."""
+        """Confirm the two ends, then search between them."""
         plan = self.plan
-        chance: float | ReproductionRate = given if isinstance(given, float) else 1.0
-        doubted: ReproductionRate | None = None
-        if given == "auto" or (given is None and isinstance(self._check, Path)):
-            measured = yield from self._measured(0 if given == "auto" else SURE)
-            if 0 < measured.failures < measured.runs:
-                chance = measured
-                self._say(f"the bad end showed the failure in {measured.failures} of {measured.runs} runs")
-            elif measured.failures:
-                doubted = measured if given is None else None
-                chance = 1.0 if given is None else measured
-        mean = chance.mean if isinstance(chance, ReproductionRate) else chance
-        settling = settle_ends(len(plan.row), plan.good, plan.bad, mean, confidence, ask_good_once=False)
-        places = next(settling)
+        flaky = isinstance(self._check, Path)
+        confirming = confirm_ends(len(plan.row), plan.good, plan.bad, given, confidence, flaky)
+        places = next(confirming)
         while True:
             answers = yield [plan.row[place] for place in places], None
             if given is None and self.wanted is not None and self.wanted.flaky:
                 return (yield from self._steps("auto", confidence, width))
             try:
-                places = settling.send(answers)
+                places = confirming.send(answers)
             except StopIteration as stop:
-                ends: Ends = stop.value
+                ends, chance = stop.value
                 break
         if ends.trouble:
             return self._found(ends, None, plan.between)
-        return (yield from self._between(ends, chance, doubted, confidence, width))
+        if isinstance(chance, ReproductionRate):
+            self._say(f"the failing end showed the failure in {chance.failures} of {chance.runs} runs")
+        return (yield from self._between(ends, chance, confidence, width))
 
-    def _measured(
-        self, sure: int
-    ) -> Generator[tuple[list[str], SearchProgress | None], list[TestResult], ReproductionRate]:
-        """How often the bad end fails."""
-        measuring = measure(sure)
-        next(measuring)
-        while True:
-            (result,) = yield [self.plan.row[self.plan.bad]], None
-            try:
-                measuring.send(result)
-            except StopIteration as stop:
-                found: ReproductionRate = stop.value
-                return found
-
-    def _between(
-        self,
-        ends: Ends,
-        chance: float | ReproductionRate,
-        doubted: ReproductionRate | None,
-        confidence: float,
-        width: int,
-    ) -> SearchProtocol:
-        """The search between two ends that differ; by a test that may be flaky after all where `doubted` says how it was measured."""
+    def _between(self, ends: Ends, chance: float | ReproductionRate, confidence: float, width: int) -> SearchProtocol:
+        """The search between two ends that differ."""
         plan = self.plan
         between = plan.between
         if ends.wrong:
@@ -240,26 +208,16 @@ class Commits:
         history = Chain(size) if linear else VersionGraph(between.parents)
 
         def search_for(rate: float | ReproductionRate) -> Search:
-            if isinstance(rate, ReproductionRate) and doubted is not None:
-                self._say(
-                    "the check is flaky: a commit that it called good fails in another run; searching on with that in mind"
-                )
             return Search(history, direction=ends.direction, chance=rate, confidence=confidence, width=width)
 
-        if doubted is None:
-            search = search_for(chance)
-            inner: Generator[tuple[list[int], SearchProgress | None], list[TestResult], object] = run_search(search)
-        else:
-            inner = run_doubting(search_for, doubted)
+        inner = search_doubting(search_for, chance)
         try:
             places, progress = next(inner)
             while True:
                 answers = yield [between.commits[place] for place in places], progress
                 places, progress = inner.send(answers)
         except StopIteration as stop:
-            if isinstance(stop.value, Search):
-                search = stop.value
-        return self._found(ends, search.suspects, between)
+            return self._found(ends, stop.value, between)
 
     def _test(self, builds: BuildDir, commit: str) -> VersionOutcome:
         tree = tree_of(self._repository, commit)
@@ -278,6 +236,8 @@ class Commits:
         else:
             self.recalled += 1
         if commit not in self.seen or known.state == "bad":
+            if commit in self.seen and self.seen[commit].state == "good":
+                self._say(f"the check is flaky: {commit[:12]} passed in one run and fails in another")
             self.seen[commit] = known
         return known
 

@@ -102,10 +102,9 @@ def merge_base(repository: "Repo", a: str, b: str) -> str:
     return str(found[0])
 
 
-def first_parents(repository: "Repo", old: str | None, new: str, most: int = 10_000) -> list[str]:
-    """The row of first parents that leads to `new`, oldest first: what is not in `old`'s history (all for None)."""
-    limits = [f"^{old}"] if old else []
-    lines = repository.git.rev_list("--first-parent", f"--max-count={most}", new, *limits).splitlines()
+def first_parents(repository: "Repo", old: str, new: str, most: int = 10_000) -> list[str]:
+    """The row of first parents that leads to `new`, oldest first: what is not in `old`'s history."""
+    lines = repository.git.rev_list("--first-parent", f"--max-count={most}", new, f"^{old}").splitlines()
     return [str(line) for line in reversed(lines)]
 
 

@@ -123,9 +123,10 @@ class VersionSequence:
                 wanted = seen[place]
                 break
         belief: float | ReproductionRate = chance if isinstance(chance, float) else 1.0
+        known: dict[int, TestResult] = {}
         if wanted is not None and (chance == "auto" or (chance is None and wanted.flaky)):
-            belief = self._measured(versions[place], first.pop(place), wanted)
-        steps = bisection(len(versions), good, bad, chance=belief, confidence=confidence, width=jobs)
+            belief, known = self._measured(versions[place], first.pop(place), wanted), {place: TestResult.BAD}
+        steps = bisection(len(versions), good, bad, chance=belief, confidence=confidence, width=jobs, known=known)
         places, progress = next(steps)
         with ThreadPoolExecutor(jobs) as pool:
             while True:

@@ -15,11 +15,14 @@ from commands import opsieve
 from histories import BAD, BROKEN, GOOD, History, row
 from waiting import wait_until
 
-from opsieve.bisect.search.search_loop import DOUBTS, SURE
+from opsieve.bisect.search.search_loop import SURE
 from opsieve.bisect.sources.build_sandbox import CheckLimits
 from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.bisect.sources.git_history import commit_named, describe, open_repository, tag_of
 from opsieve.gen.model.bad_input import BadInput
+
+# Runs of the good end and of the good commit beside the answer, with which a check that never varied is doubted.
+CONFIRMATIONS = 10
 
 
 def search(history: History, good: str, bad: str, **options: Any) -> CommitResult:
@@ -48,7 +51,7 @@ def test_a_row_of_commits(tmp_path: Path) -> None:
     before = state(history.folder)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[120]]
-    assert found.probed <= math.ceil(math.log2(199)) + 2 + SURE + DOUBTS
+    assert found.probed <= math.ceil(math.log2(199)) + SURE + CONFIRMATIONS
     assert state(history.folder) == before
     commit = found.culprits[0]
     assert commit.files == ("fold.sh",)
@@ -101,7 +104,7 @@ def test_merges(tmp_path: Path, seed: int) -> None:
     history, culprit = merged(tmp_path / "repository", 150, seed)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[culprit]]
-    assert found.probed + found.recalled <= math.ceil(math.log2(history.count - 1)) + 2 + SURE + DOUBTS
+    assert found.probed + found.recalled <= math.ceil(math.log2(history.count - 1)) + SURE + CONFIRMATIONS
 
 
 def test_first_parents_blame_the_merge(tmp_path: Path) -> None:
@@ -137,18 +140,34 @@ def test_a_build_file_that_moved(tmp_path: Path) -> None:
     assert [commit.sha for commit in found.culprits] == [history.shas[25]]
 
 
-def test_a_good_end_that_is_bad_is_named(tmp_path: Path) -> None:
+def test_a_good_end_that_is_bad_is_named_and_no_older_commit_is_blamed(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "g" * 8 + "b" * 22)
     found = search(history, history.shas[15], "main")
     assert found.wrong_ends == ((history.shas[15], "bad"),)
-    assert [commit.sha for commit in found.culprits] == [history.shas[8]]
+    assert (found.trouble, found.culprits) == ("always", ())
+    assert set(found.seen) <= set(history.shas[15:])
 
 
-def test_a_bad_end_that_is_good_is_named(tmp_path: Path) -> None:
+def test_a_bad_end_that_is_good_is_named_and_no_newer_commit_is_blamed(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "g" * 20 + "b" * 10)
     found = search(history, history.shas[0], history.shas[12])
     assert found.wrong_ends == ((history.shas[12], "good"),)
-    assert [commit.sha for commit in found.culprits] == [history.shas[20]]
+    assert (found.trouble, found.culprits) == ("never", ())
+    assert set(found.seen) <= set(history.shas[:13])
+
+
+def test_a_flaky_check_never_blames_a_commit_outside_the_range(tmp_path: Path) -> None:
+    """The bad end is not HEAD; it fails in five runs and then passes once, and stays bad."""
+    history = row(tmp_path / "repository", "g" * 6 + "b" * 24)
+    runs = tmp_path / "runs"
+    check = (tmp_path / "check.sh").read_text()
+    flaky = f"echo x >> {runs}\n[ $(wc -l < {runs}) -gt 5 ] && [ $(($(wc -l < {runs}) % 3)) = 0 ] && exit 0\n"
+    (tmp_path / "check.sh").write_text(check.replace("got=", flaky + "got=", 1))
+    found = search(history, history.shas[2], history.shas[15])
+    assert found.wrong_ends == ()
+    assert [commit.sha for commit in found.culprits] == [history.shas[6]]
+    assert found.confidence < 1
+    assert set(found.seen) <= set(history.shas[2:16])
 
 
 def test_always_bad_blames_nobody(tmp_path: Path) -> None:

@@ -94,3 +94,18 @@ def test_two_failing_ends_are_a_sentence_and_not_a_sweep(case: Path, capsys: pyt
         "it fails in 2026-01-01 and in 2026-01-28; --good names a release without it, --sweep tests the 26 between"
     )
     assert (answer["first_bad"], answer["ends_verified"]) == ("", False)
+
+
+@pytest.mark.usefixtures("_plugin")
+def test_two_named_ends_that_do_not_fail_are_a_sentence_and_not_a_sweep(
+    case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = ["--source", "nightlies:2026-01-17", "--good", "2026-01-03", "--bad", "2026-01-08", "--json"]
+    answer = json.loads(bisect(case, *named, capsys=capsys)[1])
+    assert (answer["probes"], answer["ends_verified"], answer["wrong_ends"]) == (2, False, ["2026-01-08"])
+    assert answer["answer"] == (
+        "2026-01-08 is not what --good or --bad says; "
+        "it fails neither in 2026-01-03 nor in 2026-01-08; --bad names a release with it, --sweep tests the 4 between"
+    )
+    swept = json.loads(bisect(case, *named, "--sweep", capsys=capsys)[1])
+    assert [run["version"] for run in swept["versions"]] == [f"2026-01-{day:02}" for day in range(3, 9)]
