@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from opsieve.backends.judge.oracle_names import ORACLE
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.forms.registry import form_of, named
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -32,12 +33,13 @@ OTHERS = "other_failures"
 _KEY = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-def save_subject(subject: Runnable, folder: Path, name: str, origin: Origin, target: str) -> None:
+def save_subject(subject: Runnable, folder: Path, name: str, origin: Origin, target: str, oracle: str = "") -> None:
     """Write a subject as a case, all or nothing, and its model under the name that people look for.
 
-    `target` is where it fails, "" when a user's check says that it does: commands that take the case run it there.
+    `target` is where it fails, "" when a user's check says that it does: commands that take the case run it there, and ask the
+    further `oracle` that says so (`further_oracle`).
     """
-    parameters = {"target": target} if target else {}
+    parameters = {name: value for name, value in (("target", target), (ORACLE, oracle)) if value}
     save(Case(named(subject.program, name), subject.inputs, None, origin, parameters), folder)
     write(folder / model_name(subject.program), subject.program.chunks())
 
@@ -55,9 +57,10 @@ def save_reduction(
     facts: dict[str, Any],
     journal: Journal,
     script: str,
+    oracle: str,
 ) -> None:
     """Write everything. `facts` are the keys that `--json` prints."""
-    save_subject(reduction.best, folder, name, origin, facts["target"])
+    save_subject(reduction.best, folder, name, origin, facts["target"], oracle)
     if script:
         write(folder / SCRIPT, script.encode())
     attempts = [msgspec.to_builtins(attempt) for attempt in journal.attempts]

@@ -34,7 +34,7 @@ from opsieve.reducer.oracle.discover import still
 from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, replayed_spread
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
-from opsieve.reducer.oracle.slowdown_test import SlowdownTest
+from opsieve.reducer.oracle.slowdown_test import MemoryTest, SlowdownTest
 from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, finite
 from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
@@ -446,17 +446,19 @@ def interestingness_of(
 ) -> InterestingnessTest[Runnable]:
     """The interestingness test of a premise; at the level `cure` the other builds are run on `start` first."""
     if premise.failure.verdict.kind == "accepts-invalid":
-        fault = start.program.fault
-        assert fault is not None
         assert premise.arbiter is not None
         assert premise.right is not None
-        return AcceptsInvalidTest(workers, premise.target, fault, premise.arbiter, normalise(premise.right.message))
+        return AcceptsInvalidTest(
+            workers, premise.target, start.program.fault, premise.arbiter, normalise(premise.right.message)
+        )
     if premise.failure.verdict.kind == "nondeterminism":
         runs = runs_for(premise.chance)
         return NondeterminismTest(workers, premise.target, premise.failure, level, runs, premise.apart)
     if premise.failure.verdict.kind == "slowdown":
         assert premise.arbiter is not None
         return SlowdownTest(workers, premise.target, premise.arbiter)
+    if "memory" in premise.failure.verdict.rules:
+        return MemoryTest(workers, premise.target)
     test = TargetTest(
         workers, premise.target, premise.failure, premise.arbiter, level, finite=_finite(premise, workers, start)
     )

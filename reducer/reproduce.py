@@ -8,15 +8,16 @@ from typing import Any
 from opsieve.backends.judge.judge import judge_case
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
+from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged, shown
+from opsieve.gen.model.bad_input import BadInput, NoFailure, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
-from opsieve.reducer.oracle.repeats import is_deterministic, measure_rate
+from opsieve.reducer.oracle.discover import find_judged
+from opsieve.reducer.oracle.repeats import measure_rate
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, as_given, expected_outputs, oracles_for
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
@@ -41,54 +42,34 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
         )
     case, lab = with_script(case, workers), ObservationCache(workers)
     judged = judge_case(case, chosen, lab)
-    verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
-    doubted: Verdict | None = None  # a failure that may show only sometimes
-    if verdict.verdict == "flaky":
-        doubted = verdict
-    elif verdict.verdict == "pass":
-        doubted = stored
-    elif verdict.verdict == "fail":
-        was_flaky = stored is not None and (stored.verdict, stored.kind) == ("flaky", verdict.kind)
-        doubted = verdict if was_flaky or not is_deterministic(case, chosen, verdict, workers) else None
-    exported, reason = None, f"{chosen.display}: {verdict.verdict}: {verdict.reason}"
-    if doubted is not None:
-        exported, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
-    elif verdict.verdict == "fail":
-        right: dict[str, ExpectedOutput] = {}
-        source = ""
-        if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
-            asked = oracles_for(case.program, chosen, lab)
-            right, source = expected_outputs(case, verdict, judged.observations[0].outputs, lab, asked)
-        seen = judged.observations[0]
-        exported = as_given(ExportedFailure(case, chosen, verdict, seen, right, source, seconds=seconds))
-    if exported is None:
-        raise (NoFailure if verdict.is_judged else Unjudged)(reason)
-    return replace(exported, **_culprit(place), probably=_probably(place))
+    stored = _stored(_case_of(place), chosen)
+    seen_failing = bool(target or case.parameters.get("target") or recorded) or stored is not None
+    found, reason = find_judged(case, chosen, judged, workers, seen_failing)
+    if judged.verdict.verdict == "pass":
+        reason = f"pass: {judged.verdict.reason}"
+    if stored is not None and stored.verdict == "flaky" and (found is None or found.chance == 1):
+        found, reason = measure_rate(case, chosen, stored, workers)
+    if found is None:
+        raise NoFailure(f"{chosen.display}: {reason}")
+    verdict = replace(found.failure.verdict, reason=found.reason)
+    right: dict[str, ExpectedOutput] = {}
+    source, rarely = "", found.chance < 1
+    if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
+        got = None if rarely else found.observation.outputs
+        right, source = expected_outputs(case, verdict, got, lab, oracles_for(case.program, chosen, lab))
+    exported = ExportedFailure(case, chosen, verdict, found.observation, right, source, seconds=seconds)
+    if rarely:
+        exported = replace(exported, shows=found.replays, runs=runs_for(found.chance, sightings=1))
+    return replace(as_given(exported), **_culprit(place), probably=_probably(place))
 
 
 def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:
-    """The verdict of a case of a store whose target died or raised; None for any other case, and for another target."""
+    """The verdict of a case of a store; None for any other case, and for another target."""
     try:
         record = read_failure(folder)
-        return (
-            verdict_of(record) if record.kind in KIND_OF_OUTCOME.values() and resolve(record.target) == target else None
-        )
+        return verdict_of(record) if resolve(record.target) == target else None
     except BadInput:  # it lies in no store
         return None
-
-
-def _seen_sometimes(
-    case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers, seconds: float
-) -> tuple[ExportedFailure | None, str]:
-    """An exported of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
-    found, reason = measure_rate(case, target, replace(verdict, verdict="flaky"), workers)
-    if found is None:
-        return None, reason
-    flaky = replace(found.failure.verdict, reason=found.reason)
-    right, source = expected_outputs(case, flaky, None, ObservationCache(workers))
-    runs = runs_for(found.chance, sightings=1)
-    seen = found.observation
-    return as_given(ExportedFailure(case, target, flaky, seen, right, source, found.replays, runs, seconds)), ""
 
 
 def case_folder(what: str, store: Path) -> Path:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy
-from opsieve.backends.judge.acceptance import accepts_forbidden
-from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judge import Judged, judge_case
-from opsieve.backends.judge.oracle_names import OracleChoice
+from opsieve.backends.judge.oracle_names import ORACLE, OracleChoice, further_oracle
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.probing.chosen_values import chosen
 from opsieve.backends.record import write_observations
@@ -187,13 +185,7 @@ def _judged_case(
     policy: Policy,
 ) -> Iterator[JudgeResult]:
     for target in (each for one in targets for each in _askings(one, case, request.metamorphic)):
-        judged = judge_case(case, target, cache, policy)
-        if judged.verdict.verdict == "pass" and not target.rewrite:
-            verdict = asked_further(request.oracles, case.program, case.inputs, target, cache)
-            judged = judged if verdict is None else Judged(verdict, judged.observations)
-        if judged.verdict.verdict == "invalid" and "accepts-invalid" in request.oracles.names:
-            accepted = accepts_forbidden(case.program, case.inputs, target, cache)
-            judged = judged if accepted is None else Judged(accepted, judged.observations)
+        judged = judge_case(case, target, cache, policy, request.oracles)
         if request.save is not None and judged.verdict.verdict == "fail":
             _save(request.save, name, case, target, judged, cache.workers)
         yield JudgeResult(name, case, target, judged)
@@ -210,6 +202,8 @@ def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[
 def _save(folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> None:
     """Write a failure as a case folder: the case, what was observed, and with which settings."""
     parameters = {**case.parameters, **judged.observations[0].knobs, "target": target.display}
+    if oracle := further_oracle(judged.verdict, case.program):
+        parameters[ORACLE] = oracle
     text = f"{Path(model).stem or 'model'}-{target.display}"
     name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:120]
     save(with_script(replace(case, parameters=parameters), workers), folder / name)

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from opsieve.backends.compare import POLICY, Comparison, Policy, compare
-from opsieve.backends.judge.acceptance import judge_broken
+from opsieve.backends.judge.acceptance import accepts_forbidden, judge_broken
 from opsieve.backends.judge.derived_types import judge_types, settle_declared_types
 from opsieve.backends.judge.endings import died, lacks, refused
+from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
 from opsieve.backends.judge.levels import disagreement
 from opsieve.backends.judge.metamorphic import against_itself
 from opsieve.backends.judge.mismatch import MismatchJudge
+from opsieve.backends.judge.oracle_names import NAMES, ORACLE, OracleChoice
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES, Lab, Values, independent
 from opsieve.backends.judge.program_forms import beyond_rounding, can_be_undefined, other_builds
 from opsieve.backends.judge.reasons import Cause, because, verdict
@@ -24,6 +26,8 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import Program
+
+_NO_CHOICE = OracleChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,24 @@ def judge(
     return Judged(replace(found, oracles=tuple(session.consulted)), tuple(session.observations))
 
 
-def judge_case(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> Judged:
-    """The verdict of every command on a case: its expected outputs count, and all other compilers may be asked."""
+def judge_case(
+    case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY, further: OracleChoice = _NO_CHOICE
+) -> Judged:
+    """The verdict of every command on a case: its expected outputs count, and all other compilers may be asked.
+
+    The oracle that found the failure of a case is asked of it as are those of `further`.
+    """
+    program, inputs = case.program, case.inputs
     oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
-    return judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles, policy=policy)
+    judged = judge(program, inputs, target, lab, expected=case.expected, oracles=oracles, policy=policy)
+    named = case.parameters.get(ORACLE, "")
+    chosen = replace(further, names=(*further.names, named)) if named in NAMES else further
+    found: Verdict | None = None
+    if judged.verdict.verdict == "pass" and not target.rewrite:
+        found = asked_further(chosen, program, inputs, target, lab)
+    elif judged.verdict.verdict == "invalid" and "accepts-invalid" in chosen.names:
+        found = accepts_forbidden(program, inputs, target, lab)
+    return judged if found is None else Judged(found, judged.observations)
 
 
 def _decide(session: JudgingSession) -> Verdict:

@@ -23,8 +23,10 @@ from typing import Any
 
 from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.bad_input import BadInput, meant, shown
 from opsieve.gen.model.files import read_file
+from opsieve.gen.model.program import Program
 
 _LONGEST = 1 << 16  # bytes of a configuration file
 
@@ -68,7 +70,19 @@ ORACLES: tuple[NamedOracle, ...] = (
     NamedOracle("memory", "the optimised build does not need more memory, by a margin", measured=True),
 )
 NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
+ORACLE = "oracle"  # the parameter of a case that names the oracle which found its failure, where that has to be chosen
 _BY_NAME: Mapping[str, NamedOracle] = {oracle.name: oracle for oracle in ORACLES}
+
+
+def further_oracle(verdict: Verdict, program: Program) -> str:
+    """Name the oracle that has to be chosen for a verdict to be given again, "" where the judge gives it anyway."""
+    if verdict.verdict != "fail":
+        return ""
+    if verdict.kind == "accepts-invalid":
+        return "accepts-invalid" if program.fault is None else ""
+    if verdict.kind in ("slowdown", "nondeterminism"):
+        return verdict.kind
+    return "memory" if "memory" in verdict.rules else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from opsieve.backends.judge.shown_failure import is_refusal
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
@@ -15,13 +16,14 @@ from opsieve.triage.fingerprint.normalise import normalise
 @dataclass(frozen=True)
 class AcceptsInvalidTest:
     """`same` while the target runs a program that still states its `fault` and has the operator at fault, and the `objector` still objects in the same words.
+    A program that breaks a rule by its inputs alone states no fault.
 
     `objection` is what he said of the whole program, normalised: a candidate that breaks another rule on the way is another failure.
     """
 
     workers: Workers
     target: ResolvedTarget
-    fault: Broken
+    fault: Broken | None
     objector: ResolvedTarget
     objection: str
 
@@ -30,13 +32,16 @@ class AcceptsInvalidTest:
         tests = [Test(subject.program, subject.inputs) for subject in subjects]
         answers = self.workers.observe_many(self.target, tests)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
-            if subject.program.fault != self.fault or self.fault.operator not in subject.program.operators():
+            fault = self.fault
+            if fault is not None and (
+                subject.program.fault != fault or fault.operator not in subject.program.operators()
+            ):
                 yield CheckResult("gone", "it no longer has the fault that it states")
             elif got.outcome != "ok":
                 yield CheckResult("gone", got.outcome)
             else:
                 said = self.workers.observe(self.objector, test.program, test.inputs)
-                if said.outcome not in ("error", "rejected"):
+                if not is_refusal(said):
                     yield CheckResult("gone", f"{self.objector} does not object")
                 elif normalise(said.message) != self.objection:
                     yield CheckResult("slippage", f"{self.objector} objects otherwise: {shown(said.message, 200)}")

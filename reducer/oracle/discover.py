@@ -4,17 +4,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from opsieve.backends.judge.derived_types import RULE
+from opsieve.backends.judge.acceptance import accepts_forbidden
+from opsieve.backends.judge.derived_types import RULE as DERIVED_TYPE
 from opsieve.backends.judge.judge import Judged, judge_case
-from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE, SECOND_ORACLES
+from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
+from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
+from opsieve.backends.judge.oracles import DERIVING, EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES
+from opsieve.backends.judge.performance import measure_memory
 from opsieve.backends.judge.reasons import describe
-from opsieve.backends.judge.shown_failure import compare_runs, judge_run
+from opsieve.backends.judge.shown_failure import is_refusal, judge_run
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
-from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
+from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import NoFailure, Unjudged, shown
+from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged, shown
 from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import (
@@ -32,23 +36,27 @@ from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.oracle.validator import CHECKER
 from opsieve.triage.fingerprint.sameness import failure_of
 
-REDUCIBLE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory"])
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
 _MANY = 20_000  # nodes of a model of which they cost minutes: whether its results are right is asked of the small one
 
 
 def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers) -> Premise:
     """The first failure of a case on these targets; on every compiler installed when there are none. NoFailure where they
-    pass, Unjudged where one that was named, or every one, gave no verdict of pass or fail.
+    pass, Unjudged where one that was named, or every one, gave no verdict of pass or fail; BadInput for one that cannot be reduced.
     """
     tried, judged = [], 0
     for target in targets or installed():
         try:
-            premise, said = _failure_on(case, target, against, workers, bool(targets))
+            premise, said = _find_on(case, target, against, workers, bool(targets))
             judged += 1
         except Unjudged as error:
             premise, said = None, error.reason
         if premise is not None:
+            if premise.failure.verdict.kind in WRONG_OUTPUTS and premise.arbiter is None:
+                raise BadInput(
+                    f"{target.display} fails, but only the expected outputs tell, which a smaller program does not have: "
+                    "name a compiler that is right with --against"
+                )
             return premise
         tried.append(f"{target.display}: {said}")
     if judged < (len(tried) if targets else 1):
@@ -63,16 +71,19 @@ def installed() -> list[ResolvedTarget]:
 
 def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool = False) -> bool:
     """Whether the judge, asked from scratch, sees the same failure in a subject; with `any_type` a wrong result may be of another type."""
-    case = Case(subject.program, subject.inputs)
+    verdict = premise.failure.verdict
+    vouched = EXPECTED in verdict.oracles  # a user says that the program is valid, and no compiler
+    oracle = further_oracle(verdict, subject.program)
+    parameters = {ORACLE: oracle} if oracle else {}
+    case = Case(subject.program, subject.inputs, {} if vouched else None, parameters=parameters)
     against = premise.arbiter if premise.named else None
-    kind, doubtful = premise.failure.verdict.kind, premise.failure.verdict.verdict == "undecided"
-    if kind == "slowdown":
+    if verdict.kind == "slowdown":
         return slower(case, premise.target, workers)[0] is not None
-    if kind == "nondeterminism":
+    if verdict.kind == "nondeterminism":
         found, _ = varying(case, premise.target, workers)
     else:
         try:
-            found, _ = _failure_on(case, premise.target, against, workers, doubtful)
+            found, _ = _find_on(case, premise.target, against, workers, verdict.verdict == "undecided")
         except Unjudged:
             return False
     if found is None:
@@ -82,47 +93,79 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     )
 
 
-def _failure_on(
+def _find_on(
     case: Case, target: ResolvedTarget, against: ResolvedTarget | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
     """The failure on one target, or why there is none; `doubtful` takes one that no second oracle confirms."""
     if against is not None:
         return _compared(case, target, against, workers)
     lab = ObservationCache(workers)
-    if case.expected is None and case.program.fault is not None:
-        return _not_refused(case, target, workers, lab)
     plain = _plain(case, target, workers, lab)
     if plain is not None:
         if is_deterministic(case, target, plain.failure.verdict, workers):
             return sure(case, plain), ""
         return measure_rate(case, target, plain.failure.verdict, workers)
-    if case.program.size > _MANY and target.baseline is not None:
+    if case.program.size > _MANY and target.baseline is not None and case.program.fault is None:
         with suppress(Unjudged):  # then the judge is asked
             found, _ = _compared(case, target, target.baseline, lab)
             if found is not None:
                 return replace(found, named=False, assumed=True), ""
     judged = judge_case(case, target, lab)
+    if doubtful and judged.verdict.verdict == "undecided" and judged.verdict.kind is not None:
+        # Who names the target has made up his mind: one oracle against it is enough to reduce by.
+        premise, said = _as_judged(case, target, judged, workers)
+        if premise is not None and premise.arbiter is None and judged.verdict.kind in WRONG_OUTPUTS:
+            return None, _without_failure(
+                judged.verdict
+            )  # only expected outputs contradict it, and a smaller program has none
+        return premise, said
+    return find_judged(case, target, judged, workers, doubtful)
+
+
+def find_judged(
+    case: Case, target: ResolvedTarget, judged: Judged, workers: Workers, doubtful: bool
+) -> tuple[Premise | None, str]:
+    """The failure that a verdict is, replayed to learn how often it shows; None and the reason where the target passes.
+
+    Args:
+        judged: What `judge_case` says of the case on the target.
+        doubtful: A user has seen the target fail: where it passes, it is run again.
+
+    Raises:
+        Unjudged: If the verdict leaves open whether it fails.
+    """
     verdict = judged.verdict
-    if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
-        return measure_rate(case, target, verdict, workers)
-    if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
+    if verdict.verdict == "pass" and doubtful and case.program.fault is None:
         return _doubted(case, target, workers, verdict)
-    if verdict.verdict == "fail" and verdict.kind == "nondeterminism":
-        return varying(case, target, workers)
-    # Who names the target has made up his mind: one oracle against it is enough to reduce by.
-    enough = ("fail", "undecided") if doubtful else ("fail",)
-    if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
+    if verdict.verdict == "invalid" and doubtful:
+        accepted = accepts_forbidden(case.program, case.inputs, target, workers)
+        if accepted is not None:
+            return _as_judged(case, target, replace(judged, verdict=accepted), workers)
+    if verdict.verdict == "flaky":
+        if verdict.kind == "accepts-invalid":
+            return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+        return measure_rate(case, target, verdict, workers)
+    if verdict.verdict != "fail":
         return None, _without_failure(verdict)
-    arbiter = _arbiter(case, target, judged, workers)
-    if verdict.kind in WRONG_OUTPUTS and arbiter is None:
-        return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
-    open_mismatch = verdict.verdict == "undecided" and verdict.kind in WRONG_OUTPUTS
-    if open_mismatch and arbiter is not None and _compared(case, target, arbiter, lab)[0] is None:
-        return None, _without_failure(verdict)  # only expected outputs contradict it, and a smaller program has none
-    observation = judged.observations[0]
+    return _as_judged(case, target, judged, workers)
+
+
+def _as_judged(case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> tuple[Premise | None, str]:
+    """The failure that a verdict is, by its kind."""
+    verdict, observation = judged.verdict, judged.observations[0]
+    if verdict.kind == "nondeterminism":
+        return varying(case, target, workers)
+    if verdict.kind == "slowdown":
+        return slower(case, target, workers)
     failure = failure_of(verdict, observation, case.program)
-    consulted = [each for each in judged.observations if arbiter is not None and each.target == arbiter.display]
-    premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted), None))
+    if verdict.kind == "accepts-invalid":
+        consulted = ((oracle, workers.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
+        objector, said = next((oracle, answer) for oracle, answer in consulted if is_refusal(answer))
+        ran = sum(answer.outcome == "ok" for answer in replayed_runs(case, target, SHORT, workers))
+        return Premise(target, objector, failure, observation, verdict.reason, said, replays=(ran, SHORT)), ""
+    arbiter = None if case.program.fault is not None else _arbiter(case, target, judged, workers)
+    consulted_runs = [each for each in judged.observations if arbiter is not None and each.target == arbiter.display]
+    premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted_runs), None))
     if not is_deterministic(case, target, verdict, workers):
         return measure_rate(case, target, verdict, workers)
     if verdict.kind == "mismatch" and case.program.byte_size < _LARGE:  # of a larger one the small result is replayed
@@ -142,7 +185,12 @@ def _doubted(case: Case, target: ResolvedTarget, workers: Workers, verdict: Verd
     if spread_of([answer for answer, _ in replays]).differing:
         return varying(case, target, workers)
     slow, _ = slower(case, target, workers)
-    return slow, "" if slow is not None else shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    if slow is not None:
+        return slow, ""
+    large = measure_memory(case.program, case.inputs, target, workers)
+    if large.verdict == "fail":
+        return _as_judged(case, target, Judged(large, (replays[0][0],)), workers)
+    return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
 
 
 def _without_failure(verdict: Verdict) -> str:
@@ -151,27 +199,6 @@ def _without_failure(verdict: Verdict) -> str:
     if not verdict.is_judged:
         raise Unjudged(reason)
     return reason
-
-
-def _not_refused(
-    case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache
-) -> tuple[Premise | None, str]:
-    """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
-    judged = judge_case(case, target, lab)
-    verdict, observation = judged.verdict, judged.observations[0]
-    if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
-        return measure_rate(case, target, verdict, workers)
-    if verdict.verdict != "fail":
-        return None, _without_failure(verdict)
-    failure = failure_of(verdict, observation, case.program)
-    if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
-        if not is_deterministic(case, target, verdict, workers):
-            return measure_rate(case, target, verdict, workers)
-        return sure(case, Premise(target, None, failure, observation, verdict.reason)), ""
-    ran = sum(answer.outcome == "ok" for answer in replayed_runs(case, target, SHORT, workers))
-    consulted = ((oracle, lab.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
-    objector, said = next((oracle, answer) for oracle, answer in consulted if answer.outcome in ("error", "rejected"))
-    return Premise(target, objector, failure, observation, verdict.reason, said, replays=(ran, SHORT)), ""
 
 
 def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache) -> Premise | None:
@@ -213,25 +240,28 @@ def _compared(
     return Premise(target, against, failure, got, reason, wanted, named=True), ""
 
 
-def _oracles(target: ResolvedTarget) -> list[ResolvedTarget]:
-    """Whom else the judge may ask, as in `run`."""
-    return [oracle for oracle in SECOND_ORACLES if oracle != target]
-
-
 def _arbiter(case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> ResolvedTarget | None:
-    """Who will be asked beside the target: itself without the rewrite, the unoptimised build when it is right, else the reference, else another compiler."""
-    baseline = target.baseline
-    if judged.verdict.kind == "metamorphic":
-        return target.unrewritten
-    if judged.verdict.blame == "optimiser":
-        return baseline
-    test = Test(case.program, case.inputs)
-    oracles = (FLOAT64, NATIVE) if judged.verdict.kind in WRONG_OUTPUTS else (baseline, NATIVE)
-    contradicted = RULE in judged.verdict.rules  # then an oracle of the same wrong type shows nothing
-    for oracle in (*oracles, *_oracles(target), *([DERIVING] if contradicted else [])):
-        answer = workers.observe(oracle, test.program, test.inputs) if oracle is not None else None
-        if answer is None or answer.outcome != "ok":
+    """Who will be asked beside the target: the first that runs the program and, of a wrong result, gives another one.
+
+    The build that the verdict stands on comes first: the target without the rewrite, or its unoptimised build.
+    """
+    verdict, baseline = judged.verdict, target.baseline
+    own = target.unrewritten if verdict.kind == "metamorphic" else None
+    if verdict.blame == "optimiser" or LEVELS_DISAGREE in verdict.rules or verdict.kind not in WRONG_OUTPUTS:
+        own = own or baseline
+    references = (FLOAT64, NATIVE) if verdict.kind in WRONG_OUTPUTS else (NATIVE,)
+    deriving = [DERIVING] if DERIVED_TYPE in verdict.rules else []
+    candidates: list[ResolvedTarget | None] = [own, *references, *SECOND_ORACLES, *deriving]
+    for oracle in candidates:
+        if oracle is None or oracle == target:
             continue
-        if not contradicted or compare_runs(test.program, judged.observations[0], answer).worst is not None:
+        right = workers.observe(oracle, case.program, case.inputs)
+        if right.outputs is None:
+            continue
+        run = judged.observations[0]
+        if (
+            run.outputs is None
+            or judge_run(case.program, case.inputs, target, run, workers, right=right).verdict == "fail"
+        ):
             return oracle
     return None

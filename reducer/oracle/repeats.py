@@ -37,7 +37,7 @@ def measure_rate(case: Case, target: ResolvedTarget, verdict: Verdict, workers: 
     if not seen:
         return None, f"flaky, but not seen again in {REPLAYS} runs"
     first, judged = seen[0]
-    verdict = replace(verdict, stage=judged.stage, message=judged.message)
+    verdict = replace(verdict, verdict="flaky", stage=judged.stage, message=judged.message)
     reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(first.message, 200)}"
     chance = wilson(len(seen), runs)
     arbiter = target.baseline if case.program.fault is None else None

@@ -1,9 +1,9 @@
-"""The interestingness test of a build that is slower than the unoptimised one."""
+"""The interestingness tests of a build that is slower, or needs more memory, than the unoptimised one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.judge.performance import LEVEL, MARGIN, sign_test
+from opsieve.backends.judge.performance import LEVEL, MARGIN, measure_memory, sign_test
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -83,3 +83,17 @@ class SlowdownTest:
 
 def _timed(pair: tuple[Observation, Observation]) -> bool:
     return all(answer.outcome == "ok" and answer.cpu_seconds is not None for answer in pair)
+
+
+@dataclass(frozen=True)
+class MemoryTest:
+    """`same` when the target needs more memory than its unoptimised build by the margin of the judge."""
+
+    workers: Workers
+    target: ResolvedTarget
+
+    def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+        for subject in subjects:
+            verdict = measure_memory(subject.program, subject.inputs, self.target, self.workers)
+            yield CheckResult("same" if verdict.verdict == "fail" else "gone", verdict.reason)

@@ -65,7 +65,10 @@ class TargetTest:
                 for subject, test, got, wanted in pairs:
                     yield self._compared(subject, test, got, wanted)
             return
-        for subject, test, got in zip(subjects, tests, self.workers.observe_many(self.target, tests), strict=True):
+        answers: Iterable[Observation] = self.workers.observe_many(self.target, tests)
+        if self.target.baseline is None:  # of a lack the target is asked again, which waits until it has answered all
+            answers = list(answers)
+        for subject, test, got in zip(subjects, tests, answers, strict=True):
             yield self._ended(subject, test, got, None)
 
     def known(self, subject: Runnable, got: Observation, wanted: Observation) -> CheckResult:

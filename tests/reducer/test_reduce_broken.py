@@ -12,6 +12,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
+from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
@@ -68,9 +69,8 @@ def test_what_is_refused_as_it_should_be_is_not_reduced(tmp_path: Path) -> None:
     save(mixed(), tmp_path / "case")
     arguments = [str(tmp_path / "case"), "-t", "fake:error@Concat", "-o", str(tmp_path / "out"), "--json"]
     done = CliRunner().invoke(command, arguments, standalone_mode=False)
-    assert done.exception is None
-    assert done.return_value == 3
-    assert "refuses it as it should" in json.loads(done.stdout)["message"]
+    assert isinstance(done.exception, NoFailure)
+    assert "refuses it as it should" in str(done.exception)
 
 
 def test_the_result_has_a_script_that_fails_while_the_program_is_accepted(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
 """What `run` calls a failure, `reduce` and `export` work on: one definition for all of them (backends/judge/shown_failure.py)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from models import X, chain
+from models import X, chain, program
 
-from opsieve.backends.judge.judge import judge
-from opsieve.backends.judge.oracles import SECOND_ORACLES
+from opsieve.backends.judge.judge import judge_case
+from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.verdict import Verdict
+from opsieve.backends.verdict import Kind, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -29,9 +30,7 @@ HOST = chain("Abs", "Neg", "Relu", "Clip", "Sqrt")
 
 
 def verdict_on(target: str, case: Case, workers: Workers) -> Verdict:
-    resolved = resolve(target)
-    oracles = [oracle for oracle in SECOND_ORACLES if oracle != resolved]
-    return judge(case.program, case.inputs, resolved, ObservationCache(workers), oracles=oracles).verdict
+    return judge_case(case, resolve(target), ObservationCache(workers)).verdict
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_what_run_calls_a_failure_is_reduced_and_exported(
     premise = find(case, [resolve(target)], None, workers)
     assert premise.failure.verdict.kind == run.kind
     assert premise.chance == 1, "it always fails"
-    start = Subject(case.program.proto, case.inputs, {})
+    start = Subject(HOST.proto, X, {})
     result = reduce_failure(OnnxReduction(), start, premise, [workers], level, Journal(""), Listeners())
     assert [node.op_type for node in result.best.model.graph.node] == ["Relu", "Clip"]
     assert (result.same, result.minimal) == (True, True)
@@ -72,6 +71,50 @@ def test_a_lack_of_the_program_s_own_operator_is_no_failure(workers: Workers, tm
         find(case, [resolve(target)], None, workers)
     with pytest.raises(Unjudged, match="unsupported"):
         reproduced(case, target, tmp_path, workers, 30)
+
+
+def reduced(case: Case, target: str, workers: Workers) -> tuple[str | None, list[str]]:
+    """The kind of the failure that is reduced, and the operators of the result."""
+    premise = find(case, [resolve(target)], None, workers)
+    start = Subject(case.program.proto, case.inputs, {})
+    result = reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    assert (result.same, result.minimal) == (True, True)
+    return premise.failure.verdict.kind, [node.op_type for node in result.best.model.graph.node]
+
+
+def test_a_compiler_without_an_unoptimised_build_is_asked_operator_by_operator(workers: Workers) -> None:
+    """The same worker is asked about a candidate and about its operators: one after the other."""
+    target = "fake:unsupported@Relu&Clip,level=off"
+    assert resolve(target).baseline is None
+    assert verdict_on(target, Case(HOST, X), workers).verdict == "fail"
+    assert reduced(Case(HOST, X), target, workers) == ("error", ["Relu", "Clip"])
+
+
+def test_a_program_that_its_values_make_invalid_is_reduced_where_it_is_run(workers: Workers) -> None:
+    text = (
+        "g (float[2, 3] x, float r) => (float[2, 3] y) { a = Relu (x)  b = Abs (a)  c = Dropout (b, r)  y = Neg (c) }"
+    )
+    case = Case(program(text, 18, 9), {**X, "r": np.array(1.5, np.float32)})
+    assert verdict_on("fake", case, workers).verdict == "invalid"
+    case = replace(case, parameters={ORACLE: "accepts-invalid"})
+    run = judge_case(case, resolve("fake"), ObservationCache(workers)).verdict
+    assert (run.verdict, run.kind) == ("fail", "accepts-invalid")
+    assert reduced(case, "fake", workers) == ("accepts-invalid", ["Dropout"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "oracle"),
+    [
+        ("slowdown", ("slowdown",), "slowdown"),
+        ("nondeterminism", (), "nondeterminism"),
+        ("memory", ("memory",), "memory"),
+        ("memory", (), ""),  # the limit was reached, which any run shows
+        ("accepts-invalid", (), "accepts-invalid"),
+        ("mismatch", (), ""),
+    ],
+)
+def test_oracles_that_have_to_be_chosen_are_noted(kind: Kind, rules: tuple[str, ...], oracle: str) -> None:
+    assert further_oracle(Verdict("fail", "", kind, rules=rules), HOST) == oracle
 
 
 class Table:

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
 from opsieve.backends.record import write_observations
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -309,6 +310,8 @@ class Store:
     def _stage(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]
         parameters = {**case.parameters, **first.knobs, "target": finding.target}
+        if oracle := further_oracle(finding.verdict, case.program):
+            parameters[ORACLE] = oracle
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
         folder = self._staged(record)
         shutil.rmtree(folder, ignore_errors=True)
