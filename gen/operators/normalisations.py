@@ -109,19 +109,23 @@ def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [*found, either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
 
 
+# Elements of a leaf: fewer are all equal now and then, since some styles draw them from three numbers.
+_UNEQUAL = 6
+
+
 def _unequal(draft: Draft) -> None:
     """Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal: those of a leaf differ."""
     x = draft.x
-    if math.prod(x.shape) < 4 or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
-        shape = x.shape if math.prod(x.shape) >= 4 else (2, 3, *(draft.rng.between(1, 3) for _ in x.shape[2:]))
+    if math.prod(x.shape) < _UNEQUAL or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
+        shape = x.shape if math.prod(x.shape) >= _UNEQUAL else (2, 3, *(draft.rng.between(1, 3) for _ in x.shape[2:]))
         draft.begin(draft.builder.leaf(x.dtype, shape, Domain(-2, 2), ("input", "input", "initializer")))
 
 
-def _axes_of_two(draft: Draft) -> list[int]:
-    """Axes with two elements at least; always given: the checker of onnx 1.23 refuses the default."""
+def _axes_of_several(draft: Draft) -> list[int]:
+    """Axes with so many elements that some differ; always given: the checker of onnx 1.23 refuses the default."""
     shape = draft.x.shape
     axes = draft.rng.some(range(len(shape)), draft.rng.between(1, len(shape)))
-    return axes if math.prod(shape[axis] for axis in axes) > 1 else list(range(len(shape)))
+    return axes if math.prod(shape[axis] for axis in axes) >= _UNEQUAL else list(range(len(shape)))
 
 
 def _axes_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -229,7 +233,7 @@ OPERATORS = (
     # ONNX's own definition of it, a function, is only well-typed in float32.
     norm(
         "MeanVarianceNormalization",
-        parts=(_unequal, Attr("axes", _axes_of_two)),
+        parts=(_unequal, Attr("axes", _axes_of_several)),
         dtypes=("float32",),
         requires=_axes_inside,
         bounds=_mean_variance_bounds,
