@@ -75,14 +75,12 @@ def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[Single
 
 
 def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census[S]) -> bool:
-    """Try the plainest edits of parts that no pass has an edit of that loses the failure; whether one keeps it, which is then taken."""
+    """Try the plainest edits of parts that no pass has an edit of that loses the failure; those that keep it are taken. Whether any does."""
     known = _by_part(try_singles(engine, passes))
     engine.dimension = "census"
-    return any(
-        engine.improve(edit.apply(engine.best), edit.label)
-        for part in census(engine.best)
-        for edit in _wanted(part, known)
-    )
+    parts = list(census(engine.best))
+    gains = sum(engine.improve(edit.apply(engine.best), edit.label) for part in parts for edit in _wanted(part, known))
+    return gains > 0
 
 
 def census_lines(engine: Engine[S], singles: Iterable[SingleResult[S]], census: Census[S]) -> tuple[PartLine, ...]:

@@ -60,6 +60,28 @@ def test_a_field_that_the_failure_needs_stays_and_the_rest_goes(workers: Workers
     assert (found.same, found.minimal) == (True, True)
 
 
+def test_a_body_shrinks_where_the_failure_needs_its_declared_shapes(workers: Workers) -> None:
+    """Inference gives a Loop's state no shape; edits that infer types anew lose the failure, those of the census keep what is declared."""
+
+    @dataclass
+    class Shaped(Needs):
+        def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+            for subject in subjects:
+                found = [node.attribute[0].g for node in subject.model.graph.node if node.op_type == "Loop"]
+                there = found and any(node.op_type == "Div" for node in found[0].node)
+                shaped = there and all(info.type.tensor_type.HasField("shape") for info in found[0].input)
+                yield CheckResult(
+                    "same" if shaped else "slippage" if there else "gone", key="no-shape" if there else ""
+                )
+
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x, int64 n, bool c) => (float[2, 3] y) {
+        y = Loop (n, c, x) <body = b (int64 i, bool go, float[2, 3] s) => (bool on, float[2, 3] r) {
+            on = Identity (go)  a = Exp (s)  d = Div (a, s)  e = Tanh (d)  r = Add (e, s) }> }"""
+    values = {"x": np.ones((2, 3), np.float32), "n": np.array(2), "c": np.array(True)}
+    found = reduced(Subject(parse_model(text), values, {}), Shaped("Loop"), workers)
+    assert [node.op_type for node in found.best.model.graph.node[0].attribute[0].g.node] == ["Div"]
+
+
 def test_an_initializer_that_is_also_an_input_becomes_small(workers: Workers) -> None:
     """As before IR version 4, where the failure needs it to be both."""
 
