@@ -1,8 +1,8 @@
 """The commit that a release was built from. Nothing is imported or run.
 
-What the release's files say comes first, then a tag of the repository. A clone that lacks both (a fork, a mirror) may have a branch of the
-release, or still hold the commit at which the version's number went up on the default branch: the last one before it is near the
-place where the release was cut.
+What the release's files state comes first, then their contents: a release of Python sources has the files of its commit. Only where there
+is nothing to hash, a tag counts, then a branch of the release, then the commit at which the version's number went up on the default
+branch: the last one before it is near the place where the release was cut.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame.built_sources import binaries, files_of
 from opsieve.bisect.blame.commit_range import default_branch
+from opsieve.bisect.blame.release_content import VERSION_FILES, match_content
 from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
 from opsieve.gen.model.bad_input import BadInput, shown
 
@@ -27,9 +28,8 @@ _PYTHON = re.compile(
     r"""^\s*(?:__git_version__|git_version|__commit__|commit_id|__commit_id__|git_commit)\s*(?::\s*\w+\s*)?=\s*['"]g?([0-9a-f]{7,40})['"]""",
     re.M,
 )
-_NAMES = frozenset(["_version.py", "version.py", "build_and_package_info.py", "_build_info.py", "git_version.py"])
 _MOST_TEXT = 1 << 16
-_VERSION_FILES = (
+_NUMBER_FILES = (
     "VERSION",
     "VERSION_NUMBER",
     "VERSION.txt",
@@ -76,19 +76,31 @@ def release_commit(repository: Path, built: ReleaseEnd, *, before: bool = False)
                 return ReleaseCommit(commit_named(found, written), name)
             except BadInput:
                 continue  # a commit that this clone does not have: a tag may be there all the same
-        if not built.number:
-            raise BadInput(f"{shown(built.name, 200)} states no commit: name it by its commit or its version")
         near = _of_nightly(found, built.number, before)
-        if near is not None:
+        if near is not None and near.exact:
             return near
-        try:
-            tag = tag_of(repository, built.number)
-            return ReleaseCommit(commit_named(found, tag), tag)
-        except BadInput as error:  # no such tag, or one whose commit this clone lacks
-            near = _cut(found, built.number)
-            if near is None:
-                raise BadInput(f"{error}, and no branch or version file names it") from None
-            return near
+        tag = _tagged(found, repository, built.number)
+        content = match_content(found, built.folders, tag.sha if tag else "")
+        if content is not None and (content.pure or not (tag or near)):
+            said = f"{content.agree} of {content.files} Python files agree"
+            return ReleaseCommit(content.sha, said, exact=content.exact and content.pure)
+        near = near or tag or _cut(found, built.number)
+        if near is None and not built.number:
+            raise BadInput(f"{shown(built.name, 200)} states no commit: name it by its commit or its version")
+        if near is None:
+            raise BadInput(
+                f"the repository {shown(repository, 200)} has no tag for release {shown(built.number)}, no commit with its files, "
+                "and no branch or version file names it"
+            )
+        return near
+
+
+def _tagged(repository: "Repo", path: Path, release: str) -> ReleaseCommit | None:
+    """The commit of a release's tag; None without one, or where this clone lacks it."""
+    with contextlib.suppress(BadInput):
+        tag = tag_of(path, release) if release else ""
+        return ReleaseCommit(commit_named(repository, tag), tag)
+    return None
 
 
 def _of_nightly(repository: "Repo", number: str, before: bool) -> ReleaseCommit | None:
@@ -110,31 +122,30 @@ def _of_nightly(repository: "Repo", number: str, before: bool) -> ReleaseCommit 
 
 
 def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:
-    """Near a release that has no tag: the tip of its branch, else the last commit of its version; of a patch release, those of what it mends."""
-    parts = release.split(".")
-    wanted = [release] + [".".join([*parts[:-1], "0"])] * (len(parts) > 2 and parts[-1] != "0")
+    """Near a release that has no tag: the tip of its branch, or that of its series, else the last commit of its version."""
+    if not release:
+        return None
     refs = repository.git.for_each_ref("--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
-    for number in (*wanted, ".".join(parts[:2])):
+    for number in (release, ".".join(release.split(".")[:2])):
         pattern = re.compile(rf"/(?:rel|release|releases)[-/_]v?{re.escape(number)}$")
         branch = next((ref for ref in refs if pattern.search(ref)), "")
         if branch:
             return ReleaseCommit(commit_named(repository, branch), branch.removeprefix("refs/"), exact=False)
     trunk = default_branch(repository)
-    for number in wanted:
-        changed = repository.git.log("--format=%H", "-1", f"-S{number}", trunk, "--", *_VERSION_FILES)
-        if not changed:
-            continue
-        held = repository.git.grep("-l", "-F", "-e", number, changed, "--", *_VERSION_FILES, with_exceptions=False)
-        last = trunk if held else repository.git.rev_parse("--verify", f"{changed}^")
-        return ReleaseCommit(str(last), f"the last commit of version {number}", exact=False)
-    return None
+    number = rf"(^|[^0-9.]){re.escape(release)}($|[^0-9.])"  # 0.1.9 is no part of 0.1.98
+    changed = repository.git.log("--format=%H", "-1", "--extended-regexp", f"-G{number}", trunk, "--", *_NUMBER_FILES)
+    if not changed:
+        return None
+    held = repository.git.grep("-l", "-E", "-e", number, changed, "--", *_NUMBER_FILES, with_exceptions=False)
+    last = trunk if held else repository.git.rev_parse("--verify", f"{changed}^")
+    return ReleaseCommit(str(last), f"the last commit of version {release}", exact=False)
 
 
 def _written(folders: Sequence[Path]) -> Iterable[tuple[str, str]]:
     """Hashes that files of a release state, texts before binaries."""
     files = files_of(folders)
     for file in files:
-        if file.name in _NAMES and file.is_file():
+        if file.name in VERSION_FILES and file.is_file():
             with file.open("rb") as stream:
                 text = stream.read(_MOST_TEXT).decode("utf-8", "replace")
             yield from ((file.name, match) for match in _PYTHON.findall(text))

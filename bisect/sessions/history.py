@@ -1,17 +1,22 @@
 """From two versions to the commits between them that may have changed the behaviour, ranked, without building any."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame.commit_range import read_between
 from opsieve.bisect.blame.history_evidence import gather
 from opsieve.bisect.blame.ranking import rank
-from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
+from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, release_commit
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
 from opsieve.bisect.sources.git_history import Commit, describe, merge_base, open_repository
 from opsieve.gen.model.bad_input import BadInput, shown
+
+if TYPE_CHECKING:
+    from git import Repo
 
 _MOST = 20  # ranked commits that are kept
 
@@ -37,6 +42,7 @@ def _rank(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues)
     with open_repository(repository) as opened:
         base = merge_base(opened, old, new)
         between = read_between(opened, old, new)
+        _check_order(opened, change, ends, base, bool(between.commits))
         ranking = rank(between.commits, gather(opened, between, clues, change[1].folders))
         suspects = tuple(
             _ranked(describe(opened, suspect.sha), suspect.probability, suspect.reasons)
@@ -54,6 +60,23 @@ def _rank(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues)
         none=round(ranking.none, 4),
         settle=f"opsieve bisect CASE --commits {repository} --good {old[:12]} --bad {new[:12]} --build SCRIPT",
         seconds=round(time.monotonic() - started, 2),
+    )
+
+
+def _check_order(
+    repository: "Repo", change: Sequence[ReleaseEnd], ends: Sequence[ReleaseCommit], base: str, any_between: bool
+) -> None:
+    """BadInput unless the newer release has the newer commit. On a branch that was read a patch may be younger than the next release."""
+    dates = [repository.commit(end.sha).committed_date for end in ends]
+    exact = all(end.exact for end in ends)
+    if base != ends[1].sha and any_between and (exact or base == ends[0].sha or dates[0] <= dates[1]):
+        return
+    read = " and ".join(
+        f"{end.sha[:12]} for {built.name} ({end.source})" for built, end in zip(change, ends, strict=True)
+    )
+    raise BadInput(
+        f"the commits of the two releases are not in order, or none lies between them: {read}; "
+        "the clone may lack the right ones (git fetch --all --tags)"
     )
 
 

@@ -287,11 +287,14 @@ def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tm
     made = history(tmp_path / "r", bumps)
     found = release_commit(made.folder, ReleaseEnd("", "1.1.0", []))
     assert (found.sha, found.exact) == (made.shas[3], False)
-    assert release_commit(made.folder, ReleaseEnd("", "1.1.3", [])).sha == made.shas[3]
     assert release_commit(made.folder, ReleaseEnd("", "1.2.0", [])).sha == made.shas[-1]
     subprocess.run(["git", "-C", str(made.folder), "branch", "rel-1.1.0", made.shas[2]], check=True)
+    for older in ("1.1.3", "1.2"):  # neither the branch of another release nor a longer number is near it
+        with pytest.raises(BadInput, match="no tag for release"):
+            release_commit(made.folder, ReleaseEnd("", older, []))
+    subprocess.run(["git", "-C", str(made.folder), "branch", "rel-1.1", made.shas[2]], check=True)
     found = release_commit(made.folder, ReleaseEnd("", "1.1.3", []))
-    assert (found.sha, found.source) == (made.shas[2], "heads/rel-1.1.0")
+    assert (found.sha, found.source) == (made.shas[2], "heads/rel-1.1")
 
 
 def test_a_file_of_the_message_is_found_where_the_repository_has_it(tmp_path: Path) -> None:
