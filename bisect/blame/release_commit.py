@@ -68,6 +68,8 @@ def release_commit(repository: Path, built: ReleaseEnd, *, before: bool = False)
     A nightly that says nothing but its day may be of any commit of it: the last one is taken, for an end that lies `before` a change the last
     one of the day before.
     """
+    import git
+
     with open_repository(repository) as found:
         if built.commit:
             return ReleaseCommit(commit_named(found, built.commit), built.name)
@@ -80,7 +82,11 @@ def release_commit(repository: Path, built: ReleaseEnd, *, before: bool = False)
         if near is not None and near.exact:
             return near
         tag = _tagged(found, repository, built.number)
-        content = match_content(found, built.folders, tag.sha if tag else "")
+        content = None
+        with contextlib.suppress(
+            git.GitCommandError
+        ):  # too long a history, or a damaged one: a tag may be read all the same
+            content = match_content(found, built.folders, tag.sha if tag else "")
         if content is not None and (content.pure or not (tag or near)):
             said = f"{content.agree} of {content.files} Python files agree"
             return ReleaseCommit(content.sha, said, exact=content.exact and content.pure)
