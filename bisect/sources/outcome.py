@@ -30,7 +30,7 @@ class VersionOutcome:
     """`key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for a person.
 
     `trait` is what of the failure survives from one release to another: line numbers, status codes and offsets into a
-    binary do not. `stage` says how far the version got; a wrong result has the stage `done`. `flaky`: it failed in some of its
+    binary do not. `stage` says how far the version got: one that gave outputs, wrong ones or where it should not, `done`. `flaky`: it failed in some of its
     runs only. `message` is what the compiler said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad
     because the expected outputs of the case are others, though oracles contradict them.
     """
@@ -86,9 +86,10 @@ def _shortened(text: str) -> str:
 
 def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
     found = failure_of(verdict, observation, case.program).fingerprint
-    kind = verdict.kind or "error"
-    stage = "done" if kind in WRONG_OUTPUTS else verdict.stage or observation.stage
-    what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
+    kind, ended = verdict.kind or "error", verdict.stage or observation.stage
+    wrong = kind in WRONG_OUTPUTS and verdict.mismatch
+    what = f"{wrong.what} mismatch" if wrong else f"{kind} at {ended}"
+    stage = "done" if observation.outcome == "ok" else ended
     message = "\n".join([observation.message[:_MESSAGE], *read(observation.frames, _FRAMES).names])
     lasting = "other outputs than expected" if case.expected is not None and verdict.mismatch else trait(found)
     return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)

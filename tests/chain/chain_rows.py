@@ -1,0 +1,316 @@
+"""Every way in which the judge reaches `fail`, and what each command has to say of it.
+
+A row is a failure; its cells are what each step does where that is not what `usual_cells` says. A step that does not apply to a row
+has a cell with the reason (`why`), and the exit code and sentence that the user gets are asserted all the same.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import onnx.parser
+from repository import SAMPLES
+
+from opsieve.backends.judge.reasons import Cause
+from opsieve.backends.verdict import Kind
+from opsieve.gen.case.case import Case
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.relax.tree import Bind, BindingBlock, Call, Function, Module, RelaxOperator, Seq, Var
+from opsieve.gen.relax.types import RelaxTensorType
+from opsieve.gen.relax.writing import to_json
+from opsieve.gen.tir import nodes as tir
+from opsieve.gen.tvm_ir.nodes import encode
+
+STEPS = ("run", "reduce", "verify", "attribute", "export", "script", "bisect", "add", "corpus", "diff")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The exit code of a step and what its output matches. `why` says why the step does not apply to the row, "" where it does."""
+
+    code: int
+    says: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """A failure.
+
+    `target` is the compiler with the fault; the same text with release 1.0 is well. `options` go to `run` alone. `nodes` are left by
+    `reduce`, which is told `reduce_options`, too; `guilty` is the pass that `attribute` names.
+    """
+
+    name: str
+    cause: Cause | None
+    kind: Kind
+    target: str
+    program: str = "three"
+    nodes: int = 1
+    guilty: str = "FuseRelu"
+    options: tuple[str, ...] = ()
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+    slow: bool = False
+    limits: tuple[str, ...] = ()  # of the steps that take them
+    good: str = "1.0"
+    bad: str = "2.0"
+
+    def cell(self, step: str) -> Cell:
+        """What a step has to do."""
+        return self.cells.get(step) or usual_cells(self)[step]
+
+    def case(self) -> Case:
+        """The program with its inputs, under the name of the row: a corpus keeps equal cases once."""
+        if self.program not in PROGRAMS:
+            return open_case(SAMPLES / self.program)
+        case = PROGRAMS[self.program]()
+        if not isinstance(case.program, OnnxProgram):
+            apart = np.float32(zlib.crc32(self.name.encode()) % 100 / 100)
+            return replace(case, inputs={name: value + apart for name, value in case.inputs.items()})
+        model = onnx.ModelProto.FromString(case.program.model)
+        model.graph.name += f" {self.name}"
+        return replace(case, program=OnnxProgram(model.SerializeToString()))
+
+
+def sentence_of(cause: Cause) -> str:
+    """A pattern of the sentences of a cause, whatever their facts. `run` leaves the target out where a sentence begins with it."""
+    parts = re.split(r"\{\w+\}", cause.value.removeprefix("{target} "))
+    return ".*".join(re.escape(part) for part in parts)
+
+
+def usual_cells(row: Row) -> dict[str, Cell]:
+    """What each step does where nothing stands in its way."""
+    reason = sentence_of(row.cause) if row.cause is not None else ""
+    return {
+        "run": Cell(1, rf"fail +\S.* {row.kind} at \w+: {reason}"),
+        "reduce": Cell(0, rf"(?s)after +{row.nodes} .*verified: the reduced model still shows the same failure\n.*1-minimal"),
+        "verify": Cell(0, "1-minimal: no single remaining edit preserves the failure"),
+        "attribute": Cell(0, rf"pass {row.guilty}: skipping it cures the failure; it causes the failure alone"),
+        "export": Cell(0, rf"repro\.py  {row.kind}: "),
+        "script": Cell(1, "BUG: "),
+        "bisect": Cell(0, rf"First bad release {re.escape(row.bad)} \(last good {re.escape(row.good)}\)"),
+        "add": Cell(0, rf"fail {row.kind}"),
+        "corpus": Cell(0, "still-failing"),
+        "diff": Cell(1, "newly-failing"),
+    }  # fmt: skip
+
+
+X = np.linspace(0.25, 2, 6, dtype=np.float32).reshape(2, 3)
+ONNX, NEWER, USERS = (
+    f"<ir_version: {ir}, opset_import: [{domains}]>\n"
+    for ir, domains in ((8, '"" : 18'), (10, '"" : 22'), (8, '"" : 18, "acme.nn" : 1'))
+)
+
+
+def _case(text: str, graph: str = "", expected: np.ndarray | None = None, **inputs: np.ndarray) -> Case:
+    model = onnx.parser.parse_model(text)
+    model.graph.name = graph or model.graph.name
+    outputs = None if expected is None else {"y": expected}
+    return Case(OnnxProgram(model.SerializeToString()), {"x": X, **inputs}, outputs)
+
+
+def _relax() -> Case:
+    """exp(abs(x)), negated."""
+    kind = RelaxTensorType("float32", (2, 3))
+    x, a, e, y = (Var(name, kind) for name in "xaey")
+    steps = ((a, "relax.abs", x), (e, "relax.exp", a), (y, "relax.negative", e))
+    block = BindingBlock(tuple(Bind(to, Call(RelaxOperator(name), (of,), kind)) for to, name, of in steps))
+    main = Function((x,), Seq((block,), y), kind, attrs=(("global_symbol", "main"),))
+    return Case(RelaxProgram(to_json(Module((("main", main),))).encode()), {"x": X})
+
+
+def _tir(*passes: str) -> Case:
+    """B[i] = exp(A[i]) + A[i]."""
+    a, b, at = tir.buffer("A", (8,), "float32"), tir.buffer("B", (8,), "float32"), tir.variable("i")
+    read = tir.load(a, at)
+    body = tir.store(b, tir.binary("Add", tir.call("tirx.exp", "float32", read), read), at)
+    function = tir.function([a, b], tir.loop(at, tir.integer(8), body))
+    values = np.linspace(0, 1, 8, dtype=np.float32)
+    return Case(TirProgram(encode(function).encode(), passes, "main"), {"A": values, "B": 0 * values})
+
+
+_SUM = "a = acme.nn.ScaledSum<alpha = 2.0>(x, x)"
+PROGRAMS = {
+    "three": lambda: _case(f"{ONNX}g (float[2, 3] x) => (float[2, 3] y) {{ a = Abs(x)\n r = Relu(a)\n y = Neg(r) }}"),
+    # What gives its input back is right.
+    "copy": lambda: _case(f"{ONNX}g (float[2, 3] x) => (float[2, 3] y) {{ a = Abs(x)\n y = Relu(a) }}"),
+    "users": lambda: _case(f"{USERS}g (float[2, 3] x) => (float[2, 3] y) {{ {_SUM}\n r = Relu(a)\n y = Neg(r) }}"),
+    "users-expected": lambda: _case(
+        f"{USERS}g (float[2, 3] x) => (float[2, 3] y) {{ {_SUM}\n r = Relu(a)\n y = Neg(r) }}", expected=-3 * X
+    ),
+    # Add of a float and a double.
+    "invalid": lambda: _case(
+        f"{ONNX}g (float[2, 3] x, double[2, 3] z) => (float[2, 3] y) {{ r = Relu(x)\n y = Add(r, z) }}",
+        graph="disruptive Add mixed-dtypes: input 1",
+        z=X.astype(np.float64),
+    ),
+    # An index out of range.
+    "forbidden": lambda: _case(
+        f"{ONNX}g (float[2, 3] x, int64[1] i) => (float[1, 3] y) {{ r = Relu(x)\n y = Gather(r, i) }}", i=np.array([7])
+    ),
+    # Selu of doubles, which neither onnxruntime nor TVM has.
+    "unshared": lambda: _case(
+        f"{NEWER}g (double[2, 3] x) => (double[2, 3] y) {{ a = Selu(x)\n y = Relu(a) }}",
+        x=X.astype(np.float64),
+    ),
+    "unshared-last": lambda: _case(
+        f"{NEWER}g (double[2, 3] x) => (double[2, 3] y) {{ a = Relu(x)\n y = Selu(a) }}", x=X.astype(np.float64)
+    ),
+    # The same, of a shape that inference does not know.
+    "open": lambda: _case(
+        f"{NEWER}g (double[2, 3] x, int64[2] s) => (double[m, n] y) {{ a = Selu(x)\n "
+        "t = Max(s, s)\n r = Reshape(a, t)\n y = Relu(r) }",
+        x=X.astype(np.float64),
+        s=np.array([2, 3]),
+    ),
+    "relax": _relax,
+    "tir": _tir,
+}
+NOT_A_PASS = Cell(0, "not an optimiser pass: it also fails with all optimisations off")
+OF_BUILD = {"bisect": Cell(0, r"First bad release anvil@\S*-2\.0 \(last good anvil@\S*-1\.0\)")}
+# Of a program that the reference cannot evaluate the release before has nobody but its own build to confirm it.
+UNCONFIRMED = {
+    "bisect": Cell(
+        0,
+        r"anvil 1\.0: undecided(?s:.)*It fails in every testable release",
+        why="release 1.0 is undecided: no independent implementation",
+    )
+}
+FLAKY = {
+    "run": Cell(1, "flaky +.*showed `error` in 2 of 4 runs of the same inputs: "),
+    "attribute": Cell(3, "no failure to work on", why="attribute judges once, and then the failure is gone"),
+    "add": Cell(0, "flaky error"),
+}
+OF_COMMAND = {
+    "attribute": Cell(2, "passes of command cannot be switched off from here", why="a command has no passes"),
+    "bisect": Cell(2, "--target is command:.*, but anvil is the package of anvil", why="a command has no releases"),
+}
+
+ROWS: tuple[Row, ...] = (
+    # It died.
+    Row("crash-compile", Cause.CRASHED, "crash", "anvil:crash@Relu"),
+    Row("crash-import", Cause.CRASHED, "crash", "anvil:crash@Relu/import"),
+    Row("crash-run", Cause.CRASHED, "crash", "anvil:crash@Relu/run"),
+    Row("crash-unoptimised", Cause.CRASHED, "crash", "anvil:!crash@Relu", cells={"attribute": NOT_A_PASS}),
+    Row("memory", Cause.ENDED, "memory", "anvil:memory@Relu"),
+    Row("memory-unoptimised", Cause.ENDED, "memory", "anvil:!memory@Relu", cells={"attribute": NOT_A_PASS}),
+    # It raised an error, or says that it lacks what it made itself.
+    Row("lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@Abs>Relu", nodes=2, guilty="FuseAbsRelu"),
+    Row("lack-made-alone", Cause.MADE_LACK, "error", "anvil:level=off,faults=!unsupported@Abs>Relu", nodes=2,
+        cells={"attribute": Cell(0, "nothing that can be switched off")}),
+    Row("error", Cause.REFUSES, "error", "anvil:error@Relu"),
+    Row("error-run", Cause.REFUSES, "error", "anvil:error@Relu/run"),
+    Row("rejected", Cause.REFUSES, "error", "anvil:rejected@Relu"),
+    Row("error-unoptimised", Cause.REFUSES, "error", "anvil:!error@Relu", cells={"attribute": NOT_A_PASS}),
+    Row("error-expected", Cause.REFUSES, "error", "anvil:!error@Relu", "users-expected", cells={"attribute": NOT_A_PASS}),
+    # Invalid programs.
+    Row("invalid-crash", Cause.DIED, "crash", "anvil:lenient+crash@Relu/import", "invalid"),
+    Row("invalid-accepted", Cause.ACCEPTS, "accepts-invalid", "anvil:lenient", "invalid", cells={"attribute": NOT_A_PASS}),
+    # Wrong outputs.
+    Row("wrong", Cause.WRONG, "mismatch", "anvil:wrong@Relu"),
+    Row("wrong-nan", Cause.WRONG, "mismatch", "anvil:nan@Relu"),
+    Row("wrong-shape", Cause.CONTRADICTS_INFERENCE, "mismatch", "anvil:shape@Relu"),
+    Row("wrong-dtype", Cause.CONTRADICTS_INFERENCE, "mismatch", "anvil:dtype@Relu"),
+    Row("wrong-shape-open", Cause.CONTRADICTS_REFERENCE, "mismatch", "anvil:!turn@Relu", "open",
+        cells={"attribute": NOT_A_PASS}),
+    Row("wrong-unoptimised", Cause.WRONG, "mismatch", "anvil:!wrong@Relu", cells={"attribute": NOT_A_PASS}),
+    Row("wrong-operator", Cause.WRONG_OPERATOR, "mismatch", "anvil:!wrong@Relu", "unshared",
+        cells={"attribute": NOT_A_PASS}),
+    Row("contradicted", Cause.CONTRADICTED, "mismatch", "anvil:!~wrong@Selu", "unshared-last", nodes=1,
+        cells={"attribute": NOT_A_PASS}),
+    Row("contradicts-itself", Cause.CONTRADICTS_ITSELF, "metamorphic",
+        "anvil:wrong@Identity>Relu,rewrite=insert-identities", guilty="FuseIdentityRelu",
+        # The script feeds the program as it was rewritten, and compares with the reference.
+        cells={"export": Cell(0, r"repro\.py  mismatch: ")}),
+    # Results that vary, and failures that come and go.
+    Row("changed", Cause.CHANGED, "nondeterminism", "anvil:vary@Relu"),
+    Row("flaky", Cause.NOT_CONFIRMED, "error", "anvil:once@Relu",
+        cells=FLAKY),
+    # Other targets: those above are installed beside opsieve.
+    Row("release-crash", Cause.CRASHED, "crash", "anvil==2.0:crash@Relu"),
+    Row("release-lack-made", Cause.MADE_LACK, "error", "anvil==2.0:unsupported@Abs>Relu", nodes=2, guilty="FuseAbsRelu"),
+    Row("release-wrong", Cause.WRONG, "mismatch", "anvil==2.0:wrong@Relu"),
+    Row("build-crash", Cause.CRASHED, "crash", "anvil@BUILD-2.0:crash@Relu", cells=OF_BUILD),
+    Row("build-wrong", Cause.WRONG, "mismatch", "anvil@BUILD-2.0:wrong@Relu", cells=OF_BUILD),
+    Row("command-crash", Cause.CRASHED, "crash", "command:COMMAND-2.0 crash {model} {inputs} {outputs}", "copy",
+        cells=OF_COMMAND),
+    Row("command-error", Cause.REFUSES, "error", "command:COMMAND-2.0 error {model} {inputs} {outputs}", "copy",
+        cells=OF_COMMAND),
+    Row("command-wrong", Cause.WRONG, "mismatch", "command:COMMAND-2.0 wrong {model} {inputs} {outputs}", "copy",
+        cells=OF_COMMAND),
+    # An operator of the user's own.
+    Row("users-operator", Cause.CRASHED, "crash", "anvil:crash@ScaledSum", "users", guilty="FuseScaledSum", cells=UNCONFIRMED),
+    Row("users-fusion", Cause.MADE_LACK, "error", "anvil:unsupported@ScaledSum>Relu", "users", nodes=2,
+        guilty="FuseScaledSumRelu", cells=UNCONFIRMED),
+    # TVM's own IRs.
+    Row("relax-crash", Cause.CRASHED, "crash", "anvil:crash@relax.exp", "relax", guilty="Fuserelax.exp"),
+    Row("relax-error", Cause.REFUSES, "error", "anvil:error@relax.exp", "relax", guilty="Fuserelax.exp"),
+    Row("relax-error-unoptimised", Cause.REFUSES, "error", "anvil:!error@relax.exp", "relax",
+        cells={"attribute": NOT_A_PASS}),
+    Row("relax-lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@relax.exp", "relax", guilty="Fuserelax.exp"),
+    Row("relax-wrong", Cause.WRONG, "mismatch", "anvil:wrong@relax.exp", "relax", guilty="Fuserelax.exp"),
+    Row("tir-crash", Cause.CRASHED, "crash", "anvil:crash@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
+    Row("tir-error", Cause.REFUSES, "error", "anvil:error@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
+    Row("tir-wrong", Cause.WRONG, "mismatch", "anvil:wrong@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
+    Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=True, limits=("--seconds", "2")),
+)  # fmt: skip
+# Bugs of real releases: the sample is the program, and `bad` the first release with the bug.
+REAL_ROWS: tuple[Row, ...] = (
+    Row("onnxruntime-wrong", Cause.WRONG, "mismatch", "onnxruntime==1.20.0", "pad-maxpool-wrong-value", nodes=2,
+        guilty="Pad_Fusion", good="1.19.2", bad="1.20.0"),
+    Row("onnxruntime-error", Cause.REFUSES, "error", "onnxruntime==1.21.0", "layernorm-fusion-run-error", nodes=6,
+        guilty="SimplifiedLayerNormFusion", good="1.20.1", bad="1.21.0"),
+    Row("onnxruntime-load-error", Cause.REFUSES, "error", "onnxruntime==1.24.1", "if-constant-load-error", nodes=2,
+        guilty="ConstantFolding", good="1.23.2", bad="1.24.1"),
+)  # fmt: skip
+# Causes that lead to other verdicts.
+NEVER_A_FAILURE: Mapping[Cause, str] = {
+    cause: verdict
+    for verdict, causes in {
+        "environment": (Cause.NOT_RUN,),
+        "unsupported": (Cause.LACKS, Cause.TYPE_REFUSED, Cause.REFUSES_AS_LACK),
+        "flaky": (Cause.DIED_ONCE, Cause.ACCEPTED_ONCE),
+        "invalid": (
+            *(Cause.RAISED_WHERE_UNDEFINED, Cause.NO_MEANING, Cause.ILL_TYPED, Cause.FORBIDDEN),
+            *(Cause.EVERYBODY_REJECTS, Cause.UNDEFINED),
+        ),
+        "pass": (
+            *(Cause.GIVES_EXPECTED, Cause.AGREES, Cause.WITHIN_RULES, Cause.AGREES_UNREFERENCED, Cause.REFUSES_RIGHTLY),
+            *(Cause.OPERATORS_AGREE, Cause.OUTVOTED, Cause.SELF_AGREES),
+        ),
+        "undecided": (
+            *(
+                Cause.HOST_ENDS_TOO,
+                Cause.REFERENCE_ENDS_TOO,
+                Cause.NOBODY_ELSE,
+                Cause.EXPECTED_DOUBTED,
+                Cause.HOST_AGREES,
+            ),
+            *(
+                Cause.EXPECTED_CONTRADICTED,
+                Cause.DIFFERS_UNREFERENCED,
+                Cause.UNREFERENCED,
+                Cause.ONE_ORACLE,
+                Cause.OWN_BUILDS_AGREE,
+            ),
+            *(Cause.ONE_ORACLE_OPERATOR, Cause.NOBODY_OBJECTS, Cause.LENIENT, Cause.NO_PLAIN, Cause.NO_BASELINE),
+            *(Cause.CONTRADICTS_UNREFERENCED, Cause.NOT_MEASURED),
+        ),
+    }.items()
+    for cause in causes
+}
+# Causes and kinds whose rows wait until every step agrees with `run`, and what the steps say that disagree.
+WAITING: Mapping[Cause, str] = {
+    Cause.LEVELS_DISAGREE: "reduce finds nobody who gives the right outputs; attribute and bisect find no version that is well",
+    Cause.NOT_EXPECTED: "reduce keeps three nodes where the reference cannot evaluate them, and --verify finds it not minimal",
+    Cause.ENDED_LATER: "reduce replays it as an error, and the check does not show that",
+    Cause.ACCEPTS_FORBIDDEN: "an oracle that is chosen: only run asks it",
+}
+OTHER_KINDS: Mapping[str, str] = {
+    "slowdown": "an oracle that is chosen: run and reduce ask it, attribute, export and bisect do not",
+    "round-trip": "no oracle gives it; a round trip that fails is an error of the stage import",
+}
