@@ -44,8 +44,6 @@ AT_THE_ROOT = {
     "benchmarks",
     "docs",
     ".ci",  # what a submission must pass
-    ".git_archival.txt",  # the version in archives of a commit
-    ".gitattributes",
     ".github",
     ".gitignore",
     ".pre-commit-config.yaml",

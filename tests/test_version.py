@@ -100,8 +100,7 @@ def unpack_archive(repository: Path, folder: Path) -> Path:
 def test_the_version_in_every_kind_of_checkout(tmp_path: Path) -> None:
     here = tmp_path / "full"
     here.mkdir()
-    for name in ("pyproject.toml", ".gitattributes", ".git_archival.txt"):
-        (here / name).write_bytes((ROOT / name).read_bytes())
+    (here / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
     run_git(here, "init", "--quiet")
     run_git(here, "add", "--all")
     run_git(here, "commit", "--quiet", "-m", "first")
@@ -112,10 +111,8 @@ def test_the_version_in_every_kind_of_checkout(tmp_path: Path) -> None:
     assert read_built_version(here).startswith(f"{base}.dev1+g")
     run_git(here, "tag", "v7.1.0")
     assert read_built_version(here) == "7.1.0"
-    assert read_built_version(unpack_archive(here, tmp_path / "tagged")) == "7.1.0"
     run_git(here, "commit", "--quiet", "--allow-empty", "-m", "second")
     assert re.fullmatch(r"7\.1\.1\.dev1\+g[0-9a-f]+", read_built_version(here))
-    assert re.fullmatch(r"7\.1\.1\.dev1\+g[0-9a-f]+", read_built_version(unpack_archive(here, tmp_path / "later")))
     run_git(tmp_path, "clone", "--quiet", "--depth", "1", here.as_uri(), "shallow")
     assert read_built_version(tmp_path / "shallow").startswith(f"{base}.dev1+g")
     run_git(here, "tag", "v7.2.0rc1")
