@@ -83,9 +83,8 @@ def release_commit(repository: Path, built: ReleaseEnd, *, before: bool = False)
             return near
         tag = _tagged(found, repository, built.number)
         content = None
-        with contextlib.suppress(
-            git.GitCommandError
-        ):  # too long a history, or a damaged one: a tag may be read all the same
+        # A history that is too long, or damaged, may still have a readable tag.
+        with contextlib.suppress(git.GitCommandError):
             content = match_content(found, built.folders, tag.sha if tag else "")
         if content is not None and (content.pure or not (tag or near)):
             said = f"{content.agree} of {content.files} Python files agree"

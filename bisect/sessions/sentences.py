@@ -128,13 +128,13 @@ def _untestable(timeline: Timeline) -> list[str]:
     if not reasons:
         return []
     groups = sorted(reasons.items(), key=lambda group: -len(group[1]))
-    told = [
+    described = [
         f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}): {why[:_LONGEST_REASON]}"
         for why, versions in groups[:_MOST_REASONS]
     ]
     more = [f"{len(groups) - _MOST_REASONS} more reasons"] if len(groups) > _MOST_REASONS else []
     skipped = sum(len(versions) for versions in reasons.values())
-    return [f"{skipped} of {len(timeline.versions)} could not be tested", *told, *more]
+    return [f"{skipped} of {len(timeline.versions)} could not be tested", *described, *more]
 
 
 def commit_answer(found: CommitResult) -> CommitAnswer:

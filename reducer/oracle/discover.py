@@ -115,9 +115,8 @@ def _find_on(
         # Who names the target has made up his mind: one oracle against it is enough to reduce by.
         premise, said = _as_judged(case, target, judged, workers)
         if premise is not None and premise.arbiter is None and judged.verdict.kind in WRONG_OUTPUTS:
-            return None, _without_failure(
-                judged.verdict
-            )  # only expected outputs contradict it, and a smaller program has none
+            # Only expected outputs contradict it, and a smaller program has none.
+            return None, _without_failure(judged.verdict)
         return premise, said
     return find_judged(case, target, judged, workers, doubtful)
 
