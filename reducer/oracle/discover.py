@@ -72,7 +72,8 @@ def installed() -> list[ResolvedTarget]:
 def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool = False) -> bool:
     """Whether the judge, asked from scratch, sees the same failure in a subject; with `any_type` a wrong result may be of another type."""
     verdict = premise.failure.verdict
-    vouched = EXPECTED in verdict.oracles  # a user says that the program is valid, and no compiler
+    # Expected outputs of the whole model say nothing about the values of a part, but still that a compiler must accept the program.
+    vouched = EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS
     oracle = further_oracle(verdict, subject.program)
     parameters = {ORACLE: oracle} if oracle else {}
     case = Case(subject.program, subject.inputs, {} if vouched else None, parameters=parameters)

@@ -9,6 +9,7 @@ from models import X, chain, program
 
 from opsieve.backends.judge.judge import judge_case
 from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
+from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
@@ -20,7 +21,7 @@ from opsieve.gen.model.bad_input import Unjudged
 from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
-from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.discover import find, still
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.reducer.reproduce import reproduced
@@ -54,6 +55,14 @@ def test_what_run_calls_a_failure_is_reduced_and_exported(
     assert (result.same, result.minimal) == (True, True)
     exported = reproduced(case, target, tmp_path, workers, 30)
     assert (exported.verdict.kind, exported.shows) == (run.kind, None)
+
+
+def test_the_judge_sees_a_wrong_result_in_a_part_of_a_case_with_expected_outputs(workers: Workers) -> None:
+    expected = workers.observe(resolve("reference"), HOST, X).outputs
+    premise = find(Case(HOST, X, expected), [resolve("fake:wrong@Relu>Clip")], None, workers)
+    assert EXPECTED in premise.failure.verdict.oracles
+    assert still(Subject(chain("Relu", "Clip").proto, X, {}), premise, workers)
+    assert not still(Subject(chain("Relu", "Sqrt").proto, X, {}), premise, workers)
 
 
 @pytest.mark.parametrize("fault", ["unsupported", "crash", "wrong"])
