@@ -37,7 +37,7 @@ class Anvil:
     forms = ("onnx", "relax", "tir")
     helper = True  # nobody looks for its bugs unasked
     options: Mapping[str, tuple[str, ...]] = {
-        "faults": (), "level": ("on", "off"), "disabled": (), "trace": ("off", "on"), "seed": ()
+        "faults": (), "level": ("on", "off"), "disabled": (), "trace": ("off", "on"), "seed": (), "like": ("", "1.0")
     }  # fmt: skip
     main_option = "faults"
     baseline: Mapping[str, str] = {"level": "off"}

@@ -70,8 +70,8 @@ class Anvil:
         text = row.target.replace("@BUILD", f"@{self.folder / 'build'}").replace(
             "COMMAND", str(self.folder / "command")
         )
-        if release != "2.0":
-            text = text.replace("anvil:", "anvil==2.0:")
+        if release != "2.0" and text.startswith("anvil:"):
+            return f"{text},like={release}"  # what is installed has a process ready, a release starts one
         return text.replace("2.0", release)
 
     def searched(self, row: Row) -> tuple[str, ...]:
