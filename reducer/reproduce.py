@@ -13,7 +13,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, NoFailure, shown
+from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import find_judged
@@ -44,7 +44,10 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
     judged = judge_case(case, chosen, lab)
     stored = _stored(_case_of(place), chosen)
     seen_failing = bool(target or case.parameters.get("target") or recorded) or stored is not None
-    found, reason = find_judged(case, chosen, judged, workers, seen_failing)
+    try:
+        found, reason = find_judged(case, chosen, judged, workers, seen_failing)
+    except Unjudged as error:
+        raise Unjudged(f"{chosen.display}: {error.reason}") from None
     if judged.verdict.verdict == "pass":
         reason = f"pass: {judged.verdict.reason}"
     if stored is not None and stored.verdict == "flaky" and (found is None or found.chance == 1):

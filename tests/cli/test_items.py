@@ -39,7 +39,7 @@ def test_run_goes_on(models: list[Path], monkeypatch: pytest.MonkeyPatch, capsys
 def test_a_fault_while_judging_costs_that_model_alone(
     models: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real, seen = judging.judge, []
+    real, seen = judging.judge_case, []
 
     def judged(*given: object, **named: object) -> object:
         seen.append(given)
@@ -47,7 +47,7 @@ def test_a_fault_while_judging_costs_that_model_alone(
             raise RecursionError("ours")
         return real(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(judging, "judge", judged)
+    monkeypatch.setattr(judging, "judge_case", judged)
     code, out, err = opsieve("run", "-t", "reference", *models, capsys=capsys)
     assert (code, out.count("pass")) == (70, 2)
     assert "bad.onnx: opsieve failed to judge it" in err

@@ -11,6 +11,7 @@ import click
 
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.printable import counted, printable
+from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import (
     CONSENT,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _MOST_PRINTED = 60  # lines of the reduced graph
 
 
-@click.command()
+@click.command(context_settings=SETTINGS)
 @click.argument("case", type=PATH)
 @INPUTS
 @EXPECTED
@@ -154,9 +155,8 @@ def _elsewhere(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The program `reduce`: `opsieve reduce` under a name of its own."""
-    from opsieve.tui.cli import SETTINGS, run
+    from opsieve.tui.cli import run
 
-    command.context_settings = dict(SETTINGS)
     run(command, "reduce", arguments)
 
 
