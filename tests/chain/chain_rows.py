@@ -274,7 +274,7 @@ REAL_ROWS: tuple[Row, ...] = (
         guilty="Pad_Fusion", good="1.19.2", bad="1.20.0"),
     Row("onnxruntime-error", Cause.REFUSES, "error", "onnxruntime==1.21.0", "layernorm-fusion-run-error", nodes=6,
         guilty="SimplifiedLayerNormFusion", good="1.20.1", bad="1.21.0"),
-    Row("onnxruntime-load-error", Cause.REFUSES, "error", "onnxruntime==1.24.1", "if-constant-load-error", nodes=2,
+    Row("onnxruntime-load-error", Cause.REFUSES, "error", "onnxruntime==1.24.1", "if-constant-load-error", nodes=1,
         guilty="ConstantFolding", good="1.23.2", bad="1.24.1"),
 )  # fmt: skip
 # Causes that lead to other verdicts.
