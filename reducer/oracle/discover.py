@@ -168,8 +168,12 @@ def _as_judged(case: Case, target: ResolvedTarget, judged: Judged, workers: Work
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted_runs), None))
     if not is_deterministic(case, target, verdict, workers):
         return measure_rate(case, target, verdict, workers)
-    if verdict.kind == "mismatch" and case.program.byte_size < _LARGE:  # of a larger one the small result is replayed
-        if replayed_spread(case, target, SHORT, workers).differing:
+    worst = verdict.mismatch
+    if (
+        verdict.kind == "mismatch" and worst and case.program.byte_size < _LARGE
+    ):  # of a larger one the small result is replayed
+        # That another output varies, as a random one does, says nothing of the wrong one.
+        if worst.output in replayed_spread(case, target, SHORT, workers).names:
             return varying(case, target, workers)
         return replace(premise, replays=(SHORT, SHORT)), ""
     return sure(case, premise), ""
