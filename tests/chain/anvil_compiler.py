@@ -76,7 +76,7 @@ def build(model, options, stage=lambda name: None, form="onnx"):
     import onnx
 
     text = options["faults"] if "1.0" not in (__version__, options["like"]) else ""
-    _current["slot"] = zlib.crc32(text.encode() + model) % (1 << 12)
+    _current["slot"] = zlib.crc32(f"{text} {options['seed']}".encode() + model) % (1 << 12)
     lenient = text.startswith("lenient")
     if b"disruptive" in model and not lenient:  # not always: the checker wants the types of all outputs
         onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
