@@ -54,7 +54,7 @@ class Row:
     guilty: str = "FuseRelu"
     options: tuple[str, ...] = ()
     cells: Mapping[str, Cell] = field(default_factory=dict)
-    slow: bool = False
+    slow: int = 0  # seconds that its steps take, of a row that runs in make test-all: it is long, or much like another
     limits: tuple[str, ...] = ()  # of the steps that take them
     good: str = "1.0"
     bad: str = "2.0"
@@ -201,18 +201,18 @@ OF_COMMAND = {
 ROWS: tuple[Row, ...] = (
     # It died.
     Row("crash-compile", Cause.CRASHED, "crash", "anvil:crash@Relu"),
-    Row("crash-import", Cause.CRASHED, "crash", "anvil:crash@Relu/import"),
-    Row("crash-run", Cause.CRASHED, "crash", "anvil:crash@Relu/run"),
+    Row("crash-import", Cause.CRASHED, "crash", "anvil:crash@Relu/import", slow=20),
+    Row("crash-run", Cause.CRASHED, "crash", "anvil:crash@Relu/run", slow=20),
     Row("crash-unoptimised", Cause.CRASHED, "crash", "anvil:!crash@Relu", cells={"attribute": NOT_A_PASS}),
     Row("memory", Cause.ENDED, "memory", "anvil:memory@Relu"),
-    Row("memory-unoptimised", Cause.ENDED, "memory", "anvil:!memory@Relu", cells={"attribute": NOT_A_PASS}),
+    Row("memory-unoptimised", Cause.ENDED, "memory", "anvil:!memory@Relu", cells={"attribute": NOT_A_PASS}, slow=20),
     # It raised an error, or says that it lacks what it made itself.
     Row("lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@Abs>Relu", nodes=2, guilty="FuseAbsRelu"),
     Row("lack-made-alone", Cause.MADE_LACK, "error", "anvil:level=off,faults=!unsupported@Abs>Relu", nodes=2,
         cells={"attribute": Cell(0, "nothing that can be switched off")}),
     Row("error", Cause.REFUSES, "error", "anvil:error@Relu"),
-    Row("error-run", Cause.REFUSES, "error", "anvil:error@Relu/run"),
-    Row("rejected", Cause.REFUSES, "error", "anvil:rejected@Relu"),
+    Row("error-run", Cause.REFUSES, "error", "anvil:error@Relu/run", slow=20),
+    Row("rejected", Cause.REFUSES, "error", "anvil:rejected@Relu", slow=20),
     Row("error-unoptimised", Cause.REFUSES, "error", "anvil:!error@Relu", cells={"attribute": NOT_A_PASS}),
     Row("error-expected", Cause.REFUSES, "error", "anvil:!error@Relu", "users-expected", cells={"attribute": NOT_A_PASS}),
     # Invalid programs.
@@ -220,9 +220,9 @@ ROWS: tuple[Row, ...] = (
     Row("invalid-accepted", Cause.ACCEPTS, "accepts-invalid", "anvil:lenient", "invalid", cells={"attribute": NOT_A_PASS}),
     # Wrong outputs.
     Row("wrong", Cause.WRONG, "mismatch", "anvil:wrong@Relu"),
-    Row("wrong-nan", Cause.WRONG, "mismatch", "anvil:nan@Relu"),
+    Row("wrong-nan", Cause.WRONG, "mismatch", "anvil:nan@Relu", slow=20),
     Row("wrong-shape", Cause.CONTRADICTS_INFERENCE, "mismatch", "anvil:shape@Relu"),
-    Row("wrong-dtype", Cause.CONTRADICTS_INFERENCE, "mismatch", "anvil:dtype@Relu"),
+    Row("wrong-dtype", Cause.CONTRADICTS_INFERENCE, "mismatch", "anvil:dtype@Relu", slow=20),
     Row("wrong-shape-open", Cause.CONTRADICTS_REFERENCE, "mismatch", "anvil:!turn@Relu", "open",
         cells={"attribute": NOT_A_PASS}),
     Row("wrong-unoptimised", Cause.WRONG, "mismatch", "anvil:!wrong@Relu", cells={"attribute": NOT_A_PASS}),
@@ -242,13 +242,13 @@ ROWS: tuple[Row, ...] = (
     # Other targets: those above are installed beside opsieve.
     Row("release-crash", Cause.CRASHED, "crash", "anvil==2.0:crash@Relu"),
     Row("release-lack-made", Cause.MADE_LACK, "error", "anvil==2.0:unsupported@Abs>Relu", nodes=2, guilty="FuseAbsRelu"),
-    Row("release-wrong", Cause.WRONG, "mismatch", "anvil==2.0:wrong@Relu"),
+    Row("release-wrong", Cause.WRONG, "mismatch", "anvil==2.0:wrong@Relu", slow=20),
     Row("build-crash", Cause.CRASHED, "crash", "anvil@BUILD-2.0:crash@Relu", cells=OF_BUILD),
-    Row("build-wrong", Cause.WRONG, "mismatch", "anvil@BUILD-2.0:wrong@Relu", cells=OF_BUILD),
+    Row("build-wrong", Cause.WRONG, "mismatch", "anvil@BUILD-2.0:wrong@Relu", cells=OF_BUILD, slow=20),
     Row("command-crash", Cause.CRASHED, "crash", "command:COMMAND-2.0 crash {model} {inputs} {outputs}", "copy",
         cells=OF_COMMAND),
     Row("command-error", Cause.REFUSES, "error", "command:COMMAND-2.0 error {model} {inputs} {outputs}", "copy",
-        cells=OF_COMMAND),
+        cells=OF_COMMAND, slow=20),
     Row("command-wrong", Cause.WRONG, "mismatch", "command:COMMAND-2.0 wrong {model} {inputs} {outputs}", "copy",
         cells=OF_COMMAND),
     # An operator of the user's own.
@@ -259,14 +259,14 @@ ROWS: tuple[Row, ...] = (
     Row("relax-crash", Cause.CRASHED, "crash", "anvil:crash@relax.exp", "relax", guilty="Fuserelax.exp"),
     Row("relax-error", Cause.REFUSES, "error", "anvil:error@relax.exp", "relax", guilty="Fuserelax.exp"),
     Row("relax-error-unoptimised", Cause.REFUSES, "error", "anvil:!error@relax.exp", "relax",
-        cells={"attribute": NOT_A_PASS}),
-    Row("relax-lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@relax.exp", "relax", guilty="Fuserelax.exp"),
+        cells={"attribute": NOT_A_PASS}, slow=20),
+    Row("relax-lack-made", Cause.MADE_LACK, "error", "anvil:unsupported@relax.exp", "relax", guilty="Fuserelax.exp", slow=20),
     Row("relax-wrong", Cause.WRONG, "mismatch", "anvil:wrong@relax.exp", "relax", guilty="Fuserelax.exp"),
     Row("tir-crash", Cause.CRASHED, "crash", "anvil:crash@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
-    Row("tir-error", Cause.REFUSES, "error", "anvil:error@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
+    Row("tir-error", Cause.REFUSES, "error", "anvil:error@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp", slow=20),
     Row("tir-wrong", Cause.WRONG, "mismatch", "anvil:wrong@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
-    Row("slowdown", None, "slowdown", "anvil:drag@Relu/run", options=("--oracle", "slowdown"), cells=NO_SCRIPT, slow=True),
-    Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=True, limits=("--seconds", "2")),
+    Row("slowdown", None, "slowdown", "anvil:drag@Relu/run", options=("--oracle", "slowdown"), cells=NO_SCRIPT, slow=300),
+    Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=300, limits=("--seconds", "2")),
 )  # fmt: skip
 # Bugs of real releases: the sample is the program, and `bad` the first release with the bug.
 REAL_ROWS: tuple[Row, ...] = (

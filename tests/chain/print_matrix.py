@@ -28,11 +28,12 @@ def command(*words: str | Path) -> tuple[int, str]:
 
 
 TOGETHER = 6  # rows that share a process for their scripts, and a corpus
+MINUTES = 300  # seconds of a row that is printed only when it is named
 
 
 if __name__ == "__main__":
     names = sys.argv[1:]
-    rows = [row for row in ROWS if row.name in names or (not names and not row.slow)]
+    rows = [row for row in ROWS if row.name in names or (not names and row.slow < MINUTES)]
     real = [row for row in REAL_ROWS if row.name in names]
     ZYGOTES.keep(14)
     parts = [rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)]

@@ -51,8 +51,10 @@ def test_each_step_agrees_with_run(
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.slow(seconds=300)  # a hang takes all of its time in each step, a slowdown is measured
-@pytest.mark.parametrize("row", [row for row in ROWS if row.slow], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, id=row.name, marks=pytest.mark.slow(seconds=row.slow)) for row in ROWS if row.slow],
+)
 def test_each_step_agrees_with_run_on_slow_failures(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: Row
 ) -> None:
