@@ -265,8 +265,8 @@ ROWS: tuple[Row, ...] = (
     Row("tir-crash", Cause.CRASHED, "crash", "anvil:crash@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
     Row("tir-error", Cause.REFUSES, "error", "anvil:error@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp", slow=20),
     Row("tir-wrong", Cause.WRONG, "mismatch", "anvil:wrong@tirx.exp", "tir", nodes=2, guilty="Fusetirx.exp"),
-    Row("slowdown", None, "slowdown", "anvil:drag@Relu/run", options=("--oracle", "slowdown"), cells=NO_SCRIPT, slow=300),
-    Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=300, limits=("--seconds", "2")),
+    Row("slowdown", None, "slowdown", "anvil:drag@Relu/run", options=("--oracle", "slowdown"), cells=NO_SCRIPT, slow=100),
+    Row("hang", Cause.ENDED, "hang", "anvil:hang@Relu", slow=100, limits=("--seconds", "2")),
 )  # fmt: skip
 # Bugs of real releases: the sample is the program, and `bad` the first release with the bug.
 REAL_ROWS: tuple[Row, ...] = (

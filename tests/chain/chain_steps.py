@@ -17,6 +17,7 @@ from install_anvil import ENTRY, write_command, write_package, write_plugin, wri
 from opsieve.backends import registry
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import save
 
 Command = Callable[..., tuple[int, str]]  # the words of a command to its exit code and what it printed
@@ -145,12 +146,24 @@ def answers(rows: Sequence[Row], anvil: Anvil | RealReleases, folder: Path, comm
             ("export", ("export", case, *target, *row.limits, "-o", home / "repro.py")),
             ("bisect", ("bisect", case, *anvil.searched(row))),
         ):
-            yield Answer(row, step, *command(*words))
+            with limited(row):
+                answered = command(*words)
+            yield Answer(row, step, *answered)
         if (home / "repro.py").exists():
             exported[row] = home / "repro.py"
     scripts = run_scripts(exported, anvil)
     yield from (Answer(row, "script", *scripts.get(row, (-1, "there is no script"))) for row in rows)
     yield from corpus_answers(rows, anvil, folder, command)
+
+
+@contextmanager
+def limited(row: Row) -> Iterator[None]:
+    """The row's time limit as the default one: attribute and bisect have no option for it, and would wait a minute for each hang."""
+    with pytest.MonkeyPatch.context() as patch:
+        if row.limits:
+            defaults = Limits.__init__.__defaults__
+            patch.setattr(Limits.__init__, "__defaults__", (float(row.limits[1]), *defaults[1:]))
+        yield
 
 
 def run_scripts(scripts: dict[Row, Path], anvil: Anvil | RealReleases) -> dict[Row, tuple[int, str]]:

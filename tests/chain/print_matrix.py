@@ -28,7 +28,7 @@ def command(*words: str | Path) -> tuple[int, str]:
 
 
 TOGETHER = 6  # rows that share a process for their scripts, and a corpus
-MINUTES = 300  # seconds of a row that is printed only when it is named
+MINUTES = 100  # seconds of a row that is printed only when it is named
 
 
 if __name__ == "__main__":
