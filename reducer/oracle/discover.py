@@ -169,9 +169,8 @@ def _as_judged(case: Case, target: ResolvedTarget, judged: Judged, workers: Work
     if not is_deterministic(case, target, verdict, workers):
         return measure_rate(case, target, verdict, workers)
     worst = verdict.mismatch
-    if (
-        verdict.kind == "mismatch" and worst and case.program.byte_size < _LARGE
-    ):  # of a larger one the small result is replayed
+    # Of a larger program the small result is replayed.
+    if verdict.kind == "mismatch" and worst and case.program.byte_size < _LARGE:
         # That another output varies, as a random one does, says nothing of the wrong one.
         if worst.output in replayed_spread(case, target, SHORT, workers).names:
             return varying(case, target, workers)
