@@ -27,7 +27,7 @@ from opsieve.backends.registry import resolve
 from opsieve.triage.campaign.campaign import new_campaign
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
-from opsieve.triage.cluster.cluster import cluster_lanes
+from opsieve.triage.distributed.cluster import cluster_lanes
 
 SETTINGS = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
 CLUSTERS: dict[str, dict[str, Any]] = {"cluster": {}, "cluster_set_up": SETTINGS}

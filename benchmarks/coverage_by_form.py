@@ -27,7 +27,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.tir.seeds import basic
+from opsieve.gen.irs.tir.seeds import basic
 from opsieve.triage.campaign.calibration import PROGRAMS, calibrate
 from opsieve.triage.campaign.coverage_comparison import UNKNOWN, short
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save

@@ -27,13 +27,13 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.metrics.summary import Metrics
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.strategies import registry as strategies
 
 LEFT_OUT = ("disruptive", "mix")

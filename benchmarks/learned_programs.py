@@ -15,10 +15,10 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import save
+from opsieve.gen.declarations.catalogue import learned_files, operators
+from opsieve.gen.declarations.learned_file import read_learned
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import onnx_program
-from opsieve.gen.spec.catalogue import learned_files, operators
-from opsieve.gen.spec.learned_file import read_learned
 from opsieve.gen.strategies.registry import generate
 
 TARGETS = ("onnxruntime", "onnxruntime:disable_all")

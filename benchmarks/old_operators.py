@@ -26,12 +26,12 @@ from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, known
+from opsieve.gen.declarations.domains import ANY
+from opsieve.gen.declarations.schema import OLDEST, named_dtypes
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, known
-from opsieve.gen.spec.domains import ANY
-from opsieve.gen.spec.schema import OLDEST, named_dtypes
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.problem.subject import Subject

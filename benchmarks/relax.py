@@ -27,18 +27,18 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.irs.relax import passes
+from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, operators
+from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.generator import Generated, generate
+from opsieve.gen.irs.relax.policies import FORMS, POLICIES
+from opsieve.gen.irs.relax.program import operators as operators_in
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.tree import Call, RelaxOperator, Var
+from opsieve.gen.irs.relax.walk import all_bindings, functions
+from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.model.bad_input import NoFailure
-from opsieve.gen.relax import passes
-from opsieve.gen.relax.catalogue import UNBUILDABLE, Solutions, operators
-from opsieve.gen.relax.draw import Draw
-from opsieve.gen.relax.generator import Generated, generate
-from opsieve.gen.relax.policies import FORMS, POLICIES
-from opsieve.gen.relax.program import operators as operators_in
-from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.tree import Call, RelaxOperator, Var
-from opsieve.gen.relax.walk import all_bindings, functions
-from opsieve.gen.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find

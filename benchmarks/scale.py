@@ -38,8 +38,8 @@ from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, 
 from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
-from opsieve.triage.cluster.cluster import Cluster
-from opsieve.triage.cluster.remote_lane import installed
+from opsieve.triage.distributed.cluster import Cluster
+from opsieve.triage.distributed.remote_lane import installed
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.store import Store
 

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 
+from opsieve.gen.declarations.builder import Budget
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.spec.builder import Budget
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS
 

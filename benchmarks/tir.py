@@ -25,15 +25,15 @@ from opsieve.backends.judge.performance import measure_slowdown
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.forms.tvm_program import TirProgram
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir.form import program, values
+from opsieve.gen.irs.tir.fuzzing import mutated
+from opsieve.gen.irs.tir.seeds import basic
+from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
+from opsieve.gen.irs.tvm.program import TirProgram
 from opsieve.gen.model.bad_input import NoFailure
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.tir import nodes as N
-from opsieve.gen.tir import passes
-from opsieve.gen.tir.form import program, values
-from opsieve.gen.tir.fuzzing import mutated
-from opsieve.gen.tir.seeds import basic
-from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.reduction import Listeners, reduce_failure

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import onnx.defs
 
-from opsieve.gen.spec.catalogue import known, operators
+from opsieve.gen.declarations.catalogue import known, operators
 
 _MAP = "its input or output is a map, which no generated value is"
 _LEARNT = "`opsieve learn` declares it; programs have it where OPSIEVE_OPERATORS names the file"

@@ -9,9 +9,9 @@ from pathlib import Path
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.case_child import ChildEnd, ChildTask, ended
 from opsieve.reducer.store_session import RESULT
-from opsieve.triage.cluster.cluster import Cluster
-from opsieve.triage.cluster.remote_lane import installed
-from opsieve.triage.cluster.sent_files import Files, files_of, write_files
+from opsieve.triage.distributed.cluster import Cluster
+from opsieve.triage.distributed.remote_lane import installed
+from opsieve.triage.distributed.sent_files import Files, files_of, write_files
 
 
 class ClusterReducer:

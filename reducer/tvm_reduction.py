@@ -6,7 +6,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.engine import Engine

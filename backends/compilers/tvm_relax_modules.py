@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 beside = functools.partial(load_neighbour, __file__, "tvm")
 
-# The keyword that the argument of a pass is for, and its type (`NAME:VALUE` in a sequence; gen/relax/passes.py draws them).
+# The keyword that the argument of a pass is for, and its type (`NAME:VALUE` in a sequence; gen/irs/relax/passes.py draws them).
 KEYWORDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "ConvertToDataflow": ("min_size", int),
     "EliminateCommonSubexpr": ("call_only", lambda text: text == "True"),

@@ -2,7 +2,7 @@
 which is no bug. The backend calls such a refusal `unsupported`; everything else that a pass raises is an error.
 
 Read from the docstrings of `tvm.relax.transform` of apache-tvm 0.27. Passes that need data of their own are not run at all
-(`LEFT_OUT` in gen/relax/passes.py says why).
+(`LEFT_OUT` in gen/irs/relax/passes.py says why).
 """
 
 import re

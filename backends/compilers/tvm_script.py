@@ -88,7 +88,7 @@ HOMES = {"tirx": "tirx.transform", "s_tir": "tvm.s_tir.transform"}
 def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
     """The module as TVM prints it, and with `stop=read` whether TVM reads that back as the same module.
 
-    Reading TVMScript evaluates it: it is not asked for of a module whose names could be code (gen/forms/tvm_program.py, `is_plain`).
+    Reading TVMScript evaluates it: it is not asked for of a module whose names could be code (gen/irs/tvm/program.py, `is_plain`).
     """
     import tvm_ffi
     from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold

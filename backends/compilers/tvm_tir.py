@@ -1,6 +1,6 @@
 """TIR functions with a sequence of passes, for the backend `tvm`: what its worker does with a program of that form.
 
-A program is TVM's own JSON graph of a PrimFunc, or of a module that holds one; its passes are names of `gen/tir/passes.py`. With the option
+A program is TVM's own JSON graph of a PrimFunc, or of a module that holds one; its passes are names of `gen/irs/tir/passes.py`. With the option
 `stop=lower` no code is generated. With `opt=0` the sequence is left out, and so is what optimises in the default lowering. Every
 buffer is an argument that may be written, so what stands in them afterwards is the result.
 """

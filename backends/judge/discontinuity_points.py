@@ -12,9 +12,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from opsieve.backends.judge.pieces import constants, tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
+from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.rounding import Rounding
 from opsieve.gen.model.tensors import read_tensor
-from opsieve.gen.spec.catalogue import declared
-from opsieve.gen.spec.rounding import Rounding
 
 Values = dict[str, Any]
 # Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.

@@ -10,8 +10,8 @@ from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.gen.declarations.undefined import ACCUMULATION, RANDOM
 from opsieve.gen.model.program import Program
-from opsieve.gen.spec.undefined import ACCUMULATION, RANDOM
 
 
 class JudgingSession:

@@ -13,9 +13,9 @@ from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.verdict import STRUCTURE, Verdict
+from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.spec.catalogue import declared
 
 RULE = "levels-disagree"
 # Without a reference nobody measures how much the program magnifies rounding errors: this many times the screen is beyond that.

@@ -18,8 +18,8 @@ from opsieve.backends.compare import Policy
 from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, rounding, shifted
 from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, tapped
+from opsieve.gen.declarations.rounding import Rounding
 from opsieve.gen.model.tensors import read_tensor
-from opsieve.gen.spec.rounding import Rounding
 
 RUNS = 6
 _FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])

@@ -18,11 +18,11 @@ from opsieve.backends.probing.prober import Probe, ending, instances, wheel
 from opsieve.backends.probing.support_tables import shipped
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.declarations.catalogue import first_dtypes, operators
+from opsieve.gen.declarations.schema import OLDEST, form
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.spec.catalogue import first_dtypes, operators
-from opsieve.gen.spec.schema import OLDEST, form
 
 
 class Asked(Protocol):

@@ -7,19 +7,19 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.tvm.nodes import MalformedGraph
+from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.relax.reading import from_json
-from opsieve.gen.tvm_ir.nodes import MalformedGraph
 
 EMITTING = "tvm:emit=relax"
 _MOST = 500  # modules of one corpus
 
 
 def imported(cases: Sequence[Case], workers: Workers) -> list[RelaxProgram]:
-    """What TVM's importer makes of ONNX models, each once, where it takes them and the trees of gen/relax can hold the result."""
+    """What TVM's importer makes of ONNX models, each once, where it takes them and the trees of gen/irs/relax can hold the result."""
     found: dict[bytes, RelaxProgram] = {}
     answers = workers.observe_many(resolve(EMITTING), [Test(case.program, case.inputs) for case in cases])
     for case, answer in zip(cases, answers, strict=True):
@@ -59,7 +59,7 @@ def relax_corpus(folder: Path, workers: Workers) -> tuple[tuple[RelaxProgram, ..
 
 
 def is_readable(program: RelaxProgram) -> bool:
-    """Whether the trees of gen/relax can hold a module, and values can be made for its inputs."""
+    """Whether the trees of gen/irs/relax can hold a module, and values can be made for its inputs."""
     try:
         from_json(program.module.decode("utf-8"))
         return bool(program.inputs()) or not program.entry.get("params")

@@ -15,7 +15,7 @@ from opsieve.backends.probing.instance_changes import InstanceChanges, freed
 from opsieve.backends.probing.instance_drawing import InstanceDrawing, reshaped
 from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import Trial, TrialAnswer
-from opsieve.gen.spec.rng import Rng
+from opsieve.gen.declarations.rng import Rng
 
 _BEGINNINGS = 8  # searches from scratch, until one finds something
 _ROUNDS, _BATCH = 120, 48

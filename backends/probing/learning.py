@@ -1,7 +1,7 @@
 """What an operator takes, inferred from instances that a compiler accepted or refused (as NeuRI and DeepConstr do for functions of Python).
 
 1. Search (backends/probing/instance_search.py): instances are drawn by the schema, and changed towards what is accepted.
-2. Generalise an instance that was accepted to a form (gen/spec/learned.py): each size is changed alone, with all sizes that are equal to it, by its
+2. Generalise an instance that was accepted to a form (gen/declarations/learned.py): each size is changed alone, with all sizes that are equal to it, by its
    multiples, and with each other group of sizes. What may change is a letter, what may not a number.
 3. Fit the sizes of outputs to what further instances of the form gave.
 4. Counter-examples: fresh instances of the form. A form of which fewer than 95 % are accepted loses one letter after the other, and is dropped at last. Each runs twice: a form whose results
@@ -20,10 +20,10 @@ from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.backends.probing.instance_drawing import reshaped
 from opsieve.backends.probing.instance_search import InstanceSearch
 from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, drawn_dtypes, elements
-from opsieve.gen.spec.dtype_facts import is_float
-from opsieve.gen.spec.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
-from opsieve.gen.spec.learned_body import LearnedBody
-from opsieve.gen.spec.rng import Rng
+from opsieve.gen.declarations.dtype_facts import is_float
+from opsieve.gen.declarations.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
+from opsieve.gen.declarations.learned_body import LearnedBody
+from opsieve.gen.declarations.rng import Rng
 
 ENOUGH = 0.95  # of fresh instances of a form are accepted
 _MOST_FORMS = 4

@@ -19,13 +19,13 @@ from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, elem
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data import inputs
+from opsieve.gen.declarations import learned
+from opsieve.gen.declarations.learned import domain_version
+from opsieve.gen.declarations.learned_body import LearnedBody
+from opsieve.gen.declarations.learned_file import parsed, written
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
-from opsieve.gen.spec import learned
-from opsieve.gen.spec.learned import domain_version
-from opsieve.gen.spec.learned_body import LearnedBody
-from opsieve.gen.spec.learned_file import parsed, written
 from opsieve.version import VERSION
 
 FILLS = 0x00, 0x7F  # of memory that nobody wrote: zeros, and large numbers

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from opsieve.gen.spec.catalogue import qualified
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.tensor import Attributes, Tensor
+from opsieve.gen.declarations.catalogue import qualified
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.tensor import Attributes, Tensor
 
 CHOOSY = "dilated"  # what hangs on sizes too
 # Attributes that choose another kernel: a fact of the attribute, whichever operator has it, those of users included.

@@ -28,15 +28,15 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.probing.support_tables import SupportTable, file_name, nearest, packed
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators, qualified
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.domains import ANY
+from opsieve.gen.declarations.dtype_facts import PLAIN
+from opsieve.gen.declarations.schema import OLDEST, form
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import TensorType
-from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators, qualified
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import ANY
-from opsieve.gen.spec.dtype_facts import PLAIN
-from opsieve.gen.spec.schema import OLDEST, form
 
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
 _PATIENCE = 60  # draws in a row without a new signature, after which no more are made

@@ -11,8 +11,8 @@ from onnx import helper
 from opsieve.backends.probing.documented_shapes import Shape
 from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.gen.data.inputs import Stream
+from opsieve.gen.declarations.dtype_facts import PLAIN, is_float
 from opsieve.gen.model.tensors import NUMBERS
-from opsieve.gen.spec.dtype_facts import PLAIN, is_float
 
 _FILLED = 0.5  # of a sparse input is no zero
 _WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")

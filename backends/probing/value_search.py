@@ -20,9 +20,9 @@ from opsieve.backends.workers.questions.inference import INFERRING, with_inferre
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
+from opsieve.gen.declarations.tensor import Bounds
 from opsieve.gen.metrics.graph import lacks_types
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.spec.tensor import Bounds
 
 RUNNERS = (resolve("onnxruntime:disable_all"), resolve("reference"))
 METHODS = ("repaired", "gradient", "guessed")

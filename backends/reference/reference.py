@@ -148,7 +148,7 @@ def _mapped(request: "Request") -> dict[str, Any]:
 def _prepare_relax(request: "Request") -> "Run":
     """A Relax module; its passes are left out, since they change no result."""
     from opsieve.backends.reference.relax.evaluator import ModuleEvaluator
-    from opsieve.gen.relax.reading import from_json
+    from opsieve.gen.irs.relax.reading import from_json
 
     request.stage("import")
     evaluator = ModuleEvaluator(from_json(request.model.decode("utf-8")), request.options.get("precision") == "float64")

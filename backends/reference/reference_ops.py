@@ -247,7 +247,7 @@ class Unique(OpRun):
 
 
 class Pow(OpRun):
-    """Pow of integers with an exponent below 0 too: an open result (gen/spec/undefined.py), of which onnx 1.23 makes an error."""
+    """Pow of integers with an exponent below 0 too: an open result (gen/declarations/undefined.py), of which onnx 1.23 makes an error."""
 
     def _run(self, x, exponent):  # type: ignore[no-untyped-def]  # as above
         if x.dtype.kind in "iu" and exponent.dtype.kind == "i" and (exponent < 0).any():

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.tir import nodes as N
-from opsieve.gen.tir.form import arguments
-from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.form import arguments
+from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 
 STEPS = 1_000_000  # statements and expressions, at most: a few seconds, asked for where results differ
 _INDEPENDENT = frozenset((N.PARALLEL, N.VECTORIZED, N.THREAD))

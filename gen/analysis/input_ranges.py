@@ -16,11 +16,11 @@ import onnx
 
 from opsieve.gen.analysis.intervals import DomainViolation, first_violation, push
 from opsieve.gen.analysis.typed_graph import TypedGraph, movable, read_graph
-from opsieve.gen.build.writing import fill_array
+from opsieve.gen.declarations.dtype_facts import LARGEST
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import Bounds, Tensor
+from opsieve.gen.graph.writing import fill_array
 from opsieve.gen.model.tensors import write_tensor
-from opsieve.gen.spec.dtype_facts import LARGEST
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.tensor import Bounds, Tensor
 
 # Places where usual operators are defined, wide ones first; then points.
 _MENU: tuple[Bounds, ...] = (

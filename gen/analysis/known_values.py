@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from opsieve.gen.build.graph import is_closed
-from opsieve.gen.spec.tensor import Attributes, Tensor
+from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.graph.graph import is_closed
 
 _MOST: Final = 64  # elements
 _WHOLE: Final = ("int64", "int32", "bool")

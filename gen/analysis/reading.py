@@ -14,13 +14,13 @@ import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
 from opsieve.gen.analysis.known_values import known_values
-from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, USUAL
+from opsieve.gen.declarations.schema import NEWEST, OLDEST
+from opsieve.gen.declarations.tensor import Attributes, Bounds, Tensor, Typed
+from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_tensor, read_type
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL
-from opsieve.gen.spec.schema import NEWEST, OLDEST
-from opsieve.gen.spec.tensor import Attributes, Bounds, Tensor, Typed
 
 _KEPT = 64  # elements of a constant that are kept
 _DOMAINS = ("", "ai.onnx", "com.microsoft")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from opsieve.gen.analysis.validity import Typing, settled
-from opsieve.gen.spec.tensor import Attributes, Tensor, Typed
+from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
 _REPAIRS = 12  # numbers that may follow one
 _TRIALS = 6_000  # instances looked at for one system: about a tenth of a second

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.tensor import Attributes, Tensor, Typed
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
 Place = tuple[int, int]  # a tensor of the node, inputs first, and an axis of it
 Tie = tuple[Place, Place]

@@ -14,12 +14,12 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.schema import OLDEST
+from opsieve.gen.declarations.tensor import Attributes, Tensor
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType, read_tensor, read_type
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.schema import OLDEST
-from opsieve.gen.spec.tensor import Attributes, Tensor
 
 _MOST_KNOWN = 64  # elements of a constant that rules may want to know one by one
 _MOST_READ = 1 << 24  # elements of a constant whose extremes are looked for

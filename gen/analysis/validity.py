@@ -16,6 +16,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper
 
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.schema import OLDEST, form, has_bodies
+from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import (
     DTYPES,
@@ -27,9 +30,6 @@ from opsieve.gen.model.tensors import (
     read_type,
     tensor_problem,
 )
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.schema import OLDEST, form, has_bodies
-from opsieve.gen.spec.tensor import Attributes, Tensor, Typed
 
 KNOWN = 64  # elements of a tensor that rules may look at: enough for shapes, axes and bounds
 _LARGE = 4096  # bytes of an attribute that no rule looks into

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.declaration import Moves
+from opsieve.gen.declarations.domains import ANY, Domain, Shape, Site
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import read_tensor
-from opsieve.gen.spec.catalogue import declared
-from opsieve.gen.spec.declaration import Moves
-from opsieve.gen.spec.domains import ANY, Domain, Shape, Site
 
 _MAX_CONSTANT = 1024  # elements of a constant that is looked into
 

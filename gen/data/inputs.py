@@ -15,13 +15,13 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.data.input_flow import InputFlow
+from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.domains import Domain, Shape
+from opsieve.gen.declarations.schema import has_attribute
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS, OptionalType, SequenceType, TensorType, Value, ValueType, graph_inputs
-from opsieve.gen.spec.catalogue import declared
-from opsieve.gen.spec.domains import Domain, Shape
-from opsieve.gen.spec.schema import has_attribute
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ import onnx.shape_inference
 
 from opsieve.gen.analysis.reading import Source, read
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.spec.rng import Rng
+from opsieve.gen.declarations.rng import Rng
 
 _FILES: Final = tuple(Path(__file__).with_name(name) for name in ("architectures.txt", "exported.txt"))
 _PARAMETER: Final = "w"

@@ -12,13 +12,13 @@ from typing import Any
 
 from onnx.defs import OpSchema
 
-from opsieve.gen.build.graph import Node
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import Number
-from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, PLAIN
-from opsieve.gen.spec.schema import OpsetSchema, form
-from opsieve.gen.spec.tensor import Attributes, Tensor
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import Number
+from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, PLAIN
+from opsieve.gen.declarations.schema import OpsetSchema, form
+from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.graph.graph import Node
+from opsieve.gen.graph.graph_builder import GraphBuilder
 
 Ins = Sequence[Tensor | None]
 _NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from opsieve.gen.spec.catalogue import learned_files
+from opsieve.gen.declarations.catalogue import learned_files
 
 
 @functools.cache

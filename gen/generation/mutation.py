@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.build.graph import BodyGraph, Node, Shape
-from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.declarations.catalogue import first_dtypes, operators
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.dtype_facts import LARGEST, USUAL
+from opsieve.gen.declarations.instance import Instance
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.tensor import Attributes, Tensor
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.symbolic import tells_sizes
-from opsieve.gen.spec.catalogue import first_dtypes, operators
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.dtype_facts import LARGEST, USUAL
-from opsieve.gen.spec.instance import Instance
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.tensor import Attributes, Tensor
+from opsieve.gen.graph.graph import BodyGraph, Node, Shape
+from opsieve.gen.graph.graph_builder import GraphBuilder
 
 _DRAWS: Final = 4  # instances drawn to mend a node, or to insert one
 _SEPARATE: Final = ("control", "container")  # families whose samplers add nodes of their own

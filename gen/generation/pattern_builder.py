@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opsieve.gen.build.adapters import stays
-from opsieve.gen.build.graph import Shape
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators
-from opsieve.gen.spec.domains import ANY, Domain
-from opsieve.gen.spec.dtype_facts import is_float
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
+from opsieve.gen.declarations.domains import ANY, Domain
+from opsieve.gen.declarations.dtype_facts import is_float
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.graph.adapters import stays
+from opsieve.gen.graph.graph import Shape
+from opsieve.gen.graph.graph_builder import GraphBuilder
 
 
 class Misfit(Exception):

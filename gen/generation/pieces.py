@@ -4,12 +4,12 @@ import functools
 from typing import Final
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.build.graph import BodyGraph, Node, is_closed
-from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.mutation import Changes, ModelReplay
-from opsieve.gen.spec.dtype_facts import LARGEST, LEAST
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.graph.graph import BodyGraph, Node, is_closed
+from opsieve.gen.graph.graph_builder import GraphBuilder
 
 _FLOATS: Final = ("float32", "float16", "float64", "bfloat16")
 _FEW: Final = 200  # nodes of an architecture, of which the same come again and again; models of a corpus are not kept

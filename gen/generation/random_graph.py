@@ -9,22 +9,22 @@ from typing import Any, Final
 
 import onnx
 
-from opsieve.gen.build.adapters import steps_first
-from opsieve.gen.build.graph import is_closed
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.program_state import ProgramState, Supports
-from opsieve.gen.build.scope import NUMERIC, is_numeric_result
-from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.declarations.builder import Budget, Style
+from opsieve.gen.declarations.catalogue import OpChoice, OpTable, choices, first_dtypes, merging, operators, pairing
+from opsieve.gen.declarations.dtype_facts import NUMBER
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.schema import OLDEST, form
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.symbolic import open_sizes
+from opsieve.gen.graph.adapters import steps_first
+from opsieve.gen.graph.graph import is_closed
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.program_state import ProgramState, Supports
+from opsieve.gen.graph.scope import NUMERIC, is_numeric_result
+from opsieve.gen.graph.writing import serialize
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram, Program
-from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.catalogue import OpChoice, OpTable, choices, first_dtypes, merging, operators, pairing
-from opsieve.gen.spec.dtype_facts import NUMBER
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.schema import OLDEST, form
-from opsieve.gen.spec.tensor import Tensor
 from opsieve.version import BASE_VERSION
 
 SUPPORTED: Final = 26  # the newest opset that a released onnxruntime takes

@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from opsieve.gen.declarations.builder import Budget
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.dtype_facts import LARGEST
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.schema import NEWEST, OLDEST
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput, meant, shown
-from opsieve.gen.spec.builder import Budget
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.dtype_facts import LARGEST
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.schema import NEWEST, OLDEST
 from opsieve.gen.values.values import RANGED, named_values
 
 MOST_NODES = 5000

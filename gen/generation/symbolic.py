@@ -9,13 +9,13 @@ hold. The builder itself, and the values of its inputs, keep the sizes that they
 from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
-from opsieve.gen.build.graph import BodyGraph, Named, Node
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.declaration import Operator, nothing
-from opsieve.gen.spec.dtype_facts import LARGEST, is_float
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.tensor import Tensor, Typed
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.declaration import Operator, nothing
+from opsieve.gen.declarations.dtype_facts import LARGEST, is_float
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import Tensor, Typed
+from opsieve.gen.graph.graph import BodyGraph, Named, Node
+from opsieve.gen.graph.graph_builder import GraphBuilder
 
 _Place: TypeAlias = tuple[Tensor, int]  # an input and an axis
 _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]

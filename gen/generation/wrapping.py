@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
 
-from opsieve.gen.build.graph import BodyGraph
-from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.declarations.learned_body import LearnedBody
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.graph.graph import BodyGraph
+from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.spec.learned_body import LearnedBody
-from opsieve.gen.spec.rng import Rng
 
 _LIFTED: Final = frozenset(
     (

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, numpy_helper
 
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.row_rules import broadcast_rows, row_count, rows_of_first
+from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.generation.wrapping import reads
 from opsieve.gen.metamorphic.rewrites import Rewriting
 from opsieve.gen.model.structure import bodies
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.row_rules import broadcast_rows, row_count, rows_of_first
-from opsieve.gen.spec.schema import OLDEST
 
 _UNARY = frozenset(("unary",))
 _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))

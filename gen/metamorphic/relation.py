@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 
 from onnx import NodeProto
 
-from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.undefined import dropout, random_numbers
+from opsieve.gen.irs.tvm.nodes import MalformedGraph
+from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.metamorphic import rewrites
 from opsieve.gen.metamorphic.batches import split_batch
 from opsieve.gen.metamorphic.rewrites import Rewrite, rewriting
@@ -19,9 +22,6 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
-from opsieve.gen.spec.catalogue import declared
-from opsieve.gen.spec.undefined import dropout, random_numbers
-from opsieve.gen.tvm_ir.nodes import MalformedGraph
 
 ONNX_REWRITES: Mapping[str, Rewrite] = {
     "insert-identities": rewrites.insert_identities,
@@ -33,7 +33,7 @@ ONNX_REWRITES: Mapping[str, Rewrite] = {
     "reorder": rewrites.reorder,
     "add-outputs": rewrites.add_outputs,
 }
-# Of one function, whole: gen/relax/rewrites.py, which is loaded when one is used.
+# Of one function, whole: gen/irs/relax/rewrites.py, which is loaded when one is used.
 RELAX_REWRITES = ("closure", "wrapped", "returned")
 _WRITTEN = re.compile(r"([a-z-]{1,40})(?:@([1-9][0-9]{0,3}))?")
 
@@ -114,14 +114,14 @@ def _is_random(node: NodeProto) -> bool:
 
 
 def _relax(program: RelaxProgram, name: str, seed: str) -> RelaxProgram | None:
-    from opsieve.gen.relax.reading import from_json
-    from opsieve.gen.relax.rewrites import REWRITES
-    from opsieve.gen.relax.walk import functions
-    from opsieve.gen.relax.writing import to_json
+    from opsieve.gen.irs.relax.reading import from_json
+    from opsieve.gen.irs.relax.rewrites import REWRITES
+    from opsieve.gen.irs.relax.walk import functions
+    from opsieve.gen.irs.relax.writing import to_json
 
     try:
         module = from_json(program.module.decode())
-    except (MalformedGraph, UnicodeDecodeError):  # it holds what the trees of gen/relax do not
+    except (MalformedGraph, UnicodeDecodeError):  # it holds what the trees of gen/irs/relax do not
         return None
     places = [each for each, _ in functions(module)]
     if not places:

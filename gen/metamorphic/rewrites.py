@@ -15,13 +15,13 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, helper
 
 from opsieve.gen.analysis.typed_graph import read_graph
+from opsieve.gen.declarations.catalogue import commutes
+from opsieve.gen.declarations.schema import OLDEST, form
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.wrapping import reads
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
-from opsieve.gen.spec.catalogue import commutes
-from opsieve.gen.spec.schema import OLDEST, form
-from opsieve.gen.spec.tensor import Tensor
 
 Choice = Callable[[str], bool]  # of the places of a rewrite, named by a value there
 _INPUTS_OF_THEIR_OWN = 4  # the first IR version in which an initializer need not be an input

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.irs.tvm.program import TvmProgram
 
 
 class ModuleMetrics:

@@ -1,7 +1,7 @@
 """What one model with its values may take of the main process, which reads it before a worker is asked: one place for all of these limits.
 
 Whoever walks, unfolds or makes something of what was read counts against them, and says in a sentence what was too much. Graphs of TVM's own
-have limits of their kind beside them (`gen/tvm_ir/limits.py`). Time follows from them: all that is done is linear in bytes, nodes and elements.
+have limits of their kind beside them (`gen/irs/tvm/limits.py`). Time follows from them: all that is done is linear in bytes, nodes and elements.
 """
 
 from dataclasses import dataclass

@@ -6,15 +6,10 @@ Facts: onnxruntime's schemas and its document of contrib operators, checked by r
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.operators.convolutions import CONV, conv_bounds, conv_cost, conv_fits, conv_type
-from opsieve.gen.operators.layouts import with_zero
-from opsieve.gen.operators.matmul import GEMM, gemm_bounds, gemm_fits, gemm_type, matrix_shape
-from opsieve.gen.operators.normalisations import normal
-from opsieve.gen.operators.quantised import ZERO_POINTS, full, other_bytes, scale, scaled, zero_point
-from opsieve.gen.spec.builder import FREE, Sizes
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.builder import FREE, Sizes
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.instance import (
     Attr,
     Count,
     Draft,
@@ -30,9 +25,14 @@ from opsieve.gen.spec.instance import (
     some,
     whole,
 )
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.symbolic_arith import broadcast, divisors
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.symbolic_arith import broadcast, divisors
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.operators.convolutions import CONV, conv_bounds, conv_cost, conv_fits, conv_type
+from opsieve.gen.operators.layouts import with_zero
+from opsieve.gen.operators.matmul import GEMM, gemm_bounds, gemm_fits, gemm_type, matrix_shape
+from opsieve.gen.operators.normalisations import normal
+from opsieve.gen.operators.quantised import ZERO_POINTS, full, other_bytes, scale, scaled, zero_point
 
 DOMAIN = "com.microsoft"
 _FLOATS = ("float32", "float16")

@@ -9,17 +9,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph import BodyGraph
-from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.declarations.builder import Builder
+from opsieve.gen.declarations.catalogue import OpChoice
+from opsieve.gen.declarations.declaration import Operator, Sampler
+from opsieve.gen.declarations.domains import Domain, exact
+from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, NUMERIC
+from opsieve.gen.declarations.instance import Instance
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.graph.graph import BodyGraph
+from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
-from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.catalogue import OpChoice
-from opsieve.gen.spec.declaration import Operator, Sampler
-from opsieve.gen.spec.domains import Domain, exact
-from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMERIC
-from opsieve.gen.spec.instance import Instance
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _DEPTH = 2  # bodies within bodies
 _DTYPES = (*NUMERIC, "bool")

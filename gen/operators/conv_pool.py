@@ -7,16 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations.declaration import RankEnds, given
+from opsieve.gen.declarations.instance import Attr, Draft, flag, named, since
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.row_rules import rows_of_first
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.undefined import long_sum, nan_input, reduced_size
 from opsieve.gen.operators.convolutions import CONVOLUTIONS
 from opsieve.gen.operators.layouts import with_zero
 from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
-from opsieve.gen.spec.declaration import RankEnds, given
-from opsieve.gen.spec.instance import Attr, Draft, flag, named, since
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.row_rules import rows_of_first
-from opsieve.gen.spec.symbolic_arith import Size, Truth, product
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
-from opsieve.gen.spec.undefined import long_sum, nan_input, reduced_size
 
 
 def _ceil(draft: Draft) -> None:

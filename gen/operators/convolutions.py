@@ -7,16 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations.declaration import RankEnds, given
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, between, named
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.row_rules import rows_of_first
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, divisors, product
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.undefined import long_sum, taps, transposed_taps
 from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
-from opsieve.gen.spec.declaration import RankEnds, given
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.instance import Attr, Count, Draft, First, Input, between, named
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.row_rules import rows_of_first
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import Size, Truth, divisors, product
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.spec.undefined import long_sum, taps, transposed_taps
 
 
 def _groups(draft: Draft) -> None:

@@ -7,20 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations.builder import Sizes
+from opsieve.gen.declarations.declaration import Moves, RankEnds
+from opsieve.gen.declarations.domains import Domain, Site, exact, lengths
+from opsieve.gen.declarations.dtype_facts import NUMBER, NUMERIC
+from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Numbers, between, flag, named, since, some
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.row_rules import rows_of_first, transposed_rows
+from opsieve.gen.declarations.symbolic_arith import (
+    Truth,
+)
+from opsieve.gen.declarations.tensor import Ins, Typed
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.layouts import layout, values_of, with_zero
 from opsieve.gen.operators.reshaping import RESHAPES
-from opsieve.gen.spec.builder import Sizes
-from opsieve.gen.spec.declaration import Moves, RankEnds
-from opsieve.gen.spec.domains import Domain, Site, exact, lengths
-from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.spec.instance import Attr, Count, Draft, First, Numbers, between, flag, named, since, some
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.row_rules import rows_of_first, transposed_rows
-from opsieve.gen.spec.symbolic_arith import (
-    Truth,
-)
-from opsieve.gen.spec.tensor import Ins, Typed
 
 
 def _order(draft: Draft) -> None:

@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.operators.unary import UNARY, absolute
-from opsieve.gen.spec.declaration import Moves, Operator
-from opsieve.gen.spec.domains import ANY, Domain
-from opsieve.gen.spec.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, UNSIGNED, is_float
-from opsieve.gen.spec.instance import Attr, Count, Draft, Numbers, Partner, named, some
-from opsieve.gen.spec.rounding import Rounding, cast_rounding
-from opsieve.gen.spec.row_rules import rows_of_first
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.symbolic_arith import Size, Truth, broadcast, broadcasts, either
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed, optional
-from opsieve.gen.spec.undefined import (
+from opsieve.gen.declarations.declaration import Moves, Operator
+from opsieve.gen.declarations.domains import ANY, Domain
+from opsieve.gen.declarations.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, UNSIGNED, is_float
+from opsieve.gen.declarations.instance import Attr, Count, Draft, Numbers, Partner, named, some
+from opsieve.gen.declarations.rounding import Rounding, cast_rounding
+from opsieve.gen.declarations.row_rules import rows_of_first
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, broadcast, broadcasts, either
+from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed, optional
+from opsieve.gen.declarations.undefined import (
     cast_of_float,
     far_shift,
     integer_division,
@@ -29,6 +27,8 @@ from opsieve.gen.spec.undefined import (
     overflow,
     summed,
 )
+from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.operators.unary import UNARY, absolute
 
 _NONZERO = Domain(nonzero=True)
 

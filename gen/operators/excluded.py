@@ -3,12 +3,12 @@
 Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.training.
 """
 
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.domains import POSITIVE, Domain, axis_index, dim_index
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.undefined import random_numbers, repeated_elements
 from opsieve.gen.operators.resize_sampling import resize_scales
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import POSITIVE, Domain, axis_index, dim_index
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.undefined import random_numbers, repeated_elements
 
 _NO_ORACLE = "no two compilers draw the same numbers, so no oracle has an answer"
 _REPLACED = "withdrawn: another operator has its place since before the oldest opset that is generated"
@@ -28,7 +28,7 @@ OPERATORS = (
     random("Multinomial", rounding=Rounding.JUMPS),
     *map(random, ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),
     Operator("ImageDecoder", excluded="its input is a file format, and compilers differ in the pixels by design"),
-    Operator("Constant", excluded="every leaf may be one (gen/build/graph_builder.py)", rounding=Rounding.EXACT),
+    Operator("Constant", excluded="every leaf may be one (gen/graph/graph_builder.py)", rounding=Rounding.EXACT),
     Operator("SequenceEmpty", excluded="made where something is put into it at once (gen/operators/sequences.py)"),
     Operator("Scatter", excluded=_REPLACED, usual={1: axis_index(0)}, undefined=(repeated_elements,)),
     Operator(

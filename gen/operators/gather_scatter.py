@@ -7,16 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Sizes
-from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, hull
-from opsieve.gen.spec.domains import Domain, Site, axis_index, below, exact, size_of
-from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Attr, AxisAttr, Count, Draft, Input, Numbers, drawn_axis, since, some
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import Truth
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
-from opsieve.gen.spec.undefined import repeated_elements, repeated_rows
+from opsieve.gen.declarations.builder import Sizes
+from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull
+from opsieve.gen.declarations.domains import Domain, Site, axis_index, below, exact, size_of
+from opsieve.gen.declarations.dtype_facts import NUMERIC
+from opsieve.gen.declarations.instance import Attr, AxisAttr, Count, Draft, Input, Numbers, drawn_axis, since, some
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.symbolic_arith import Truth
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.undefined import repeated_elements, repeated_rows
 
 _PLAIN = (*NUMERIC, "bool")
 

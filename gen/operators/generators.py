@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.operators.layouts import values_of
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import Domain, Site, exact, like_output, size_of
-from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import Domain, Site, exact, like_output, size_of
+from opsieve.gen.declarations.dtype_facts import NUMBER, NUMERIC
+from opsieve.gen.declarations.instance import (
     Attr,
     Count,
     Draft,
@@ -27,12 +25,14 @@ from opsieve.gen.spec.instance import (
     named,
     some,
 )
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.shape_patterns import agree
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import Truth
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
-from opsieve.gen.spec.undefined import nan_input
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.shape_patterns import agree
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.symbolic_arith import Truth
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.undefined import nan_input
+from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.operators.layouts import values_of
 
 _UNKNOWN = "?"  # written as a symbolic size of its own name
 

@@ -6,12 +6,12 @@ Sources: the ONNX operator pages.
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator, hull
-from opsieve.gen.spec.symbolic_arith import (
+from opsieve.gen.declarations.builder import Builder
+from opsieve.gen.declarations.declaration import Operator, hull
+from opsieve.gen.declarations.symbolic_arith import (
     divisors,
 )
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor
+from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor
 
 
 def values_of(tensor: Tensor) -> list[Any]:

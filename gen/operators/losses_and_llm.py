@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import Domain, dim_index
-from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Attr, Count, Draft, First, Input, OutputCount, Part, between, whole
-from opsieve.gen.spec.shape_patterns import agree
-from opsieve.gen.spec.symbolic_arith import Truth, divisors
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import Domain, dim_index
+from opsieve.gen.declarations.dtype_facts import FLOATS
+from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, OutputCount, Part, between, whole
+from opsieve.gen.declarations.shape_patterns import agree
+from opsieve.gen.declarations.symbolic_arith import Truth, divisors
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
 
 _WEIGHTS, _SMALL = Domain(0.5, 2), Domain(-1, 1)
 

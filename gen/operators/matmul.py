@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.spec.builder import FREE, Sizes
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Attr, Draft, First, Input, some
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.row_rules import gemm_rows, product_rows
-from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
-from opsieve.gen.spec.undefined import gemm_size, inner_size, long_sum, overflow
+from opsieve.gen.declarations.builder import FREE, Sizes
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.dtype_facts import FLOATS
+from opsieve.gen.declarations.instance import Attr, Draft, First, Input, some
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.row_rules import gemm_rows, product_rows
+from opsieve.gen.declarations.symbolic_arith import Truth, broadcast, broadcasts, either
+from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.declarations.undefined import gemm_size, inner_size, long_sum, overflow
 
 _MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are computed; a hostile one has 2**40
 

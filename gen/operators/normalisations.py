@@ -8,11 +8,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Sizes
-from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, hull
-from opsieve.gen.spec.domains import ANY, Domain, exact
-from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.builder import Sizes
+from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull
+from opsieve.gen.declarations.domains import ANY, Domain, exact
+from opsieve.gen.declarations.dtype_facts import FLOATS
+from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
     Count,
@@ -25,11 +25,11 @@ from opsieve.gen.spec.instance import (
     named,
     some,
 )
-from opsieve.gen.spec.row_rules import normalised_rows, rows_of_first
-from opsieve.gen.spec.shape_patterns import agree
-from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.spec.undefined import dropout, long_sum, normalised_size
+from opsieve.gen.declarations.row_rules import normalised_rows, rows_of_first
+from opsieve.gen.declarations.shape_patterns import agree
+from opsieve.gen.declarations.symbolic_arith import Truth, divisors, either
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.undefined import dropout, long_sum, normalised_size
 
 _SCALE = Domain(0.2, 2)
 _VARIANCE = Domain(0.3, 4)

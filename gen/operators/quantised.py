@@ -8,20 +8,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations.builder import FREE, Sizes
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import POSITIVE
+from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, is_float
+from opsieve.gen.declarations.instance import Count, Draft, First, Input, Numbers, Part, named, signed, some
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.symbolic_arith import Truth
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.undefined import empty_range, nan_input
 from opsieve.gen.operators.convolutions import conv_cost
 from opsieve.gen.operators.matmul import inner, matrix_shape, second_factor
 from opsieve.gen.operators.windows import Windows, placed
-from opsieve.gen.spec.builder import FREE, Sizes
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import POSITIVE
-from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
-from opsieve.gen.spec.instance import Count, Draft, First, Input, Numbers, Part, named, signed, some
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import Truth
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
-from opsieve.gen.spec.undefined import empty_range, nan_input
 
 SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 ZERO_POINTS = {

@@ -8,11 +8,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Sizes
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import Domain, Site, dim_index, lengths, size_of
-from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.builder import Sizes
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import Domain, Site, dim_index, lengths, size_of
+from opsieve.gen.declarations.dtype_facts import FLOATS
+from opsieve.gen.declarations.instance import (
     Attr,
     Count,
     Draft,
@@ -26,10 +26,10 @@ from opsieve.gen.spec.instance import (
     since,
     some,
 )
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.shape_patterns import agree, shape_of, sized
-from opsieve.gen.spec.symbolic_arith import Truth, divisors
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.shape_patterns import agree, shape_of, sized
+from opsieve.gen.declarations.symbolic_arith import Truth, divisors
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
 
 _SMALL, _SAFE = Domain(-1, 1), Domain(-4, 4)
 _QUERY, _KEY, _VALUE = "batch heads queries size", "batch groups keys size", "batch groups keys width"

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.declaration import Operator, RankEnds
-from opsieve.gen.spec.domains import ANY, ZERO, Domain, Number, Site, every_axis, exact, size_of
-from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.domains import ANY, ZERO, Domain, Number, Site, every_axis, exact, size_of
+from opsieve.gen.declarations.dtype_facts import FLOATS, INTEGERS
+from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
     Draft,
@@ -20,12 +20,12 @@ from opsieve.gen.spec.instance import (
     drawn_axis,
     flag,
 )
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.row_rules import reduced_rows, rows_beside_axis
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.symbolic_arith import Size, Truth, product
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.spec.undefined import (
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.row_rules import reduced_rows, rows_beside_axis
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.undefined import (
     OpenRule,
     long_sum,
     nan_input,

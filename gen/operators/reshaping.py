@@ -7,21 +7,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.layouts import layout, sides_for, values_of
-from opsieve.gen.spec.builder import FREE, OpenBuilder
-from opsieve.gen.spec.declaration import Moves
-from opsieve.gen.spec.domains import Domain, Site, every_axis, exact
-from opsieve.gen.spec.instance import Attr, Draft, First, Instance, Numbers, signed, some, viewed
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import (
+from opsieve.gen.declarations.builder import FREE, OpenBuilder
+from opsieve.gen.declarations.declaration import Moves
+from opsieve.gen.declarations.domains import Domain, Site, every_axis, exact
+from opsieve.gen.declarations.instance import Attr, Draft, First, Instance, Numbers, signed, some, viewed
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.symbolic_arith import (
     Size,
     Truth,
     broadcast,
     broadcasts,
     product,
 )
-from opsieve.gen.spec.tensor import Ins, Tensor, Typed
+from opsieve.gen.declarations.tensor import Ins, Tensor, Typed
+from opsieve.gen.operators.layouts import layout, sides_for, values_of
 
 
 def _same_elements(draft: Draft) -> list[int]:

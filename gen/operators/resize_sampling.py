@@ -7,13 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.layouts import values_of, with_zero
-from opsieve.gen.operators.windows import windowed
-from opsieve.gen.spec.builder import Sizes
-from opsieve.gen.spec.declaration import RankEnds, given
-from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
-from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.builder import Sizes
+from opsieve.gen.declarations.declaration import RankEnds, given
+from opsieve.gen.declarations.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
+from opsieve.gen.declarations.dtype_facts import FLOATS
+from opsieve.gen.declarations.instance import (
     Attr,
     Count,
     Draft,
@@ -29,12 +27,14 @@ from opsieve.gen.spec.instance import (
     some,
     whole,
 )
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.shape_patterns import agree
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import Size, Truth, product, quotient
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed
-from opsieve.gen.spec.undefined import nan_input
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.shape_patterns import agree
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, product, quotient
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.undefined import nan_input
+from opsieve.gen.operators.layouts import values_of, with_zero
+from opsieve.gen.operators.windows import windowed
 
 _MODES = ("nearest", "nearest", "linear", "cubic")
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")

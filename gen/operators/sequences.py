@@ -8,16 +8,11 @@ Optional*.
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph import BodyGraph
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.operators.control import in_graph
-from opsieve.gen.operators.layouts import all_hull, values_of
-from opsieve.gen.operators.slice_concat import split_sizes
-from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Moves, Operator
-from opsieve.gen.spec.domains import ZERO
-from opsieve.gen.spec.dtype_facts import NUMBER
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.builder import Builder
+from opsieve.gen.declarations.declaration import Moves, Operator
+from opsieve.gen.declarations.domains import ZERO
+from opsieve.gen.declarations.dtype_facts import NUMBER
+from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
     Count,
@@ -32,9 +27,14 @@ from opsieve.gen.spec.instance import (
     some,
     whole,
 )
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.symbolic_arith import divisors
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.symbolic_arith import divisors
+from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.graph.graph import BodyGraph
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.operators.control import in_graph
+from opsieve.gen.operators.layouts import all_hull, values_of
+from opsieve.gen.operators.slice_concat import split_sizes
 
 _ELEMENTS = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")
 _SEQUENCES = tuple(f"sequence({dtype})" for dtype in _ELEMENTS)

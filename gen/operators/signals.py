@@ -7,13 +7,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.model.tensors import DTYPES, data_size
-from opsieve.gen.operators.elementwise import CAST_TARGETS, holds_all
-from opsieve.gen.operators.layouts import values_of
-from opsieve.gen.spec.declaration import Moves, Operator
-from opsieve.gen.spec.domains import Domain, Site, exact, size_of
-from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, NUMBER, is_float
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.declaration import Moves, Operator
+from opsieve.gen.declarations.domains import Domain, Site, exact, size_of
+from opsieve.gen.declarations.dtype_facts import FLOATS, LARGEST, NUMBER, is_float
+from opsieve.gen.declarations.instance import (
     Attr,
     Count,
     Draft,
@@ -29,9 +26,12 @@ from opsieve.gen.spec.instance import (
     some,
     whole,
 )
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.spec.undefined import cast_of_float, nan_element
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.undefined import cast_of_float, nan_element
+from opsieve.gen.model.tensors import DTYPES, data_size
+from opsieve.gen.operators.elementwise import CAST_TARGETS, holds_all
+from opsieve.gen.operators.layouts import values_of
 
 
 def _length_axis(draft: Draft) -> int:

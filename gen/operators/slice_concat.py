@@ -6,18 +6,29 @@ Sources: the ONNX operator pages.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations.builder import FREE, Builder, OpenBuilder
+from opsieve.gen.declarations.declaration import Moves, RankEnds
+from opsieve.gen.declarations.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
+from opsieve.gen.declarations.dtype_facts import NUMERIC
+from opsieve.gen.declarations.instance import (
+    Attr,
+    AxisAttr,
+    Count,
+    Draft,
+    Instance,
+    Numbers,
+    drawn_axis,
+    named,
+    signed,
+    some,
+)
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.row_rules import concatenated_rows
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
+from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed, optional
 from opsieve.gen.operators.layouts import all_hull, layout, values_of, with_zero
-from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder
-from opsieve.gen.spec.declaration import Moves, RankEnds
-from opsieve.gen.spec.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
-from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Attr, AxisAttr, Count, Draft, Instance, Numbers, drawn_axis, named, signed, some
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.row_rules import concatenated_rows
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
-from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed, optional
 
 
 def _slice(builder: Builder, x: Tensor) -> Instance:

@@ -1,4 +1,4 @@
-"""Operators on strings. Their leaves are words from a short list (gen/build/writing.py).
+"""Operators on strings. Their leaves are words from a short list (gen/graph/writing.py).
 
 Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer.
 """
@@ -6,11 +6,11 @@ Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer,
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.instance import Attr, Count, Draft, First, Part, Partner, between, flag, some
-from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
-from opsieve.gen.spec.tensor import Ins, Typed
-from opsieve.gen.spec.undefined import case_by_locale, split_of_empty
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Part, Partner, between, flag, some
+from opsieve.gen.declarations.symbolic_arith import broadcast, broadcasts
+from opsieve.gen.declarations.tensor import Ins, Typed
+from opsieve.gen.declarations.undefined import case_by_locale, split_of_empty
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 

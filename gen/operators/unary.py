@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.spec.declaration import Moves, Operator
-from opsieve.gen.spec.domains import ANY, Domain
-from opsieve.gen.spec.dtype_facts import SIGNED
-from opsieve.gen.spec.instance import Attr, Part
-from opsieve.gen.spec.rounding import Rounding
-from opsieve.gen.spec.tensor import Bounds, Ins
-from opsieve.gen.spec.undefined import (
+from opsieve.gen.declarations.declaration import Moves, Operator
+from opsieve.gen.declarations.domains import ANY, Domain
+from opsieve.gen.declarations.dtype_facts import SIGNED
+from opsieve.gen.declarations.instance import Attr, Part
+from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.tensor import Bounds, Ins
+from opsieve.gen.declarations.undefined import (
     nan_element,
     overflow,
 )

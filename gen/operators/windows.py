@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.instance import Draft
-from opsieve.gen.spec.symbolic_arith import Size, ceil_quotient, window
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.instance import Draft
+from opsieve.gen.declarations.symbolic_arith import Size, ceil_quotient, window
 
 _AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 

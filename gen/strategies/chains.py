@@ -12,14 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from opsieve.gen.build.adapters import adapt_first, steps_first
-from opsieve.gen.build.graph import is_closed
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.builder import Style
+from opsieve.gen.declarations.catalogue import OpChoice, choices
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
-from opsieve.gen.spec.builder import Style
-from opsieve.gen.spec.catalogue import OpChoice, choices
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.graph.adapters import adapt_first, steps_first
+from opsieve.gen.graph.graph import is_closed
+from opsieve.gen.graph.graph_builder import GraphBuilder
 
 NAME: Final = "chains"
 _TABLE: Final = Path(__file__).with_name("rewrites.txt")

@@ -22,15 +22,15 @@ from platformdirs import user_cache_path
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.declarations.catalogue import choices, declared
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.generation.pieces import plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
-from opsieve.gen.spec.catalogue import choices, declared
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.schema import OLDEST
 
 NAME = "documented"
 _LARGEST_PIECE = 12  # nodes of a test that is planted

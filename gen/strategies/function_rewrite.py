@@ -15,19 +15,19 @@ from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, helper
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.program_state import Supports
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.dtype_facts import PLAIN
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.program_state import Supports
 from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.dtype_facts import PLAIN
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.mutate import grown_anew, mutated
 from opsieve.gen.strategies.patterns.strategy import planted

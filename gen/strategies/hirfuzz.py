@@ -10,14 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from opsieve.gen.build.graph import Node, Shape
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.catalogue import OpChoice, OpTable, choices
+from opsieve.gen.declarations.domains import ANY
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import SELDOM, GenRequest, draw, finish, start, weighted_choices
-from opsieve.gen.spec.catalogue import OpChoice, OpTable, choices
-from opsieve.gen.spec.domains import ANY
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.graph.graph import Node, Shape
+from opsieve.gen.graph.graph_builder import GraphBuilder
 
 BATCH: Final = 256
 NAME: Final = "hirfuzz"

@@ -9,9 +9,9 @@ is guided by its own programs and pays nothing for the others. The case's origin
 import functools
 
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.generation.request import draw_nodes
-from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.registry import names, strategy
 
 BATCH = 256

@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
-from opsieve.gen.build.graph import Shape
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.declarations.catalogue import choices
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.schema import OLDEST
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.architectures import drawn
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.pieces import cut, plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
+from opsieve.gen.graph.graph import Shape
+from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.spec.catalogue import choices
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.schema import OLDEST
-from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.patterns.strategy import planted
 

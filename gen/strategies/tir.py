@@ -4,12 +4,12 @@
 """
 
 from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest, to_record
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.tir import passes
-from opsieve.gen.tir.form import program, values
-from opsieve.gen.tir.fuzzing import mutated
-from opsieve.gen.tir.seeds import basic
+from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir.form import program, values
+from opsieve.gen.irs.tir.fuzzing import mutated
+from opsieve.gen.irs.tir.seeds import basic
 
 NAME = "tir"
 

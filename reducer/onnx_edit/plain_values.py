@@ -7,8 +7,8 @@ import numpy as np
 from onnx import helper
 
 from opsieve.gen.analysis.validity import check_node, leaves
+from opsieve.gen.declarations.tensor import Typed
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, TensorType, Value, read_type
-from opsieve.gen.spec.tensor import Typed
 from opsieve.reducer.onnx_edit.graphs import Array
 from opsieve.reducer.onnx_edit.typed_view import view
 from opsieve.reducer.problem.graph import Graph

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
+from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
-from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.onnx_edit.graphs import constant_array, graphs, tensor_array
 from opsieve.reducer.problem.subject import Subject
 

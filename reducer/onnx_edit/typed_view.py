@@ -8,11 +8,11 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN, check_model
+from opsieve.gen.declarations.schema import has_bodies
+from opsieve.gen.declarations.tensor import Typed
 from opsieve.gen.model.detached import tensor_bytes
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
-from opsieve.gen.spec.schema import has_bodies
-from opsieve.gen.spec.tensor import Typed
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import (
     Array,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
-from opsieve.gen.spec.catalogue import shape_input, size_rule
-from opsieve.gen.spec.size_rules import SizeRule
+from opsieve.gen.declarations.catalogue import shape_input, size_rule
+from opsieve.gen.declarations.size_rules import SizeRule
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
     Path,

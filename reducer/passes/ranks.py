@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
+from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.model.tensors import DTYPES, Value
-from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
     attribute_of,

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
+from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import Value, read_tensor, type_of, write_tensor
-from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.problem.subject import Recording, Subject
 
 SMALL = 1024  # bytes of a constant that is worth storing instead of the nodes that compute it

@@ -3,9 +3,20 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from opsieve.gen.relax.tree import Binding, BindingBlock, Call, Expr, Function, GlobalVar, MatchCast, Module, Seq, Var
-from opsieve.gen.relax.types import symbols
-from opsieve.gen.relax.walk import Rebuild, all_bindings, called, expressions, functions, reads
+from opsieve.gen.irs.relax.tree import (
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    Module,
+    Seq,
+    Var,
+)
+from opsieve.gen.irs.relax.types import symbols
+from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, called, expressions, functions, reads
 
 
 @dataclass(frozen=True, slots=True)

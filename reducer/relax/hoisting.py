@@ -7,9 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from opsieve.gen.model.tensors import Value
-from opsieve.gen.relax.known_faults import captures
-from opsieve.gen.relax.tree import (
+from opsieve.gen.irs.relax.known_faults import captures
+from opsieve.gen.irs.relax.tree import (
     Bind,
     Binding,
     BindingBlock,
@@ -23,7 +22,7 @@ from opsieve.gen.relax.tree import (
     Tuple,
     Var,
 )
-from opsieve.gen.relax.types import (
+from opsieve.gen.irs.relax.types import (
     PrimType,
     RelaxTensorType,
     ShapeType,
@@ -34,7 +33,8 @@ from opsieve.gen.relax.types import (
     size_value,
     symbols,
 )
-from opsieve.gen.relax.walk import all_bindings, functions, reads
+from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
+from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.relax.cleaning import plain
 from opsieve.reducer.relax.leaves import constant, renewed

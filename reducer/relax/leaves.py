@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from opsieve.gen.relax.body import FreshNames
-from opsieve.gen.relax.draw import numbers
-from opsieve.gen.relax.renaming import all_names
-from opsieve.gen.relax.tree import Constant, Expr, Function, Module, Var
-from opsieve.gen.relax.types import RelaxTensorType, is_static
-from opsieve.gen.relax.walk import Rebuild, all_bindings, expressions
+from opsieve.gen.irs.relax.body import FreshNames
+from opsieve.gen.irs.relax.draw import numbers
+from opsieve.gen.irs.relax.renaming import all_names
+from opsieve.gen.irs.relax.tree import Constant, Expr, Function, Module, Var
+from opsieve.gen.irs.relax.types import RelaxTensorType, is_static
+from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions
 
 _LARGEST_CONSTANT = 64  # elements
 

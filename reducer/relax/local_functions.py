@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from opsieve.gen.relax.tree import Bind, Binding, Call, Expr, Function, Module, Var
-from opsieve.gen.relax.types import FuncType
-from opsieve.gen.relax.walk import Rebuild, all_bindings, expressions, functions
+from opsieve.gen.irs.relax.tree import Bind, Binding, Call, Expr, Function, Module, Var
+from opsieve.gen.irs.relax.types import FuncType
+from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, functions
 
 
 def without_parameter(module: Module, name: str, place: int) -> Module | None:

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.gen.relax.body import FreshNames
-from opsieve.gen.relax.declaration import attributes
-from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.renaming import all_names
-from opsieve.gen.relax.tree import (
+from opsieve.gen.irs.relax.body import FreshNames
+from opsieve.gen.irs.relax.declaration import attributes
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.renaming import all_names
+from opsieve.gen.irs.relax.tree import (
     Attributes,
     Bind,
     Binding,
@@ -34,7 +34,7 @@ from opsieve.gen.relax.tree import (
     Tuple,
     Var,
 )
-from opsieve.gen.relax.types import (
+from opsieve.gen.irs.relax.types import (
     FuncType,
     RelaxTensorType,
     ShapeType,
@@ -45,9 +45,9 @@ from opsieve.gen.relax.types import (
     resized,
     tensors,
 )
-from opsieve.gen.relax.walk import Rebuild, Substitute, all_bindings, called, functions, reads
-from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph
-from opsieve.gen.tvm_ir.tensors import Array
+from opsieve.gen.irs.relax.walk import Rebuild, Substitute, all_bindings, called, functions, reads
+from opsieve.gen.irs.tvm.nodes import Dtype, MalformedGraph
+from opsieve.gen.irs.tvm.tensors import Array
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.relax.cleaning import plain

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.irs.relax.known_faults import patterns
+from opsieve.gen.irs.relax.tree import Module
+from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.model.tensors import Value
-from opsieve.gen.relax.known_faults import patterns
-from opsieve.gen.relax.tree import Module
-from opsieve.gen.relax.writing import to_json
 from opsieve.reducer.relax.cleaning import Unread, cleaned, is_closed, unread
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from opsieve.gen.relax.tree import Module
+from opsieve.gen.irs.relax.tree import Module
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.relax.cleaning import Unread, cleaned, pruned
 from opsieve.reducer.relax.subject import RelaxSubject

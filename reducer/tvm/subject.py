@@ -9,7 +9,7 @@ import numpy as np
 
 from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.tensors import Value, misfit
 from opsieve.reducer.engine.edit import Edit, Pass

@@ -24,9 +24,9 @@ from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.inside import child, wire
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.declarations.catalogue import known
+from opsieve.gen.declarations.learned_file import read_learned
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.spec.catalogue import known
-from opsieve.gen.spec.learned_file import read_learned
 
 _MODEL = """
 <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>

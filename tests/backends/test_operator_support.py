@@ -22,12 +22,12 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.probing.prober import Prober, probed, probes
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.registry import generate
 
 ONLY = ("Relu", "Erf", "Cast", "Concat")

@@ -9,18 +9,18 @@ import pytest
 
 from opsieve.backends.reference.relax.evaluator import Mismatched, ModuleEvaluator
 from opsieve.backends.reference.relax.operators import RULES
-from opsieve.gen.relax.body import Body, FreshNames
-from opsieve.gen.relax.branch_storage import lending
-from opsieve.gen.relax.catalogue import operators
-from opsieve.gen.relax.draw import Draw, number, numbers
-from opsieve.gen.relax.generator import Generated, Generator, generate
-from opsieve.gen.relax.outlining import with_own_sides
-from opsieve.gen.relax.policies import POLICIES, ControlFlow, GenerationPolicy
-from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.tree import Call, Function, Module, RelaxOperator, Var
-from opsieve.gen.relax.types import RelaxTensorType, Sym, size_value
-from opsieve.gen.relax.walk import functions
-from opsieve.gen.relax.writing import to_json
+from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.branch_storage import lending
+from opsieve.gen.irs.relax.catalogue import operators
+from opsieve.gen.irs.relax.draw import Draw, number, numbers
+from opsieve.gen.irs.relax.generator import Generated, Generator, generate
+from opsieve.gen.irs.relax.outlining import with_own_sides
+from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, GenerationPolicy
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.tree import Call, Function, Module, RelaxOperator, Var
+from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, size_value
+from opsieve.gen.irs.relax.walk import functions
+from opsieve.gen.irs.relax.writing import to_json
 
 
 def test_a_rule_yields_the_declared_type() -> None:

@@ -12,7 +12,7 @@ from opsieve.backends.probing.prober import Prober, make_tables, wheel
 from opsieve.backends.probing.support_tables import FOLDER, SupportTable, distance, file_name, packed, read, unpacked
 from opsieve.backends.registry import names, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.spec.schema import form
+from opsieve.gen.declarations.schema import form
 
 ANSWERS = st.builds(
     ProbeAnswer, st.text(max_size=9), st.text(max_size=9), st.integers(0, 8), st.text(max_size=9), st.text()

@@ -10,10 +10,10 @@ from opsieve.backends.reference.tir import Undefined, Unknown, run
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.tir import nodes as N
-from opsieve.gen.tir.form import program, values
-from opsieve.gen.tir.seeds import basic, convolution, gather, product
-from opsieve.gen.tvm_ir.nodes import ObjectNode
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.form import program, values
+from opsieve.gen.irs.tir.seeds import basic, convolution, gather, product
+from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 A, B = N.buffer("A", (4,)), N.buffer("B", (4,))
 I = N.variable("i")  # noqa: E741 - the loop's own name

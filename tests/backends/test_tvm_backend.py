@@ -18,11 +18,11 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.forms.tvm_program import TirProgram
+from opsieve.gen.irs.tvm.program import TirProgram
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import ValueType
 
-BACKEND_VERSION = "0.27.0.post1"  # gen/tvm_ir writes for this one
+BACKEND_VERSION = "0.27.0.post1"  # gen/irs/tvm writes for this one
 
 
 class Strange(TirProgram):

@@ -13,11 +13,9 @@ from opsieve.backends.workers.questions.script_reader import read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.registry import read_program
-from opsieve.gen.forms.tvm_program import RelaxProgram
-from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.relax.draw import number, numbers
-from opsieve.gen.relax.passes import RULES
-from opsieve.gen.relax.tree import (
+from opsieve.gen.irs.relax.draw import number, numbers
+from opsieve.gen.irs.relax.passes import RULES
+from opsieve.gen.irs.relax.tree import (
     Bind,
     BindingBlock,
     Call,
@@ -31,8 +29,10 @@ from opsieve.gen.relax.tree import (
     Seq,
     Var,
 )
-from opsieve.gen.relax.types import PrimType, RelaxTensorType, Sym
-from opsieve.gen.relax.writing import to_json
+from opsieve.gen.irs.relax.types import PrimType, RelaxTensorType, Sym
+from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tvm.program import RelaxProgram
+from opsieve.gen.model.bad_input import BadInput
 
 
 @pytest.fixture(scope="module")

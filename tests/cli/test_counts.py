@@ -14,7 +14,7 @@ NEVER_ONE = {
     "tui/app/app.py": "one decision is told by its own text",
     "gen/generation/random_graph.py": "a field of a record that tests compare",
     "gen/model/tensors.py": "the number may be text",
-    "gen/tvm_ir/limits.py": "a limit",
+    "gen/irs/tvm/limits.py": "a limit",
     "gen/strategies/baselines/strategies.py": "a number outside of a range",
     "gen/data/inputs.py": "more than a limit",
     "reducer/nodes/node_phase.py": "some of many nodes",

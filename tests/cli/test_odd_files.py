@@ -11,8 +11,8 @@ from commands import opsieve
 from models import X, chain
 
 from opsieve.gen.case.case import Case, save
+from opsieve.gen.declarations.learned_file import learned_operators
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.spec.learned_file import learned_operators
 
 COMMANDS = """
 run ODD -t reference

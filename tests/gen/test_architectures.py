@@ -5,13 +5,13 @@ import onnx.checker
 import onnx.shape_inference
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.schema import OLDEST
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.architectures import architectures, drawn, read_architecture, read_at
 from opsieve.gen.generation.pieces import cut
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.schema import OLDEST
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.strategies.registry import generate
 
 

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.gen.build.adapters import adapt_to, steps_to
-from opsieve.gen.build.graph import is_closed
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.pieces import Pieces
-from opsieve.gen.build.scope import is_numeric_result
+from opsieve.gen.declarations.builder import FREE
+from opsieve.gen.declarations.catalogue import choices
+from opsieve.gen.declarations.domains import ANY, Domain
 from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, OtherPieces, draw, fill, finish, start
+from opsieve.gen.graph.adapters import adapt_to, steps_to
+from opsieve.gen.graph.graph import is_closed
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.pieces import Pieces
+from opsieve.gen.graph.scope import is_numeric_result
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.structure import Structure, component_sizes, without_constants
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.spec.builder import FREE
-from opsieve.gen.spec.catalogue import choices
-from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.strategies.registry import generate
 
 SHAPES = st.lists(st.integers(1, 6), max_size=4).map(tuple)

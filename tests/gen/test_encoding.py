@@ -5,10 +5,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from opsieve.gen.build.encoding import encoded_constant, encoded_info, encoded_node, encoded_tensor
-from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.graph.encoding import encoded_constant, encoded_info, encoded_node, encoded_tensor
+from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.strategies.registry import generate
 
 X = Tensor("x", "float32", (2, 3))

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.program_state import ProgramState
+from opsieve.gen.declarations.builder import Budget, Style
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, USUAL, leaf_range
+from opsieve.gen.declarations.rng import Rng, _bins
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
-from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL, leaf_range
-from opsieve.gen.spec.rng import Rng, _bins
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.program_state import ProgramState
 
 NUMBERS = st.sampled_from(sorted(USUAL.keys() - {"string"}))
 ENDS = st.floats(-1e6, 1e6) | st.sampled_from((-float("inf"), 0.0, 1.0, float("inf")))

@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from opsieve.gen.build.graph import Node
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.program_state import ProgramState
-from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.catalogue import OpTable, choices
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.declarations.builder import Budget, Style
+from opsieve.gen.declarations.catalogue import OpTable, choices
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.graph.graph import Node
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.program_state import ProgramState
 from opsieve.gen.strategies.hirfuzz import Guide
 
 

@@ -13,7 +13,7 @@ from tvm_programs import RELAX, tir_program
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.forms.registry import make_inputs
-from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput
 
 Graph = dict[str, Any]

@@ -2,10 +2,9 @@
 
 import pytest
 
-from opsieve.gen.generation.random_graph import GenRequest, start
-from opsieve.gen.spec.builder import FREE
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.instance import (
+from opsieve.gen.declarations.builder import FREE
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.instance import (
     Attr,
     Count,
     First,
@@ -19,8 +18,9 @@ from opsieve.gen.spec.instance import (
     since,
     some,
 )
-from opsieve.gen.spec.shape_patterns import agree, shape_of
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.declarations.shape_patterns import agree, shape_of
+from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.generation.random_graph import GenRequest, start
 
 
 def drawn(*parts: Part, shape: tuple[int, ...] = (2, 6), opset: int = 21) -> Instance:

@@ -13,11 +13,11 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, with_weights
 from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, first_violation, push, unknown
 from opsieve.gen.analysis.typed_graph import movable, read_graph
-from opsieve.gen.build.writing import serialize
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
+from opsieve.gen.graph.writing import serialize
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.tensor import Tensor
 
 ORT = resolve("onnxruntime:disable_all")
 

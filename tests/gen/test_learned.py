@@ -12,13 +12,13 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from opsieve.gen.build.encoding import encoded_node
-from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.declarations.learned_body import LearnedBody
+from opsieve.gen.declarations.learned_file import parsed, read_learned, written
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, start
+from opsieve.gen.graph.encoding import encoded_node
+from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.spec.learned_body import LearnedBody
-from opsieve.gen.spec.learned_file import parsed, read_learned, written
-from opsieve.gen.spec.tensor import Tensor
 
 TEXT = """
 domain = "acme.nn"

@@ -7,14 +7,14 @@ import onnx.defs
 import pytest
 from operator_soak import forms, instances, problem, soaked
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.program_state import ProgramState
+from opsieve.gen.declarations.catalogue import first_dtypes, known, operators, qualified
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.tensor import Attributes, Tensor
 from opsieve.gen.generation.random_graph import GenRequest, finish
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.program_state import ProgramState
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.spec.catalogue import first_dtypes, known, operators, qualified
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.tensor import Attributes, Tensor
 from opsieve.gen.strategies.registry import generate
 
 # What onnxruntime 1.31.1 does wrong where ONNX's own evaluator or inference agrees with the declaration, each looked at.

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from opsieve.gen.build.adapters import adapt_to
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.program_state import ProgramState
-from opsieve.gen.build.writing import serialize
+from opsieve.gen.declarations.builder import Budget, Style
+from opsieve.gen.declarations.catalogue import choices, operators
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import single_node
-from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.catalogue import choices, operators
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.rng import Rng
+from opsieve.gen.graph.adapters import adapt_to
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.writing import serialize
 
 
 def _leaves(style: Style, operator: str = "Abs") -> list[np.ndarray]:

@@ -5,19 +5,19 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.gen.relax.catalogue import Solutions, operators, yielding
-from opsieve.gen.relax.declaration import Solution, Want
-from opsieve.gen.relax.draw import Draw
-from opsieve.gen.relax.generator import Generated, generate
-from opsieve.gen.relax.policies import POLICIES, ControlFlow, FusableChains
-from opsieve.gen.relax.program import inputs, outputs
-from opsieve.gen.relax.program import operators as operators_of
-from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.text import module_text
-from opsieve.gen.relax.tree import BindingBlock, Function, If, Module
-from opsieve.gen.relax.types import RelaxTensorType
-from opsieve.gen.relax.walk import all_bindings, expressions, functions
-from opsieve.gen.relax.writing import to_json
+from opsieve.gen.irs.relax.catalogue import Solutions, operators, yielding
+from opsieve.gen.irs.relax.declaration import Solution, Want
+from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.generator import Generated, generate
+from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, FusableChains
+from opsieve.gen.irs.relax.program import inputs, outputs
+from opsieve.gen.irs.relax.program import operators as operators_of
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.text import module_text
+from opsieve.gen.irs.relax.tree import BindingBlock, Function, If, Module
+from opsieve.gen.irs.relax.types import RelaxTensorType
+from opsieve.gen.irs.relax.walk import all_bindings, expressions, functions
+from opsieve.gen.irs.relax.writing import to_json
 
 SEEDS = st.integers(0, 2**32)
 policies = st.sampled_from(sorted(POLICIES))

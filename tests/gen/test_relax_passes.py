@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.gen.relax.passes import LEFT_OUT, RULES, crossed, draw, extended, legalised, rule
+from opsieve.gen.irs.relax.passes import LEFT_OUT, RULES, crossed, draw, extended, legalised, rule
 
 
 def is_legal(steps: Sequence[str]) -> bool:

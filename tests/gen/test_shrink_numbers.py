@@ -10,11 +10,11 @@ from operator_soak import forms, instances
 
 from opsieve.gen.analysis.shrink_numbers import NumberPlace, RuledNode, System
 from opsieve.gen.analysis.validity import check_model
+from opsieve.gen.declarations.catalogue import first_dtypes, operators
+from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.model.model import check
 from opsieve.gen.model.structure import check_structure
-from opsieve.gen.spec.catalogue import first_dtypes, operators
-from opsieve.gen.spec.declaration import Operator
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.ranks import PASS as RANKS
 from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER

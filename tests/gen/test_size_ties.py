@@ -3,8 +3,8 @@
 import pytest
 
 from opsieve.gen.analysis.size_ties import MarkedSize, size_ties
-from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.tensor import Attributes, Tensor
+from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.tensor import Attributes, Tensor
 
 Shape = tuple[int, ...]
 

@@ -4,9 +4,9 @@ import itertools
 
 import onnx.checker
 
+from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.graph import operations
-from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.strategies.chains import OPERATORS, rewrites, sequence
 from opsieve.gen.strategies.registry import generate
 

@@ -19,16 +19,16 @@ from opsieve.backends.probing.corpus import corpus
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.writing import serialize
+from opsieve.gen.declarations.catalogue import OpTable, choices
+from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import GenRequest, outputs, start, to_record
 from opsieve.gen.generation.request import from_record
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.writing import serialize
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.gen.spec.catalogue import OpTable, choices
-from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.mutate import _changes
 from opsieve.gen.strategies.registry import generate
 

@@ -15,13 +15,13 @@ from in_process import InProcessLab
 
 from opsieve.backends.registry import resolve
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.catalogue import choices, operators
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.symbolic_arith import both, either, where
+from opsieve.gen.declarations.terms import NUMBER, OpenSize, Term, value
 from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.model.model import check
 from opsieve.gen.operators.slice_concat import sliced
-from opsieve.gen.spec.catalogue import choices, operators
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.symbolic_arith import both, either, where
-from opsieve.gen.spec.terms import NUMBER, OpenSize, Term, value
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 from opsieve.gen.strategies.nnsmith.strategy import nnsmith
 from opsieve.gen.strategies.nnsmith.symbolic_builder import SymbolicBuilder

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.program_state import ProgramState
-from opsieve.gen.build.writing import serialize
+from opsieve.gen.declarations.builder import Budget, Style
+from opsieve.gen.declarations.catalogue import choices
+from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, outputs
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.writing import serialize
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.structure import Structure
 from opsieve.gen.model.structure import all_nodes, bodies
-from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.catalogue import choices
-from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.patterns.strategy import Planter
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 from opsieve.gen.strategies.registry import generate

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.tir import nodes as N
-from opsieve.gen.tir import passes
-from opsieve.gen.tir.domain import DOMAIN
-from opsieve.gen.tir.expressions import expression, index
-from opsieve.gen.tir.form import arguments, program, values
-from opsieve.gen.tir.fuzzing import SeedPool, Settings, mutated
-from opsieve.gen.tir.general import GENERAL
-from opsieve.gen.tir.intrinsics import EVERY, TYPES
-from opsieve.gen.tir.scope import Scope, free, holes, put
-from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir.domain import DOMAIN
+from opsieve.gen.irs.tir.expressions import expression, index
+from opsieve.gen.irs.tir.form import arguments, program, values
+from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings, mutated
+from opsieve.gen.irs.tir.general import GENERAL
+from opsieve.gen.irs.tir.intrinsics import EVERY, TYPES
+from opsieve.gen.irs.tir.scope import Scope, free, holes, put
+from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
 A, B, C = N.buffer("A", (8, 8)), N.buffer("B", (8, 8)), N.buffer("C", (16,), "int32")
 ROW, COLUMN = N.variable("i"), N.variable("j")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph, ObjectNode, Pairs, decode, encode
-from opsieve.gen.tvm_ir.tensors import Array, from_node, to_node
+from opsieve.gen.irs.tvm.nodes import Dtype, MalformedGraph, ObjectNode, Pairs, decode, encode
+from opsieve.gen.irs.tvm.tensors import Array, from_node, to_node
 
 plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=5)
 values = st.recursive(
@@ -63,7 +63,7 @@ def test_a_hostile_graph_is_refused_in_a_sentence(text: str, said: str) -> None:
 def test_constants_come_back(dtype: str, shape: list[int]) -> None:
     from math import prod
 
-    from opsieve.gen.tvm_ir.tensors import width
+    from opsieve.gen.irs.tvm.tensors import width
 
     shape = shape[:4]
     array = Array(dtype, tuple(shape), b"\1" * (prod(shape) * width(dtype)))

@@ -14,9 +14,11 @@ from operator_soak import LENIENT, forms, instances
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
-from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.declarations.catalogue import first_dtypes, operators, qualified
+from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.generation.constraint_violations import Violation, violations
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.model.model import check, inferred
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import (
@@ -29,8 +31,6 @@ from opsieve.gen.model.tensors import (
     read_tensor,
     read_type,
 )
-from opsieve.gen.spec.catalogue import first_dtypes, operators, qualified
-from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.strategies.registry import generate
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'

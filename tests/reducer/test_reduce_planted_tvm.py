@@ -9,10 +9,10 @@ from opsieve.backends import registry
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.forms.tvm_program import RelaxProgram
-from opsieve.gen.relax.generator import generate
-from opsieve.gen.relax.policies import POLICIES
-from opsieve.gen.relax.writing import to_json
+from opsieve.gen.irs.relax.generator import generate
+from opsieve.gen.irs.relax.policies import POLICIES
+from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.gen.forms.tvm_program import RelaxProgram
-from opsieve.gen.relax.generator import generate
-from opsieve.gen.relax.passes import draw
-from opsieve.gen.relax.policies import POLICIES
-from opsieve.gen.relax.program import operators
-from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.tree import Call, Function, GlobalVar, If, RelaxOperator, Scalar, Var
-from opsieve.gen.relax.walk import all_bindings, expressions, functions
-from opsieve.gen.relax.writing import to_json
+from opsieve.gen.irs.relax.generator import generate
+from opsieve.gen.irs.relax.passes import draw
+from opsieve.gen.irs.relax.policies import POLICIES
+from opsieve.gen.irs.relax.program import operators
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, If, RelaxOperator, Scalar, Var
+from opsieve.gen.irs.relax.walk import all_bindings, expressions, functions
+from opsieve.gen.irs.relax.writing import to_json
+from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.certificate import certify, to_fixpoint
 from opsieve.reducer.engine.engine import Engine

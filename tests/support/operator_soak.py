@@ -16,16 +16,16 @@ import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.writing import serialize
+from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.domains import ANY
+from opsieve.gen.declarations.schema import NEWEST, OLDEST, form
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import SUPPORTED, single_node
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.writing import serialize
 from opsieve.gen.model.lowering import lower_ir
 from opsieve.gen.model.tensors import NUMBERS, TensorType, read_type
-from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import ANY
-from opsieve.gen.spec.schema import NEWEST, OLDEST, form
-from opsieve.gen.spec.tensor import Tensor
 
 _NOT_THERE = re.compile(
     r"NOT_IMPLEMENTED|Could not find an implementation|is not a registered function|No corresponding Numpy|invalid model. Type Error: Type 'tensor\(|Unsupported|not supported|does not support|is currently not"

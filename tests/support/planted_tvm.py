@@ -105,7 +105,7 @@ def holds(function: Any, names: list[str]) -> bool:
 
 
 def named_node(node: Any) -> str:
-    """`tirx.exp` of a call, `prim.Max` or `tirx.For` of any other node, as gen/tir names them."""
+    """`tirx.exp` of a call, `prim.Max` or `tirx.For` of any other node, as gen/irs/tir names them."""
     op = getattr(node, "op", None)
     if op is not None and hasattr(op, "name"):
         return str(op.name)

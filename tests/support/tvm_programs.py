@@ -2,9 +2,9 @@
 
 from repository import CORPUS
 
-from opsieve.gen.forms.tvm_program import TirProgram
-from opsieve.gen.tir import nodes as tir
-from opsieve.gen.tvm_ir.nodes import encode
+from opsieve.gen.irs.tir import nodes as tir
+from opsieve.gen.irs.tvm.nodes import encode
+from opsieve.gen.irs.tvm.program import TirProgram
 
 RELAX = CORPUS / "tvm" / "relax.json"  # the module of tests/workers/tvm_modules.py
 

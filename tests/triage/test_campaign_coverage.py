@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from opsieve.backends.probing.operator_support import Support
 from opsieve.gen.analysis.reading import read
+from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.tir.seeds import basic
 from opsieve.triage.campaign.coverage_comparison import compared, short
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save
 from opsieve.triage.campaign.guidance import EVERY, LEAST, GuidedFunctions, GuidedModels

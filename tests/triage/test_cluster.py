@@ -37,9 +37,9 @@ from opsieve.reducer.store_session import StoreReductionRequest, cases_to_reduce
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
-from opsieve.triage.cluster.cluster import Cluster, cluster_lanes
-from opsieve.triage.cluster.remote_lane import installed
-from opsieve.triage.cluster.remote_workers import Further, cluster_workers
+from opsieve.triage.distributed.cluster import Cluster, cluster_lanes
+from opsieve.triage.distributed.remote_lane import installed
+from opsieve.triage.distributed.remote_workers import Further, cluster_workers
 from opsieve.triage.store.store import Store
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distr
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that does not answer is waited for half a second."""
-    monkeypatch.setattr("opsieve.triage.cluster.cluster._CONNECT", 0.5)
+    monkeypatch.setattr("opsieve.triage.distributed.cluster._CONNECT", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -4,14 +4,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.gen.relax.catalogue import Solutions
-from opsieve.gen.relax.draw import Draw
-from opsieve.gen.relax.generator import generate
-from opsieve.gen.relax.mutation import incorrect, mutated
-from opsieve.gen.relax.policies import POLICIES
-from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.rewrites import rewritten
-from opsieve.gen.relax.writing import to_json
+from opsieve.gen.irs.relax.catalogue import Solutions
+from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.generator import generate
+from opsieve.gen.irs.relax.mutation import incorrect, mutated
+from opsieve.gen.irs.relax.policies import POLICIES
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.rewrites import rewritten
+from opsieve.gen.irs.relax.writing import to_json
 
 
 def test_modules_are_well_formed_and_type_checked(tvm: Callable[..., Any]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.gen.tvm_ir.nodes import decode, encode, schema
+from opsieve.gen.irs.tvm.nodes import decode, encode, schema
 
 
 def test_what_is_written_is_the_module_that_was_read(tvm: Callable[..., Any]) -> None:

@@ -2,7 +2,7 @@
 
 Without coverage, and where nothing is to be guided, a program follows from the campaign's seed and its number alone. With it, a
 program that reached native code which no other had is built upon: an ONNX model becomes a seed of the strategy `mutate`, a TIR function
-and its passes a seed of Tzer's loop (gen/tir/fuzzing.py).
+and its passes a seed of Tzer's loop (gen/irs/tir/fuzzing.py).
 """
 
 import math
@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Protocol
 
 from opsieve.gen.case.case import Case, Origin
-from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir.form import arguments, program, values
+from opsieve.gen.irs.tir.fuzzing import Mutant, SeedPool, Settings
+from opsieve.gen.irs.tir.passes import runnable
+from opsieve.gen.irs.tvm.nodes import ObjectNode
+from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.registry import generate
-from opsieve.gen.tir.form import arguments, program, values
-from opsieve.gen.tir.fuzzing import Mutant, SeedPool, Settings
-from opsieve.gen.tir.passes import runnable
-from opsieve.gen.tvm_ir.nodes import ObjectNode
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 
 POOL = 512  # programs that are built upon, at most

@@ -18,7 +18,7 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, Origin
-from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram, TvmProgram
+from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram, TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.fingerprint.fingerprint import Fingerprint

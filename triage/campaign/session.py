@@ -17,12 +17,12 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.irs.tir.fuzzing import Settings
+from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
 from opsieve.gen.strategies.tir import NAME as TIR
-from opsieve.gen.tir.fuzzing import Settings
-from opsieve.gen.tir.seeds import basic
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values, special_kinds
 from opsieve.triage.campaign import campaign_tables
 from opsieve.triage.campaign.calibration import PROGRAMS, calibrate

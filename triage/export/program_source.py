@@ -5,7 +5,7 @@ from typing import Any
 
 from opsieve.backends.workers.questions.program_text import model_text
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template

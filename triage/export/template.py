@@ -16,7 +16,7 @@ OURS_OF_MODULES = """\
 def run(model, inputs):
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
-    from opsieve.gen.forms.tvm_program import {kind}
+    from opsieve.gen.irs.tvm.program import {kind}
 
     with Workers() as workers:
         seen = workers.observe(resolve({target}), {kind}(model.encode(), tuple({passes!a})), inputs)

@@ -17,7 +17,7 @@ def targets(_context: click.Context, _parameter: click.Parameter, begun: str) ->
 
 def operators(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Names of operators, after a leading `-` and behind the last comma, too."""
-    from opsieve.gen.spec.catalogue import operators as catalogue
+    from opsieve.gen.declarations.catalogue import operators as catalogue
 
     head, comma, last = begun.rpartition(",")
     sign = "-" if last.startswith("-") else ""
@@ -59,7 +59,7 @@ def filters(_context: click.Context, _parameter: click.Parameter, begun: str) ->
 def _values(field: str) -> list[str]:
     """What a field of a filter may be, as far as it is a list that is known without a store."""
     if field == "op":
-        from opsieve.gen.spec.catalogue import operators as catalogue
+        from opsieve.gen.declarations.catalogue import operators as catalogue
 
         return sorted(catalogue())
     if field in ("target", "backend"):

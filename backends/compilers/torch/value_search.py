@@ -106,8 +106,8 @@ class InputSearch:
     ) -> None:
         from opsieve.backends.compilers.torch import table as torch_table
         from opsieve.gen.analysis.typed_graph import movable, read_graph
-        from opsieve.gen.spec.catalogue import operators
-        from opsieve.gen.spec.rng import Rng
+        from opsieve.gen.declarations.catalogue import operators
+        from opsieve.gen.declarations.rng import Rng
 
         self.table = torch_table
         self.operators = operators()
@@ -270,7 +270,7 @@ class InputSearch:
         """New values for leaves."""
         import torch
 
-        from opsieve.gen.build.writing import fill_array
+        from opsieve.gen.graph.writing import fill_array
 
         for master in masters.values():
             low, high = self.draw.choice(_STARTS)

@@ -11,8 +11,8 @@ import ml_dtypes  # noqa: F401 - numpy then knows bfloat16 by name
 import numpy as np
 
 from opsieve.backends.reference.relax.operators import RULES, Hazards, NoRule
-from opsieve.gen.relax.kernels import KINDS, kernel
-from opsieve.gen.relax.tree import (
+from opsieve.gen.irs.relax.kernels import KINDS, kernel
+from opsieve.gen.irs.relax.tree import (
     Attributes,
     Bind,
     Binding,
@@ -33,7 +33,7 @@ from opsieve.gen.relax.tree import (
     Tuple,
     Var,
 )
-from opsieve.gen.relax.types import (
+from opsieve.gen.irs.relax.types import (
     PrimType,
     RelaxTensorType,
     ShapeType,
@@ -43,7 +43,7 @@ from opsieve.gen.relax.types import (
     Type,
     size_value,
 )
-from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
+from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
 _DEPTH = 200  # calls within calls
@@ -197,7 +197,7 @@ class ModuleEvaluator:
         return "float64" if self.wide and dtype.startswith(("float", "bfloat")) else dtype
 
     def foreign(self, name: str, args: list[Any], kind: Type) -> Any:
-        """A kernel of gen/relax/kernels.py, or a copy."""
+        """A kernel of gen/irs/relax/kernels.py, or a copy."""
         callee = args[0]
         if isinstance(callee, Extern):
             if callee.name not in _IDENTITY:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from opsieve.backends.reference.relax import layouts, windows
-from opsieve.gen.relax.tree import Attributes
+from opsieve.gen.irs.relax.tree import Attributes
 
 Rule = Callable[[Any, Attributes, str], Any]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.text import ModelText
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from opsieve.gen.spec.symbolic_arith import broadcast as together
-from opsieve.gen.spec.symbolic_arith import broadcasts
+from opsieve.gen.declarations.symbolic_arith import broadcast as together
+from opsieve.gen.declarations.symbolic_arith import broadcasts
 from opsieve.gen.strategies.baselines.drawing import StreamRng
 
 Shape: TypeAlias = tuple[int, ...]

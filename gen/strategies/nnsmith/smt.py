@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from opsieve.gen.spec.terms import AND, COMPUTED, IF, NUMBER, OR, Term, value
+from opsieve.gen.declarations.terms import AND, COMPUTED, IF, NUMBER, OR, Term, value
 
 _WORK = 300_000  # z3's units: about a tenth of a second
 # z3 has Python's operators, but for the quotient of whole numbers, which is its `/`.

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.symbolic_arith import Size, Truth
-from opsieve.gen.spec.terms import AND, IF, NUMBER, OR, Term, places, value
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.symbolic_arith import Size, Truth
+from opsieve.gen.declarations.terms import AND, IF, NUMBER, OR, Term, places, value
 
 _MOVES = 40  # until z3 is asked about new relations
 _BIN_MOVES = 12  # until a number is left where it is

@@ -10,16 +10,16 @@ the edge is cut and the reader gets a leaf of the same type. So programs need no
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.build.adapters import adapt_to
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.catalogue import OpChoice, choices
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.domains import ANY, Domain, Number
+from opsieve.gen.declarations.dtype_facts import LARGEST
+from opsieve.gen.declarations.instance import Instance
+from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.terms import OpenSize, Term
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, weighted_choices
-from opsieve.gen.spec.catalogue import OpChoice, choices
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import ANY, Domain, Number
-from opsieve.gen.spec.dtype_facts import LARGEST
-from opsieve.gen.spec.instance import Instance
-from opsieve.gen.spec.tensor import Tensor
-from opsieve.gen.spec.terms import OpenSize, Term
+from opsieve.gen.graph.adapters import adapt_to
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
 
 NAME = "nnsmith"

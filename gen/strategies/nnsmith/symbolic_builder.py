@@ -8,16 +8,16 @@ a tensor that is a leaf unless a later node is put in its place (NNSmith, sectio
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.builder import FREE
-from opsieve.gen.spec.catalogue import OpChoice
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import ANY, Domain
-from opsieve.gen.spec.dtype_facts import LARGEST
-from opsieve.gen.spec.instance import Instance
-from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.symbolic_arith import Size, Truth, either
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.declarations.builder import FREE
+from opsieve.gen.declarations.catalogue import OpChoice
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.domains import ANY, Domain
+from opsieve.gen.declarations.dtype_facts import LARGEST
+from opsieve.gen.declarations.instance import Instance
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, either
+from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 
 Sizes = tuple[Size, ...]

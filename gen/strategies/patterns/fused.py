@@ -7,9 +7,9 @@ exporters write. A twisted one is a near miss: an axis off by one, an inner tens
 import math
 from typing import Final
 
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.pattern_builder import PatternBuilder
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.tensor import Tensor
 
 _ACTIVATIONS: Final = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Clip")
 _SCALE: Final = Domain(0.2, 2)

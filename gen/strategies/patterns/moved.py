@@ -3,10 +3,10 @@
 import math
 from typing import Final
 
+from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.dtype_facts import NUMBER
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
-from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.dtype_facts import NUMBER
-from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.patterns.fused import mean_over
 
 

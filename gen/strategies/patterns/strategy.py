@@ -7,14 +7,14 @@ output; two of five are near misses, half of which break exactly one condition.
 import contextlib
 from typing import Final
 
-from opsieve.gen.build.graph import is_closed
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.scope import TensorScope, is_numeric_result
 from opsieve.gen.case.case import Case
+from opsieve.gen.declarations.catalogue import choices
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start
-from opsieve.gen.spec.catalogue import choices
-from opsieve.gen.spec.tensor import Tensor
+from opsieve.gen.graph.graph import is_closed
+from opsieve.gen.graph.graph_builder import GraphBuilder
+from opsieve.gen.graph.scope import TensorScope, is_numeric_result
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 
 NAME: Final = "pattern"

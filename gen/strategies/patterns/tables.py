@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.pattern_builder import PatternBuilder
-from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.patterns.fused import FUSED
 from opsieve.gen.strategies.patterns.moved import MOVED
 

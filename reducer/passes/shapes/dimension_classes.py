@@ -13,11 +13,11 @@ from onnx import helper
 
 from opsieve.gen.analysis.size_ties import Tie, size_ties
 from opsieve.gen.analysis.validity import qualified_name, read_attributes
+from opsieve.gen.declarations.catalogue import operators, shape_input, size_rule
+from opsieve.gen.declarations.declaration import Operator, nothing
+from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.spec.catalogue import operators, shape_input, size_rule
-from opsieve.gen.spec.declaration import Operator, nothing
-from opsieve.gen.spec.size_rules import SizeRule
-from opsieve.gen.spec.tensor import Tensor
 from opsieve.reducer.onnx_edit.graphs import attribute_of
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from opsieve.gen.spec.rng import Rng
+from opsieve.gen.declarations.rng import Rng
 from opsieve.triage.campaign.schedule.features import is_operator
 
 STILL = 8  # one program in so many that holds what is known goes to the target

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from opsieve.reducer.engine.certificate import Certificate
     from opsieve.reducer.engine.form import Progress
     from opsieve.reducer.session import Reduced
-    from opsieve.triage.cluster.remote_workers import Further
+    from opsieve.triage.distributed.remote_workers import Further
 
 _MOST_PRINTED = 60  # lines of the reduced graph
 
@@ -147,7 +147,7 @@ def _elsewhere(
     if scheduler is None:
         yield None
         return
-    from opsieve.triage.cluster.remote_workers import cluster_workers
+    from opsieve.triage.distributed.remote_workers import cluster_workers
 
     with cluster_workers(scheduler, resources, jobs, here, say) as further:
         yield further

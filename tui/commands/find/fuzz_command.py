@@ -262,7 +262,7 @@ def _lanes(request: "FuzzRequest", campaign: "Campaign", local: "Spawn") -> "Ite
     if request.scheduler is None:
         yield request.lanes or 1, local
         return
-    from opsieve.triage.cluster.cluster import cluster_lanes
+    from opsieve.triage.distributed.cluster import cluster_lanes
 
     with cluster_lanes(request.scheduler, campaign, request.resources, say) as (threads, start):
         say(f"the cluster at {printable(request.scheduler)} can do {counted(threads, 'test')} at once")

@@ -105,9 +105,9 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
 
     from opsieve.backends.probing.generation import GenerationRequest, repeat_request
     from opsieve.backends.registry import resolve
+    from opsieve.gen.declarations.builder import Budget
     from opsieve.gen.generation import request as gen_request
     from opsieve.gen.generation.random_graph import GenRequest
-    from opsieve.gen.spec.builder import Budget
     from opsieve.gen.values.values import named_values
 
     if given["origin"] is not None:

@@ -1,0 +1,109 @@
+"""Shapes as text, for what a declaration says of sizes: `batch groups*size keys`.
+
+Terms stand between blanks. Each is a number, the name of a size, a product of those, or, at the end, a name with three dots that stands for
+all further sizes: `batch channels sides...`. What a name stands for is the first size that is met under it, or an attribute of that name. So one text
+gives a shape, and several ask that inputs agree:
+
+    requires=agree("batch queries size", "batch keys size", "batch keys width")
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opsieve.gen.declarations.builder import FREE, Sizes
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
+from opsieve.gen.declarations.tensor import Ins, Tensor
+
+Factor = int | str
+Sized = dict[str, Any]  # sizes by name; those of a name with dots are a tuple
+_DOTS: Final = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """All further sizes."""
+
+    name: str
+
+
+Term = Factor | tuple[Factor, ...] | Rest
+
+
+def _factor(text: str) -> Factor:
+    return int(text) if text.isdigit() else text
+
+
+@functools.cache
+def _terms(text: str) -> tuple[Term, ...]:
+    found: list[Term] = []
+    for term in text.split():
+        if term.endswith(_DOTS):
+            found.append(Rest(term.removesuffix(_DOTS)))
+        else:
+            found.append(tuple(map(_factor, term.split("*"))) if "*" in term else _factor(term))
+    return tuple(found)
+
+
+@functools.cache
+def _names(text: str) -> tuple[tuple[str, int | slice], ...]:
+    """The names that stand for a size, or for all from a place on, and where they stand."""
+    found: list[tuple[str, int | slice]] = []
+    for place, term in enumerate(_terms(text)):
+        if isinstance(term, Rest):
+            found.append((term.name, slice(place, None)))
+        elif isinstance(term, str):
+            found.append((term, place))
+    return tuple(found)
+
+
+def shape_of(text: str, sizes: Sized, attrs: Mapping[str, Any]) -> Sizes:
+    """The shape that a text stands for, by names of sizes and by attributes; FREE where a name stands for nothing."""
+    found: list[Size] = []
+    for term in _terms(text):
+        if isinstance(term, str):
+            found.append(sizes[term] if term in sizes else attrs.get(term, FREE))
+        elif isinstance(term, int):
+            found.append(term)
+        elif isinstance(term, Rest):
+            found += sizes[term.name]
+        else:
+            found.append(product(each if isinstance(each, int) else _value(each, sizes, attrs) for each in term))
+    return tuple(found)
+
+
+def _value(name: str, sizes: Sized, attrs: Mapping[str, Any]) -> Size:
+    return sizes[name] if name in sizes else attrs[name]
+
+
+def name_sizes(text: str, shape: Sizes, sizes: Sized) -> None:
+    """Let the names that stand for nothing yet stand for the sizes of a shape."""
+    for name, place in _names(text):
+        if name not in sizes:
+            sizes[name] = shape[place]
+
+
+def sized(texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> tuple[Sized, list[Truth]]:
+    """What names stand for in an instance, and the relations that must hold for its inputs to be of the shapes; `""` is an input of any shape."""
+    known: Sized = {}
+    found: list[Truth] = []
+    for text, tensor in zip(texts, ins, strict=False):
+        if tensor is None or not text:
+            continue
+        shape = tensor.shape
+        dots = text.endswith(_DOTS)
+        terms = _terms(text)
+        if len(shape) < len(terms) - 1 if dots else len(shape) != len(terms):
+            return known, [False]
+        for name, place in _names(text):
+            if name not in known and name not in attrs:  # else they agree with what it stands for
+                known[name] = shape[place]
+        wanted = shape_of(text, known, attrs)
+        found += [len(wanted) == len(shape), *(p == q for p, q in zip(wanted, shape, strict=False) if p is not q)]
+    return known, [truth for truth in found if truth is not True]
+
+
+def agree(*texts: str) -> Callable[[Ins, Mapping[str, Any]], Sequence[Truth]]:
+    """The `requires` of an operator whose inputs have shapes that agree."""
+    return lambda ins, attrs: sized(texts, ins, attrs)[1]

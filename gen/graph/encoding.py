@@ -1,0 +1,269 @@
+"""ONNX messages as bytes, as protobuf writes them: filling messages through its Python objects takes three times as long.
+
+Every message is its fields in the order of their numbers, each behind a tag (number and wire type) and, unless it is a number, its length.
+Most fields come again and again, program after program (names, operators, small lists of numbers), so they are kept.
+Sources: https://protobuf.dev/programming-guides/encoding/ and onnx.proto, whose repeated numbers are not packed. tests/gen/test_encoding.py
+compares with protobuf.
+"""
+
+import functools
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from onnx import AttributeProto, numpy_helper
+
+from opsieve.gen.declarations.domains import Number
+from opsieve.gen.declarations.dtype_facts import FLOATS, INTEGERS, NUMBER
+from opsieve.gen.declarations.learned_body import LearnedBody
+from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.graph.graph import BodyGraph, Named, Node
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_KEPT: Final = 1 << 14
+_UNSIGNED: Final = (1 << 64) - 1  # negative numbers are written as their complement in 64 bits
+# Tags: number << 3 | wire type (0 a number, 2 bytes behind their length, 5 four bytes).
+_NODE_ATTRIBUTE, _NODE_DOMAIN = b"\x2a", b"\x3a"
+_GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER = b"\x0a", b"\x12", b"\x2a"
+_GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_VALUE_INFO = b"\x5a", b"\x62", b"\x6a"
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH = b"\x15", b"\x18", b"\x22", b"\x2a", b"\x32"
+_FLOATS, _INTS, _STRINGS, _ATTRIBUTE_TYPE = b"\x3d", b"\x40", b"\x4a", b"\xa0\x01"
+_TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_TEXT, _TENSOR_RAW = b"\x08", b"\x10", b"\x32", b"\x4a"
+_INFO_TYPE: Final = b"\x12"
+_TYPE_TENSOR, _TYPE_SEQUENCE, _TYPE_OPTIONAL, _ELEMENT_TYPE = b"\x0a", b"\x22", b"\x4a", b"\x0a"
+_TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = b"\x08", b"\x12", b"\x0a", b"\x08", b"\x12"
+_MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
+_OPSET_DOMAIN, _OPSET_VERSION = b"\x0a", b"\x10"
+_BYTES: Final = tuple(bytes((number,)) for number in range(128))
+RAW: Final = frozenset((*FLOATS, *INTEGERS, "bool"))  # dtypes whose elements ONNX holds as numpy does
+
+
+def _number(value: int) -> bytes:
+    """A number in groups of seven bits, the least first."""
+    if 0 <= value < 128:
+        return _BYTES[value]
+    value &= _UNSIGNED
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+_SHORT: Final = 1 << 11
+_LENGTHS: Final = tuple(map(_number, range(_SHORT)))  # of most messages
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    size = len(content)
+    return tag + (_LENGTHS[size] if size < _SHORT else _number(size)) + content
+
+
+class _Texts(dict[str, bytes]):
+    """Texts behind a tag, encoded when they are first asked for."""
+
+    __slots__ = ("_tag",)
+
+    def __init__(self, tag: bytes) -> None:
+        super().__init__()
+        self._tag = tag
+
+    def __missing__(self, text: str) -> bytes:
+        if len(self) >= _KEPT:
+            self.clear()
+        made = self[text] = _field(self._tag, text.encode())
+        return made
+
+
+_ABSENT = b"\x0a\x00"  # an input that is left out
+_INPUTS, _OUTPUTS, _NODE_NAMES, _OPS = _Texts(b"\x0a"), _Texts(b"\x12"), _Texts(b"\x1a"), _Texts(b"\x22")
+_INFO_NAMES, _TENSOR_NAMES, _ATTRIBUTE_NAMES = _Texts(b"\x0a"), _Texts(b"\x42"), _Texts(b"\x0a")
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _text(tag: bytes, text: str) -> bytes:
+    return _field(tag, text.encode())
+
+
+@dataclass(slots=True)
+class EncodedGraph:
+    """The messages of a GraphProto, each encoded without its tag."""
+
+    nodes: list[bytes] = field(default_factory=list)
+    initializers: list[bytes] = field(default_factory=list)
+    inputs: list[bytes] = field(default_factory=list)
+    outputs: list[bytes] = field(default_factory=list)
+    infos: list[bytes] = field(default_factory=list)
+
+    def encoded(self, name: str) -> bytes:
+        """The GraphProto."""
+        parts: list[bytes] = []
+        for tag, messages in (
+            (_GRAPH_NODE, self.nodes),
+            (_GRAPH_INITIALIZER, self.initializers),
+            (_GRAPH_INPUT, self.inputs),
+            (_GRAPH_OUTPUT, self.outputs),
+            (_GRAPH_VALUE_INFO, self.infos),
+        ):
+            for message in messages:
+                size = len(message)
+                parts += (tag, _LENGTHS[size] if size < _SHORT else _number(size), message)
+            if tag is _GRAPH_NODE:
+                parts.append(_text(_GRAPH_NAME, name))
+        return b"".join(parts)
+
+
+def encoded_model(ir_version: int, producer: str, graph: bytes, opsets: Iterable[tuple[str, int]]) -> bytes:
+    """A ModelProto around an encoded GraphProto, with its domains ("" is ONNX's own) and their versions."""
+    head = _MODEL_IR + _number(ir_version) + _text(_MODEL_PRODUCER, producer)
+    versions = [
+        _field(_MODEL_OPSET, (_text(_OPSET_DOMAIN, domain) if domain else b"") + _OPSET_VERSION + _number(version))
+        for domain, version in opsets
+    ]
+    return b"".join((head, _field(_MODEL_GRAPH, graph), *versions))
+
+
+def encoded_node(node: Node, domains: set[str]) -> bytes:
+    """The NodeProto of a node; domains beside ONNX's own, its and those of nodes in bodies, are added to `domains`."""
+    # Loops rather than comprehensions, each of which is a call.
+    parts = []
+    for read in node.ins:
+        parts.append(_ABSENT if read is None else _INPUTS[read.name])  # noqa: PERF401
+    for made in node.outs:
+        parts.append(_OUTPUTS[made.name])  # noqa: PERF401
+    parts += (_NODE_NAMES[node.name], _OPS[node.op])
+    if node.attrs:
+        for name, value in node.attrs.items():
+            parts.append(_attribute(name, value, domains))
+    if node.domain:
+        parts.append(_text(_NODE_DOMAIN, node.domain))
+        domains.add(node.domain)
+    return b"".join(parts)
+
+
+def encoded_constant(name: str, tensor: bytes) -> bytes:
+    """A Constant node without a name that gives a TensorProto."""
+    return b"".join(
+        (
+            _OUTPUTS[name],
+            _OPS["Constant"],
+            _typed("value", _field(_TENSOR, tensor), AttributeProto.TENSOR),
+        )
+    )
+
+
+def encoded_info(tensor: Tensor, opened: Named | None = None) -> bytes:
+    """The ValueInfoProto of a tensor; `opened` is its shape with names of sizes, where it has one."""
+    return _INFO_NAMES[tensor.name] + _type(tensor.dtype, opened or tensor.shape)
+
+
+def encoded_tensor(array: Array, dtype: str, name: str = "") -> bytes:
+    """The TensorProto of an array."""
+    if dtype == "string":
+        texts = [_text(_TENSOR_TEXT, text) for text in array.ravel().tolist()]
+        return b"".join((_tensor_head(array.shape, dtype), *texts, _tensor_name(name)))
+    if dtype not in RAW:  # types that ONNX packs
+        proto = numpy_helper.from_array(array, name or None)
+        return bytes(proto.SerializeToString(deterministic=True))
+    return encoded_elements(array.tobytes(), array.shape, dtype, name)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _known_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...]) -> tuple[bytes, bytes]:
+    """What stands before and behind the name in the TensorProto of integers: those of axes, sizes and repeats come again and again."""
+    data = np.array(values, dtype).tobytes()
+    return _tensor_head(shape, dtype), _field(_TENSOR_RAW, data)
+
+
+def encoded_elements(data: bytes, shape: tuple[int, ...], dtype: str, name: str = "") -> bytes:
+    """The TensorProto of elements as numpy has them, of a dtype of `RAW`."""
+    return _tensor_head(shape, dtype) + _tensor_name(name) + _field(_TENSOR_RAW, data)
+
+
+def encoded_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...], name: str = "") -> bytes:
+    """The TensorProto of integers of a dtype that numpy has."""
+    before, behind = _known_integers(shape, dtype, values)
+    return before + _tensor_name(name) + behind
+
+
+def _tensor_name(name: str) -> bytes:
+    return _TENSOR_NAMES[name] if name else b""
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _tensor_head(shape: tuple[int, ...], dtype: str) -> bytes:
+    return b"".join([_TENSOR_DIM + _number(side) for side in shape]) + _TENSOR_DTYPE + _number(NUMBER[dtype])
+
+
+def _attribute(name: str, value: Any, domains: set[str]) -> bytes:
+    """The AttributeProto of a NodeProto, with its tag."""
+    kind = type(value)
+    if kind is int or kind is bool:
+        return _integer(name, value)
+    if kind is float:
+        return _typed(name, _FLOAT + struct.pack("<f", value), AttributeProto.FLOAT)
+    if kind is str:
+        return _string(name, value)
+    if isinstance(value, BodyGraph):
+        return _typed(name, _field(_GRAPH, _body(name, value, domains)), AttributeProto.GRAPH)
+    if isinstance(value, LearnedBody):
+        return _typed(name, _field(_GRAPH, value.graph(name).SerializeToString()), AttributeProto.GRAPH)
+    if isinstance(value, np.ndarray):
+        dtype = "string" if value.dtype == object else value.dtype.name
+        return _typed(name, _field(_TENSOR, encoded_tensor(value, dtype)), AttributeProto.TENSOR)
+    if value and type(value[0]) is float:
+        return _typed(name, b"".join([_FLOATS + struct.pack("<f", item) for item in value]), AttributeProto.FLOATS)
+    if value and type(value[0]) is str:
+        return _typed(name, b"".join([_text(_STRINGS, item) for item in value]), AttributeProto.STRINGS)
+    return _integers(name, tuple(value))
+
+
+def _typed(name: str, content: bytes, kind: int) -> bytes:
+    return _field(_NODE_ATTRIBUTE, _ATTRIBUTE_NAMES[name] + content + _ATTRIBUTE_TYPE + _BYTES[kind])
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _integer(name: str, value: int) -> bytes:
+    return _typed(name, _INT + _number(value), AttributeProto.INT)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _integers(name: str, values: tuple[int, ...]) -> bytes:
+    return _typed(name, b"".join([_INTS + _number(int(value)) for value in values]), AttributeProto.INTS)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _string(name: str, value: str) -> bytes:
+    return _typed(name, _field(_STRING, value.encode()), AttributeProto.STRING)
+
+
+def _body(name: str, body: BodyGraph, domains: set[str]) -> bytes:
+    return EncodedGraph(
+        nodes=[encoded_node(node, domains) for node in body.nodes],
+        inputs=[encoded_info(tensor) for tensor in body.inputs],
+        outputs=[encoded_info(tensor) for tensor in body.outputs],
+    ).encoded(name)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _size(size: int | str) -> bytes:
+    """The Dimension of a TensorShapeProto, with its tag."""
+    return _field(_SHAPE_DIM, _text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _number(size))
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _type(dtype: str, shape: Named) -> bytes:
+    """The TypeProto of a ValueInfoProto, with its tag."""
+    kinds = []
+    while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
+        kind, _, dtype = dtype[:-1].partition("(")
+        kinds.append(_TYPE_SEQUENCE if kind == "sequence" else _TYPE_OPTIONAL)
+    sizes = b"".join(map(_size, shape))
+    found = _field(_TYPE_TENSOR, _TENSOR_ELEMENT + _number(NUMBER[dtype]) + _field(_TENSOR_SHAPE, sizes))
+    for tag in reversed(kinds):
+        found = _field(tag, _field(_ELEMENT_TYPE, found))
+    return _field(_INFO_TYPE, found)

@@ -1,0 +1,517 @@
+"""A program while it is made: what samplers ask is answered, and their instances become nodes.
+
+Everything a sampler asks for is answered at once and always: an existing tensor of the wanted type when there is one, else a new
+leaf (a graph input, an initializer, a Constant node). No choice is ever taken back, and no answer takes longer in a
+large graph (Isra, section III: constraints are met by construction, "backtrack-free").
+"""
+
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Final
+
+from opsieve.gen.declarations.builder import FREE
+from opsieve.gen.declarations.catalogue import OpChoice
+from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.domains import ANY, Domain, Number
+from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, USUAL, leaf_range
+from opsieve.gen.declarations.instance import Instance
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.symbolic_arith import broadcast
+from opsieve.gen.declarations.tensor import Attributes, Bounds, Tensor, Typed
+from opsieve.gen.graph.adapters import (
+    COMPARED,
+    adapt_first,
+    adapt_to,
+    extreme,
+    nearest,
+    nearest_to,
+    steps_first,
+    steps_to,
+)
+from opsieve.gen.graph.graph import BodyGraph, Named, Node, Shape, is_closed, volume
+from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.scope import NUMERIC, TensorScope, is_numeric_result
+
+_TRIES: Final = 3
+_LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
+_HUB: Final = 4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
+_JOINING: Final = 3  # nodes that join two pieces: two that adapt, one that reads both
+_HOLDING: Final = ("sequence({})", "optional({})")
+_BY_READS: Final = operator.attrgetter("reads")
+_LONGEST_FREE: Final = 9  # a side that nothing hangs on
+
+
+def _can_be_read(op: str, shape: Named) -> bool:
+    """Whether others may read what a node gives: of an unknown size nothing can be built, and what is empty has no element."""
+    return 0 not in shape and is_closed(shape) and op != "SequenceEmpty"
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _goes_with(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
+    """Whether two shapes broadcast to something of at most so many elements; to the first of them if `oneway`."""
+    for p, q in zip(reversed(shape), reversed(other), strict=False):
+        if p != q and q != 1 and (oneway or p != 1):
+            return False
+    if oneway:
+        return len(other) <= len(shape)
+    return math.prod(broadcast(shape, other)) <= limit
+
+
+class GraphBuilder:
+    """The graph of a program, or a body of it, under construction: a `Builder` whose sizes are numbers.
+
+    `program` is what all graphs of a program share, `scope` what nodes of this one may read, `nodes` are in order of evaluation.
+    """
+
+    def __init__(self, program: ProgramState, outer: TensorScope | None = None) -> None:
+        self.program = program
+        self.rng = program.rng
+        self.opset = program.opset
+        self.style = program.style
+        self.budget = program.budget
+        self.scope = TensorScope(program.rng, program.style.ranged, outer)
+        self.nodes: list[Node] = []
+        self._first: Tensor | None = None  # what the instance that is drawn stands on
+        self._guests: list[Tensor] = []  # results of other pieces, one of which it is to read, too
+        self._comparison = ""  # the instance that is drawn is one of this operator
+
+    def child(self) -> "GraphBuilder":
+        """A builder for a body: it may use what is known here, and its nodes are its own."""
+        made = GraphBuilder(self.program, self.scope)
+        made.style = self.style
+        return made
+
+    @property
+    def size(self) -> int:
+        """How many nodes the program has or needs: those in bodies too, and what it takes to join its pieces."""
+        program = self.program
+        return len(self.nodes) + program.inner + _JOINING * max(0, program.pieces.count - 1)
+
+    # Leaves
+
+    def leaf(
+        self,
+        dtype: str,
+        shape: Shape,
+        domain: Domain = ANY,
+        kinds: tuple[str, ...] = ("input", "initializer", "constant"),
+    ) -> Tensor:
+        """A new graph input, initializer or Constant node, whose elements lie in the domain."""
+        if dtype not in LARGEST:
+            return self.container(dtype, shape)
+        low, high = USUAL[dtype] if domain is ANY else leaf_range(dtype, domain)
+        program = self.program
+        program.count = count = program.count + 1
+        tensor = Tensor(f"x{count}", dtype, shape, low, high, None, self.rng.choice(kinds))
+        program.leaves.append(tensor)
+        if not program.has_input:
+            tensor.leaf = "input"  # a program without inputs would be folded away whole
+            program.has_input = True
+        program.elements += math.prod(shape)
+        self.scope.enter(tensor)
+        return tensor
+
+    def container(self, dtype: str, shape: Shape, held: Tensor | None = None) -> Tensor:
+        """A new `sequence(...)` or `optional(...)` of a tensor, or of any with this shape, made by a node."""
+        kind, _, element = dtype[:-1].partition("(")
+        held = held or self.match(element, shape)
+        op = "SequenceConstruct" if kind == "sequence" else "Optional"
+        return self.emit(op, "", [held], {}, [(dtype, shape)], (held.low, held.high))[0]
+
+    def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
+        """A new leaf where models have parameters: an initializer more often than not."""
+        return self.leaf(dtype, shape, domain, ("initializer", "initializer", "initializer", "constant", "input"))
+
+    def ints(self, values: Sequence[Number], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
+        """A leaf with exactly these elements, known to rules as `values`; a vector unless a shape is given. Often a shared one."""
+        program, elements = self.program, tuple(values)
+        key = (dtype, (len(elements),) if shape is None else shape, elements)
+        known = program.numbers.get(key)
+        if known is not None and self.rng.random() < self.style.shared:  # else the program has identical constants
+            return known
+        kind = "constant" if self.rng.random() < self.style.folded else "initializer"
+        low, high = (min(elements), max(elements)) if elements and dtype != "string" else (0.0, 0.0)
+        tensor = Tensor(program.named("c"), dtype, key[1], low, high, elements, kind)
+        program.numbers[key] = tensor
+        program.leaves.append(tensor)
+        return tensor
+
+    # Finding tensors
+
+    def first(self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None) -> Tensor:
+        """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be, else a leaf.
+
+        One of the `guests` is to be read by the same node. `near` is what is adapted rather than the recent result that is nearest.
+        """
+        found = self._existing(choice, near) if self.rng.random() < self.style.pick else None
+        self._first, self._guests = found, [*guests]
+        if found is not None:
+            if not guests and self.rng.random() < self.style.meet:
+                self._guests = self.strangers(found)
+            if self._guests and choice.op.pairs:
+                self._first = found = self._met(found, choice)
+            return found
+        around = self._around(choice)
+        if around is not None:
+            return around
+        return self.leaf(
+            self.leaf_dtype(choice),
+            self.shape(choice.low, choice.high),
+            choice.safe,
+            ("input", "input", "input", "initializer"),
+        )
+
+    def _around(self, choice: OpChoice) -> Tensor | None:
+        """The result that most nodes lead to in a sequence or an optional, for an operator of such; None for another."""
+        if choice.leaves[0] in LARGEST or self.rng.random() >= self.style.chain:
+            return None
+        last = self.scope.deepest()
+        held = [dtype for dtype in _HOLDING if last is not None and dtype.format(last.dtype) in choice.dtypes]
+        if last is None or not held:
+            return None
+        return self.container(self.rng.choice(held).format(last.dtype), last.shape, last)
+
+    def _met(self, x: Tensor, choice: OpChoice) -> Tensor:
+        """The first input in the type of a guest, so that they go together and the longer chain grows; as it is where that fails."""
+        ranged = self.style.ranged
+        fit = [guest for guest in self._guests if steps_first(guest, choice, False) == 0]
+        if not fit:
+            return x
+        guest = min(fit, key=lambda other: steps_to(x, other.dtype, other.shape, choice.safe, ranged))
+        if steps_to(x, guest.dtype, guest.shape, choice.safe, ranged) > 1 and self.rng.random() < self.style.frugal:
+            return x
+        found = adapt_to(self, x, guest.dtype, guest.shape, choice.safe)
+        if found is None:
+            return x
+        self._guests = [guest]
+        return found
+
+    def _existing(self, choice: OpChoice, near: Tensor | None) -> Tensor | None:
+        """The result that most nodes lead to, rather than others, or another tensor; None where none is, or can be made, what the operator takes."""
+        random, scope, ranged = self.rng.random, self.scope, self.style.ranged
+        if scope.recent and random() < self.style.chain:
+            if random() < self.style.hub:
+                near = nearest(scope.recent, choice, ranged, _HUB)
+            elif near is None:
+                near = nearest(scope.recent, choice, ranged, 0)
+            found = adapt_first(self, near, choice)
+            if found is not None:
+                return found
+        found = scope.pick(choice.dtypes, choice.low, choice.high, choice.safe, random() < self.style.unread)
+        if found is None and scope.loose and random() < self.style.adapt:
+            other = self.rng.choice(scope.loose)
+            found = adapt_first(self, other, choice) if is_numeric_result(other) else None
+        return found
+
+    def strangers(self, first: Tensor) -> list[Tensor]:
+        """Some results that nobody reads yet and that hang together with nothing that a tensor rests on."""
+        pieces, loose = self.program.pieces, self.scope.loose
+        if pieces.count < 2 or first.leaf or not loose:
+            return []
+        home = pieces.root(first.name)
+        random, count, apart = self.rng.random, len(loose), pieces.apart
+        drawn = [loose[int(random() * count)] for _ in range(2 * _TRIES)]
+        return [each for each in drawn if not each.leaf and each.dtype in NUMERIC and apart(each.name, home)]
+
+    def _adapted(self, dtype: str, shape: Shape, domain: Domain) -> Tensor | None:
+        """A result made to fit as a further input: one of another piece rather than any; None where that fails, or is not drawn."""
+        if dtype not in LARGEST or dtype == "string":
+            return None
+        guests, self._guests = self._guests, []
+        if not guests:
+            if self.rng.random() >= self.style.fit:
+                return None
+            loose = self.scope.recent if self.rng.random() < self.style.diamond else self.scope.loose
+            drawn = [loose[int(self.rng.random() * len(loose))] for _ in range(_TRIES if loose else 0)]
+            guests = [other for other in drawn if is_numeric_result(other) and other is not self._first]
+        if not guests:
+            return None
+        near, steps = nearest_to(guests, dtype, shape, domain, self.style.ranged)
+        if steps > 1 and self.rng.random() < self.style.frugal:
+            return None
+        return adapt_to(self, near, dtype, shape, domain)
+
+    def pick(self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY) -> Tensor | None:
+        """An existing tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is met."""
+        return self.scope.pick(dtypes, low, high, safe)
+
+    def leaf_dtype(self, choice: OpChoice) -> str:
+        """A dtype of the palette that the operator takes; any that it takes when there is none, or now and then."""
+        if self.rng.random() < self.style.loyal:
+            dtype = self.rng.choice(self.style.palette)
+            if dtype in choice.dtypes:
+                return dtype
+            for dtype in self.style.palette:
+                if dtype in choice.dtypes:
+                    return dtype
+        return self.rng.choice(choice.leaves)
+
+    def liked(self, allowed: frozenset[str]) -> str:
+        """A dtype of the palette among those allowed; any of them when there is none, or now and then."""
+        liked = [dtype for dtype in self.style.palette if dtype in allowed]
+        loyal = liked and self.rng.random() < self.style.loyal
+        return self.rng.choice(liked if loyal else sorted(allowed.intersection(LARGEST)))
+
+    def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
+        """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes. Existing or new."""
+        if self.rng.random() < self.style.pick:
+            found = self._adapted(dtype, shape, domain) if self._guests else None
+            found = found or self.scope.match(dtype, shape, domain) or self._adapted(dtype, shape, domain)
+            if found is not None:
+                return found
+        sides = tuple(self.side() if side == FREE else side for side in shape)
+        return self.weight(dtype, sides, domain)
+
+    def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
+        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one given. Existing or new."""
+        random, style, shape = self.rng.random, self.style, x.shape
+        dtype = dtype or x.dtype
+        if random() < style.pick:
+            if self._guests and (met := self._adapted(dtype, shape, domain)) is not None:
+                return met
+            if self._comparison and random() < style.divided:
+                end = extreme(self, self._comparison, x)
+                if end is not None:
+                    return end
+            if random() < style.diamond:
+                fit = [
+                    other
+                    for other in self.scope.recent
+                    if other.dtype == dtype
+                    and other is not x
+                    and (not style.ranged or other.within(domain))
+                    and self.fits(shape, other.shape, oneway)
+                ]
+                if fit:
+                    return max(fit, key=_BY_READS) if random() < style.crowd else fit[int(random() * len(fit))]
+            if random() < style.same_shape:
+                same = self.scope.match(dtype, shape, domain)
+                if same is not None and (same is not x or random() < style.itself):
+                    return same
+            for _ in range(_TRIES):
+                pool = self.scope.of_rank(dtype, int(random() * (len(shape) + 1 if oneway else 5)))
+                if not pool:
+                    continue
+                other = pool[int(random() * len(pool))]
+                if (not style.ranged or other.within(domain)) and self.fits(shape, other.shape, oneway):
+                    return other
+            met = self._adapted(dtype, self._beside(shape), domain)
+            if met is not None:
+                return met
+        kept = shape[int(random() * (len(shape) + 1)) :] if random() < style.suffix else shape
+        if kept and random() < style.stretched:
+            kept = tuple(1 if random() < style.ones else side for side in kept)
+        return self.weight(dtype, kept, domain)
+
+    def _beside(self, shape: Shape) -> Shape:
+        """A shape that broadcasts to another: all of it or its last axes."""
+        return (
+            shape[int(self.rng.random() * (len(shape) + 1)) :] if self.rng.random() < self.style.suffix / 2 else shape
+        )
+
+    def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
+        """Whether two shapes broadcast to something that is not too large; to the first of them if `oneway`."""
+        return _goes_with(shape, other, oneway, self.budget.tensor)
+
+    def takes(self, name: str, variable: str) -> frozenset[str]:
+        """The dtypes that a type variable of an operator of ONNX's own stands for at this program's opset."""
+        had = form(name, self.opset)
+        return had.types[variable] if had is not None else frozenset()
+
+    def has(self, op: str, ins: Sequence[Tensor | None], attrs: Attributes) -> bool:
+        """Whether the compilers under test have an operator of ONNX's own that is added without its declaration."""
+        supports = self.program.supports
+        return supports is None or supports(_named(op), ins, attrs, self.opset)
+
+    # Sizes
+
+    def side(self) -> int:
+        """A size of a dimension."""
+        return self.rng.binned(1, _LONGEST_FREE)
+
+    def shape(self, low: int = 0, high: int = 5) -> Shape:
+        """A shape of `low` to `high` dimensions that fits the budget; often one that exists already."""
+        rng, pools = self.rng, self.scope.pools
+        if pools and rng.random() < self.style.known_shape:
+            pool = rng.choice(list(pools.values()))
+            if pool:
+                shape = rng.choice(pool).shape
+                if low <= len(shape) <= high:
+                    return shape
+        rank = rng.choice(self.style.ranks)
+        rank = low if rank < low else high if rank > high else rank
+        sides: list[int] = []
+        room = self.budget.tensor // 4
+        for _ in range(rank):
+            side = rng.binned(1, _LONGEST if rank < 4 else _LONGEST_OF_MANY)
+            side = min(side, max(room, 1))
+            room //= side
+            sides.append(side)
+        return tuple(sides)
+
+    # Nodes
+
+    def emit(
+        self,
+        op: str,
+        domain: str,
+        ins: Sequence[Tensor | None],
+        attrs: Attributes,
+        types: Sequence[Typed | None],
+        bounds: Bounds | Sequence[Bounds],
+    ) -> list[Tensor]:
+        """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of each."""
+        program, enter = self.program, self.scope.enter
+        several = isinstance(bounds, list)
+        outs: list[Tensor] = []
+        joined, depth = _read(ins)
+        for place, typed in enumerate(types):
+            if typed is None:
+                outs.append(Tensor("", "", ()))
+                continue
+            dtype, shape = typed
+            low, high = bounds[place] if several else bounds  # type: ignore[misc]  # mypy does not know what `several` tells
+            made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
+            made.depth = depth
+            outs.append(made)
+            joined.append(made.name)
+            if _can_be_read(op, shape):
+                enter(made)
+                program.elements += volume(shape)
+        self._lay(Node(op, domain, ins, outs, attrs, program.named("n")), joined)
+        if self.scope.outer is not None:
+            program.inner += 1
+        return outs
+
+    def emit_as(self, op: str, ins: Sequence[Tensor], attrs: Attributes, made: Tensor) -> None:
+        """Add a node whose output is a tensor that only the caller goes on with."""
+        joined, made.depth = _read(ins)
+        self._lay(Node(op, "", ins, [made], attrs, self.program.named("n")), [*joined, made.name])
+
+    def _lay(self, node: Node, joined: list[str]) -> None:
+        """Add a node, and note that the results it reads and gives and what is in its bodies hang together."""
+        self.nodes.append(node)
+        for value in node.attrs.values():
+            if type(value) is BodyGraph:
+                joined += [out.name for inner in value.nodes for out in inner.outs if out.name]
+        self.program.pieces.connect(joined, self.scope.outer is None)
+
+    def undo(self, start: int) -> None:
+        """Take back the nodes from a place on."""
+        for node in reversed(self.nodes[start:]):
+            for tensor in node.ins:
+                if tensor is not None:
+                    tensor.reads -= 1
+            self.program.elements -= sum([volume(out.shape) for out in node.outs if is_closed(out.shape)])
+            if self.scope.outer is not None:
+                self.program.inner -= 1
+            for tensor in node.outs:
+                if tensor.name:
+                    self.scope.forget(tensor)
+        del self.nodes[start:]
+
+    def prune(self, start: int, kept: Sequence[Tensor | None] = ()) -> None:
+        """Take back the nodes from a place on that were put in for an instance that does not read them."""
+        if len(self.nodes) == start:
+            return
+        wanted = {id(tensor) for tensor in kept if tensor is not None}
+        while len(self.nodes) > start and not any(
+            tensor.reads or id(tensor) in wanted for tensor in self.nodes[-1].outs
+        ):
+            self.undo(len(self.nodes) - 1)
+
+    def add(
+        self,
+        op: Operator,
+        ins: Sequence[Tensor | None],
+        attrs: Attributes,
+        outputs: int | None = None,
+    ) -> list[Tensor] | None:
+        """Add a node by its declaration; None, and nothing done, when its result would be empty, too large, or out of its type's range.
+
+        `outputs` is how many are wanted (None: all).
+        """
+        program, budget = self.program, self.budget
+        if program.supports is not None and not program.supports(op, ins, attrs, self.opset):
+            return None
+        types = op.infer(ins, attrs)[:outputs]  # type: ignore[arg-type]  # rules that look at an optional input say so
+        work = 0
+        for typed in types:
+            if typed is not None:
+                size = volume(typed[1])
+                if not 0 < size <= budget.tensor:  # compilers differ over what is empty, and few models have it
+                    return None
+                work += size
+        if op.cost is not None:
+            work = op.cost(ins, attrs, types)  # type: ignore[arg-type]  # what has a cost gives its first output
+        if program.work + work > budget.work or program.elements > budget.elements:
+            return None
+        bounds: Bounds | list[Bounds] = (-math.inf, math.inf)
+        if self.style.ranged:
+            try:
+                bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]  # as above
+            except (OverflowError, ValueError):  # tensors of a model of anybody may be infinite
+                return None
+            if not _held_by_types(bounds, types):
+                return None
+        program.work += work
+        return self.emit(op.name, op.domain, ins, attrs, types, bounds)
+
+    def instance(self, op: Operator, x: Tensor) -> Instance | None:
+        """An instance of an operator that reads a tensor first; None when this draw did not fit."""
+        self._comparison = op.name if op.name in COMPARED else ""
+        made = op.instance(self, x)
+        self._comparison = ""
+        return made
+
+    def grow(self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None) -> list[Tensor] | None:
+        """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap).
+
+        It reads one of the `guests` beside its first input, if that can be, and first a result that is `near`, mostly.
+        """
+        inner, start = self.program.inner, len(self.nodes)
+        made = self.instance(choice.op, self.first(choice, guests, near))
+        if made is not None:
+            self.prune(start, made.inputs)
+        added = None if made is None else self.add(choice.op, made.inputs, made.attributes, made.outputs)
+        if added is None:
+            self.prune(start)
+            self.program.inner = inner  # bodies that nobody has do not count
+        return added
+
+
+def _read(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
+    """Count that tensors are read; the results among them, and how many nodes lead to what is made of them."""
+    names: list[str] = []
+    depth = 0
+    for tensor in ins:
+        if tensor is not None:
+            tensor.reads += 1
+            if not tensor.leaf and tensor.name:
+                names.append(tensor.name)
+                if tensor.depth > depth:
+                    depth = tensor.depth
+    return names, depth + 1
+
+
+def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
+    """Whether each output's type holds all numbers of its interval."""
+    if not isinstance(bounds, list):
+        if not types or types[0] is None:
+            return True
+        dtype = types[0][0]
+        return dtype not in LARGEST or (LEAST[dtype] <= bounds[0] and bounds[1] <= LARGEST[dtype])
+    return all(typed is None or _holds(typed[0], low, high) for (low, high), typed in zip(bounds, types, strict=False))
+
+
+def _holds(dtype: str, low: float, high: float) -> bool:
+    """Whether a dtype holds all numbers from one to another."""
+    return dtype not in LARGEST or (LEAST[dtype] <= low and high <= LARGEST[dtype])
+
+
+@functools.cache
+def _named(op: str) -> Operator:
+    """An operator that is added without its declaration: what is asked whether the compilers have it."""
+    return Operator(op)

@@ -1,0 +1,97 @@
+"""A function under construction: blocks of bindings in normal form, and which variables are in scope."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from opsieve.gen.irs.relax.known_faults import settles
+from opsieve.gen.irs.relax.tree import Bind, Binding, BindingBlock, Expr, MatchCast, Seq, Var
+from opsieve.gen.irs.relax.types import Type
+
+
+class FreshNames:
+    """Fresh names: unique in a module, and none of those that are taken."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        """`stem0`, `stem1`, ..."""
+        while True:
+            number = self._next.get(stem, 0)
+            self._next[stem] = number + 1
+            if (name := f"{stem}{number}") not in self._taken:
+                return name
+
+
+@dataclass(slots=True)
+class Body:
+    """The sequence being built. `scope` holds the variables that may be read, in order of binding; `symbols` the values of the
+    symbols that shapes may use here; `plain` is true where no branch may stand (in a dataflow block); `settled` are the variables
+    that TVM puts a constant in the place of."""
+
+    names: FreshNames
+    scope: list[Var] = field(default_factory=list)
+    symbols: dict[str, int] = field(default_factory=dict)
+    plain: bool = False
+    depth: int = 0
+    settled: set[str] = field(default_factory=set)
+    _blocks: list[BindingBlock] = field(default_factory=list)
+    _bindings: list[Binding] = field(default_factory=list)
+
+    def bind(self, value: Expr, kind: Type, stem: str = "") -> Var:
+        """A new variable for a value."""
+        var = Var(self.names.fresh(stem or ("lv" if self.plain else "gv")), kind, self.plain)
+        self._note(var, value)
+        return var
+
+    def cast(self, value: Expr, kind: Type) -> Var:
+        """A new variable for a value that is checked to be of a type at run time."""
+        var = Var(self.names.fresh("lv" if self.plain else "gv"), kind, self.plain)
+        self._bindings.append(MatchCast(var, value, kind))
+        self.scope.append(var)
+        return var
+
+    def nested(self) -> "Body":
+        """The body of a branch or of a local function: it sees what is in scope here."""
+        return Body(self.names, list(self.scope), dict(self.symbols), False, self.depth + 1, set(self.settled))
+
+    @contextmanager
+    def dataflow(self) -> Iterator[None]:
+        """A dataflow block; call `export` in it for what shall be seen after it."""
+        self._close(False)
+        before = set(self.symbols)
+        self.plain = True
+        yield
+        self.plain = False
+        self._close(True)
+        self.scope[:] = [var for var in self.scope if not var.dataflow]
+        for name in set(self.symbols) - before:
+            del self.symbols[name]
+
+    def export(self, value: Expr, kind: Type) -> Var:
+        """A variable of the dataflow block that is open that outlives it."""
+        var = Var(self.names.fresh("gv"), kind)
+        self._note(var, value)
+        return var
+
+    def _note(self, var: Var, value: Expr) -> None:
+        self._bindings.append(Bind(var, value))
+        self.scope.append(var)
+        if settles(value, self.settled):
+            self.settled.add(var.name)
+
+    def seq(self, result: Expr) -> Seq:
+        """All that was bound, and the result."""
+        return Seq(self.blocks(), result)
+
+    def blocks(self) -> tuple[BindingBlock, ...]:
+        """All that was bound."""
+        self._close(self.plain)
+        return tuple(self._blocks)
+
+    def _close(self, dataflow: bool) -> None:
+        if self._bindings:
+            self._blocks.append(BindingBlock(tuple(self._bindings), dataflow))
+            self._bindings = []

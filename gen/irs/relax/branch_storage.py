@@ -1,0 +1,109 @@
+"""Where TVM 0.27 gives a value the storage of another one inside a branch that may not have been taken (its memory planner keeps one
+pool for a whole function): the values that are planned, as far as it shows before lowering.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    Binding,
+    Call,
+    Expr,
+    Function,
+    If,
+    Projection,
+    RelaxOperator,
+    Seq,
+    Tuple,
+    Var,
+)
+from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType, Type
+from opsieve.gen.irs.relax.walk import all_bindings, bodies, reads
+
+_PACKED = frozenset(["relax.call_pure_packed", "relax.call_dps_packed"])
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a branch: the variable that the branch is bound to, and which side."""
+
+    branch: str
+    then: bool
+
+
+def lending(function: Function) -> tuple[Side, ...]:
+    """The sides of branches that give storage back which something outside of them, behind in the text, may be given; outer ones first."""
+    return tuple(dict.fromkeys(_lending(function.body, [])))
+
+
+def _lending(seq: Seq, behind: list[set[str]]) -> Iterator[Side]:
+    """`behind` are the types of element of what is planned behind the sequence, outside of it."""
+    bindings = list(seq.bindings())
+    for place, binding in enumerate(bindings):
+        value = binding.value
+        if isinstance(value, Function):
+            yield from _lending(value.body, [])
+        if not isinstance(value, If):
+            continue
+        after = set().union(*behind, *(planned(item) for item in bindings[place + 1 :]))
+        others = set().union(*(planned(item) for item in value.other.bindings()))
+        for side, wanted in ((value.then, after | others), (value.other, after)):
+            if given_back(side) & wanted:
+                yield Side(binding.var.name, side is value.then)
+            yield from _lending(side, [wanted])
+
+
+def planned(binding: Binding) -> set[str]:
+    """The types of element for which storage is planned where a binding is computed, branches and all."""
+    found = set(_results(binding))
+    for body in bodies(binding.value) if isinstance(binding.value, If) else ():
+        found.update(*(planned(item) for item in body.bindings()))
+    return found
+
+
+def given_back(side: Seq) -> set[str]:
+    """The types of element of what is computed in a side by operators, and neither leaves it nor is handed to a function."""
+    bound = {binding.var.name: binding for binding in all_bindings(side)}
+    left = list(reads(side.body) | {name for binding in bound.values() for name in _handed_on(binding)})
+    kept: set[str] = set()
+    while left:
+        name = left.pop()
+        if name not in kept:
+            kept.add(name)
+            left += _same_storage(bound[name]) if name in bound else ()
+    return {dtype for name, binding in bound.items() if name not in kept for dtype in _results(binding)}
+
+
+def _results(binding: Binding) -> Iterator[str]:
+    if isinstance(binding, Bind) and _is_planned(binding.value):
+        yield from _dtypes(binding.value.type)
+
+
+def _is_planned(value: Expr) -> bool:
+    """Whether an operator of TVM computes a value."""
+    return isinstance(value, Call) and isinstance(value.op, RelaxOperator) and value.op.name not in _PACKED
+
+
+def _dtypes(kind: Type) -> Iterator[str]:
+    if isinstance(kind, RelaxTensorType):
+        yield kind.dtype
+    elif isinstance(kind, TupleType):
+        for field in kind.fields:
+            yield from _dtypes(field)
+
+
+def _handed_on(binding: Binding) -> set[str]:
+    """The variables that a binding reads as a condition, or hands to what is not an operator."""
+    value = binding.value
+    if isinstance(value, If):
+        return reads(value.condition)
+    return reads(value) if isinstance(value, Call) and not _is_planned(value) else set()
+
+
+def _same_storage(binding: Binding) -> set[str]:
+    """The variables whose storage the variable of a binding has: it is another name of theirs, or a tuple of them."""
+    value = binding.value
+    if isinstance(value, If):
+        return reads(value.then.body) | reads(value.other.body)
+    return reads(value) if isinstance(value, Var | Tuple | Projection) else set()

@@ -1,0 +1,99 @@
+"""All operators that are declared, found by type; what ONNX's declarations say of their values; a cache of solutions."""
+
+import math
+import random
+from collections.abc import Iterable
+from functools import cache, lru_cache
+
+from opsieve.gen.declarations.catalogue import operators as onnx_operators
+from opsieve.gen.irs.relax.declaration import Declared, Recogniser, Solution
+from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.operators import (
+    elementwise,
+    layouts,
+    normalisations,
+    products,
+    reductions,
+    selection,
+    sources,
+)
+from opsieve.gen.irs.relax.types import RelaxTensorType
+
+_FAMILIES = (elementwise, reductions, layouts, selection, products, normalisations, sources)
+_FAR = 1e4  # an end of a domain beyond this is none
+
+
+# Operators that TVM 0.27 cannot build at all; they are generated on request only (Policy.known_faults).
+UNBUILDABLE = {
+    "relax.nn.pixel_shuffle": "its lowering calls a function that topi no longer has",
+    "relax.ewise_fma": "no lowering is registered",
+}
+
+
+@cache
+def operators() -> dict[str, Declared]:
+    """Every declared operator by name."""
+    return {declared.name: declared for family in _FAMILIES for declared in family.OPERATORS}
+
+
+def family(name: str) -> str:
+    """The family of an operator: the module that declares it."""
+    return _families()[name]
+
+
+@cache
+def _families() -> dict[str, str]:
+    return {declared.name: module.__name__.rpartition(".")[2] for module in _FAMILIES for declared in module.OPERATORS}
+
+
+@cache
+def _by_recogniser() -> tuple[tuple[Recogniser, tuple[Declared, ...]], ...]:
+    groups: dict[Recogniser, list[Declared]] = {}
+    for declared in operators().values():
+        groups.setdefault(declared.accepts, []).append(declared)
+    return tuple((recogniser, tuple(group)) for recogniser, group in groups.items())
+
+
+@lru_cache(4096)
+def yielding(kind: RelaxTensorType) -> tuple[Declared, ...]:
+    """The operators that can yield a type. Those that share a recogniser are asked once."""
+    return tuple(declared for accepts, group in _by_recogniser() if accepts(kind) for declared in group)
+
+
+@cache
+def domain(onnx: str, position: int) -> tuple[float, float] | None:
+    """What values the input of an operator of ONNX may have by its declaration; None for any."""
+    declared = onnx_operators().get(onnx)
+    if declared is None or position >= len(declared.safe):
+        return None
+    safe = declared.safe[position]
+    low, high = safe.low, safe.high
+    if safe.nonzero and low < 0 < high:
+        low = 0.5
+    if low < -_FAR and high > _FAR:
+        return None
+    return (max(low, -_FAR), min(high, _FAR)) if math.isfinite(low) or math.isfinite(high) else None
+
+
+class Solutions:
+    """Sampled solutions by result type, kept over a whole run (the RFC's cache): a type that is met again needs no solver."""
+
+    def __init__(self, draw: Draw, count: int = 4, only: Iterable[str] = ()) -> None:
+        self._known: dict[RelaxTensorType, list[tuple[Declared, Solution]]] = {}
+        allowed = frozenset(only)
+        for declared in operators().values():
+            for _ in range(count if not allowed or declared.name in allowed else 0):
+                try:
+                    kind, solution = declared.sample(draw)
+                except LookupError:
+                    break
+                self._known.setdefault(kind, []).append((declared, solution))
+
+    def types(self) -> list[RelaxTensorType]:
+        """The types that have a solution."""
+        return list(self._known)
+
+    def of(self, kind: RelaxTensorType, rng: random.Random) -> tuple[Declared, Solution] | None:
+        """A solution for a type, or None."""
+        found = self._known.get(kind)
+        return rng.choice(found) if found else None

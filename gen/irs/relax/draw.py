@@ -1,0 +1,145 @@
+"""Random choices that the solvers share: types, sizes, shapes that broadcast or factor, constants.
+
+Sizes stay small: a tensor has at most `LIMIT` elements, so that no program costs much to run.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+
+from opsieve.gen.irs.relax.rates import RATES
+from opsieve.gen.irs.relax.tree import Constant, Scalar
+from opsieve.gen.irs.relax.types import RelaxTensorType, Shape, Size, Sym, size_value
+from opsieve.gen.irs.tvm.tensors import Array
+
+LIMIT = 1024  # elements of a tensor
+SIZES = (1, 2, 2, 3, 3, 4, 5, 6, 7, 8)
+DTYPES = ("float32",) * 8 + (
+    "float64",
+    "float16",
+    "int64",
+    "int32",
+    "int64",
+    "int8",
+    "uint8",
+    "bool",
+    "int16",
+    "uint16",
+)
+
+
+@dataclass(slots=True)
+class Draw:
+    """A source of choices. `symbols` are those that a shape may use here, with the values they have when the program runs."""
+
+    rng: random.Random
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    dtypes: Sequence[str] = DTYPES
+    symbolic: float = 0.15  # the share of sizes that are symbols, where there are some
+
+    def size(self, limit: int = 8) -> int:
+        """A small size."""
+        return min(self.rng.choice(SIZES), max(1, limit))
+
+    def value(self, size: Size) -> int:
+        """What a size is when the program runs."""
+        return size_value(size, self.symbols)
+
+    def count(self, shape: Sequence[Size]) -> int:
+        """How many elements a shape has when the program runs."""
+        return math.prod(map(self.value, shape))
+
+    def tensor_type(self, dtypes: Sequence[str] = (), ranks: tuple[int, int] = (0, 4)) -> RelaxTensorType:
+        """Any tensor type of these."""
+        allowed = [dtype for dtype in self.dtypes if not dtypes or dtype in dtypes]
+        dtype = self.rng.choice(allowed or list(dtypes) or list(self.dtypes))
+        low, high = ranks
+        rank = min(high, max(low, self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5))))
+        return RelaxTensorType(dtype, self.shape(rank))
+
+    def shape(self, rank: int) -> Shape:
+        """A shape of a rank."""
+        shape: list[Size] = []
+        for _ in range(rank):
+            room = max(1, LIMIT // 2 // self.count(shape)) if shape else 8
+            if self.symbols and self.rng.random() < self.symbolic:
+                shape.append(Sym(self.rng.choice(list(self.symbols))))
+            else:
+                shape.append(self.size(room))
+        return tuple(shape)
+
+    def broadcast(self, shape: Shape) -> tuple[Shape, Shape]:
+        """Two shapes that broadcast to one."""
+        kept = self.rng.randrange(2)
+        pair: list[list[Size]] = [list(shape), list(shape)]
+        for axis in range(len(shape)):
+            if self.rng.random() < RATES.side_of_one:
+                pair[self.rng.randrange(2)][axis] = 1
+        if self.rng.random() < RATES.fewer_sides and shape:
+            cut = self.rng.randint(1, len(shape))
+            if all(pair[kept][axis] == shape[axis] for axis in range(cut)):
+                del pair[1 - kept][:cut]
+        return tuple(pair[0]), tuple(pair[1])
+
+    def factors(self, count: int, rank: int | None = None) -> tuple[int, ...]:
+        """A static shape with so many elements."""
+        rank = self.rng.randint(1, 4) if rank is None else rank
+        shape = [1] * rank
+        if not rank:
+            return ()
+        rest = count
+        divisor = 2
+        while rest > 1:
+            while rest % divisor:
+                divisor += 1
+            shape[self.rng.randrange(rank)] *= divisor
+            rest //= divisor
+        return tuple(shape)
+
+    def chance(self, share: float) -> bool:
+        """True in this share of calls."""
+        return self.rng.random() < share
+
+    def axis(self, rank: int) -> int:
+        """An axis of a tensor, sometimes counted from the end."""
+        axis = self.rng.randrange(rank)
+        return axis - rank if self.chance(RATES.negative_axis) else axis
+
+    def constant(self, dtype: str, shape: Sequence[int], low: float = -3, high: float = 3) -> Constant:
+        """A constant with elements between two numbers, both included; of whole numbers where the type has no others."""
+        count = math.prod(shape)
+        if dtype.startswith(("float", "bfloat")):
+            return numbers(dtype, shape, [round(self.rng.uniform(low, high), 3) for _ in range(count)])
+        low = max(low, 0) if dtype.startswith(("uint", "bool")) else low
+        high = max(low, min(high, 1) if dtype == "bool" else high)
+        ends = math.ceil(low), math.floor(high)
+        return numbers(dtype, shape, [self.rng.randint(*ends) for _ in range(count)])
+
+    def indices(self, shape: Sequence[int], size: int, dtype: str = "int64") -> Constant:
+        """A constant of indices into an axis of a size."""
+        return self.constant(dtype, shape, 0, size - 1)
+
+
+def numbers(dtype: str, shape: Sequence[int], values: Sequence[float]) -> Constant:
+    """A constant of these elements, row by row, rounded to the element type."""
+    kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    return Constant(Array(dtype, tuple(shape), np.array(values).astype(kind).tobytes()))
+
+
+def number(dtype: str, value: float) -> Constant:
+    """A constant of rank 0."""
+    return numbers(dtype, (), [value])
+
+
+def whole(value: int) -> Scalar:
+    """A scalar of 64-bit integer."""
+    return Scalar(value, "int64")
+
+
+def real(value: float) -> Scalar:
+    """A scalar of 64-bit floating point."""
+    return Scalar(float(value), "float64")

@@ -1,0 +1,104 @@
+"""What TVM 0.27 is known to fail at, always and in the same way (docs/explanation/tvm.md): found in a module.
+
+The generator makes none of it unless its policy says so, and the reducer does not lead one failure into another: an edit may not bring in a
+pattern that the module did not have.
+"""
+
+from collections.abc import Collection
+
+from opsieve.gen.irs.relax.branch_storage import lending
+from opsieve.gen.irs.relax.catalogue import UNBUILDABLE
+from opsieve.gen.irs.relax.tree import (
+    Attributes,
+    Bind,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    Module,
+    Projection,
+    RelaxOperator,
+    Seq,
+    Tuple,
+    Var,
+)
+from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType, Type
+from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
+
+
+def patterns(module: Module) -> frozenset[str]:
+    """The known patterns that stand in a module, by name."""
+    return frozenset(name for _, function in functions(module) for name in _of(function))
+
+
+def _of(function: Function) -> set[str]:
+    values = {b.var.name: b.value for b in all_bindings(function.body) if isinstance(b, Bind)}
+    capturing = {name for name, value in values.items() if isinstance(value, Function) and captures(value)}
+    constant = settled(function.body)
+    found = {"empty-result"} if function.result == TupleType(()) else set()
+    found |= {"branch-storage"} if lending(function) else set()
+    for binding in all_bindings(function.body):
+        value = binding.value
+        if isinstance(value, If) and _is_constant(value.condition, values):
+            found.add("constant-condition")
+        if isinstance(binding, MatchCast) and settles(value, constant):
+            found.add("constant-cast")
+        if isinstance(value, Function):
+            found |= {"empty-result"} if value.result == TupleType(()) else set()
+            found |= {"closure-in-closure"} if captures(value) & capturing else set()
+        if isinstance(value, Call):
+            passed = {arg.name for arg in value.args if isinstance(arg, Var)}
+            found |= {"closure-passed"} if passed & capturing else set()
+            if isinstance(value.op, RelaxOperator):
+                found |= {fault_of(value.op.name, value.type, value.attrs)} - {""}
+    return found
+
+
+def fault_of(name: str, kind: Type, attrs: Attributes | None) -> str:
+    """The pattern that the call of an operator is by itself, "" for none."""
+    if name in UNBUILDABLE:
+        return name
+    axes = attrs.get("axes") if attrs is not None and name == "relax.nn.rms_norm" else None
+    every = isinstance(axes, tuple) and isinstance(kind, RelaxTensorType) and len(axes) == kind.rank
+    return "rms-norm-axes" if every else ""
+
+
+def settled(body: Seq) -> set[str]:
+    """The variables that TVM puts a constant in the place of before it comes to `match_cast`."""
+    found: set[str] = set()
+    for binding in all_bindings(body):
+        if settles(binding.value, found):
+            found.add(binding.var.name)
+    return found
+
+
+def settles(value: Expr, known: Collection[str]) -> bool:
+    """Whether a value is such a constant: by way of variables, tuples and casts of its elements, which the lowering computes itself."""
+    if isinstance(value, Tuple):
+        return any(settles(field, known) for field in value.fields)
+    if isinstance(value, Projection):
+        return settles(value.tuple, known)
+    if isinstance(value, Call) and isinstance(value.op, RelaxOperator):
+        return value.op.name == "relax.astype" and settles(value.args[0], known)
+    return isinstance(value, Constant) or (isinstance(value, Var) and value.name in known)
+
+
+def captures(function: Function) -> frozenset[str]:
+    """The variables that a local function reads from around it."""
+    bound = {param.name for param in function.params}
+    for binding in all_bindings(function.body):
+        bound.add(binding.var.name)
+        if isinstance(binding.value, Function):
+            bound.update(param.name for param in binding.value.params)
+    return frozenset(reads(function.body) - bound)
+
+
+def _is_constant(expr: Expr | Seq, values: dict[str, Expr]) -> bool:
+    """Whether a leaf is a constant, if need be by way of variables that are bound to nothing else."""
+    seen: set[str] = set()
+    while isinstance(expr, Var) and expr.name not in seen:
+        seen.add(expr.name)
+        expr = values.get(expr.name, expr)
+    return isinstance(expr, Constant) or (isinstance(expr, Tuple) and any(_is_constant(f, values) for f in expr.fields))

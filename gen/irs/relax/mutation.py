@@ -1,0 +1,217 @@
+"""Changes to a module that is there: a subtree replaced by a generated one of the same type, or by one of a wrong type.
+
+The RFC names both ("A program mutator", "programs that are known to be incorrect"). It works on generated modules and on modules read
+from TVM's JSON alike.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.branch_storage import lending
+from opsieve.gen.irs.relax.catalogue import Solutions
+from opsieve.gen.irs.relax.draw import number
+from opsieve.gen.irs.relax.generator import Generator
+from opsieve.gen.irs.relax.known_faults import settled
+from opsieve.gen.irs.relax.outlining import with_own_sides
+from opsieve.gen.irs.relax.policies import GenerationPolicy
+from opsieve.gen.irs.relax.renaming import all_names
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    Module,
+    RelaxOperator,
+    Seq,
+    Var,
+)
+from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, Type, symbols
+from opsieve.gen.irs.relax.walk import all_bindings, functions
+from opsieve.gen.model.invalid_marker import FAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A binding that may be replaced: the function it is in, its variable, what is in scope before it, and what stands around it."""
+
+    function: str
+    var: Var
+    scope: tuple[Var, ...]
+    symbols: frozenset[str]
+    dataflow: bool
+    depth: int
+
+
+def places(module: Module) -> Iterator[Place]:
+    """Every binding of a tensor that an operation computes, in order."""
+    for name, function in functions(module):
+        yield from _in_function(name, function, (), frozenset(), 0)
+
+
+def _in_function(
+    name: str, function: Function, scope: tuple[Var, ...], known: frozenset[str], depth: int
+) -> Iterator[Place]:
+    bound = {
+        size.name
+        for p in function.params
+        if isinstance(p.type, RelaxTensorType)
+        for size in p.type.shape or ()
+        if isinstance(size, Sym)
+    }
+    yield from _in_seq(name, function.body, (*scope, *function.params), known | bound, depth)
+
+
+def _in_seq(name: str, seq: Seq, scope: tuple[Var, ...], known: frozenset[str], depth: int) -> Iterator[Place]:
+    for block in seq.blocks:
+        inner = scope
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(binding, Bind) and isinstance(binding.var.type, RelaxTensorType) and isinstance(value, Call):
+                yield Place(name, binding.var, inner, known, block.dataflow, depth)
+            if isinstance(value, If):
+                for side in (value.then, value.other):
+                    yield from _in_seq(name, side, inner, known, depth + 1)
+            elif isinstance(value, Function):
+                yield from _in_function(name, value, inner, known, depth + 1)
+            inner = (*inner, binding.var)
+            if isinstance(binding, MatchCast):
+                known = known | frozenset(symbols(binding.type))
+        scope = tuple(var for var in inner if not var.dataflow)
+
+
+def mutated(
+    module: Module,
+    rng: random.Random,
+    policy: GenerationPolicy,
+    sizes: Mapping[str, int] | None = None,
+    solutions: Solutions | None = None,
+) -> Module | None:
+    """The module with one operation replaced by a generated expression of the same type; None where there is nothing to replace.
+
+    `sizes` are the values that symbols have in the run at hand; where a symbol has none, what depends on it is left alone.
+    """
+    sizes = sizes or {}
+    possible = [place for place in places(module) if _is_known(place.var.type, place, sizes)]
+    if not possible:
+        return None
+    place = rng.choice(possible)
+    kept = {name: sizes[name] for name in place.symbols if name in sizes}
+    scope = [var for var in place.scope if _is_known(var.type, place, sizes)]
+    generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), dict(module.functions))
+    function = generator.functions[place.function]
+    assert isinstance(function, Function)
+    body = Body(generator.names, scope, kept, place.dataflow, place.depth, settled(function.body))
+    made = generator.expr(place.var.type, body, rng.randint(1, policy.fuel))
+    table = generator.functions | {
+        place.function: replace(function, body=_splice(function.body, place, body.blocks(), made))
+    }
+    changed = Module(tuple(sorted(table.items(), key=lambda item: item[0] == "main")), module.attrs)
+    return (
+        changed
+        if policy.known_faults or any(map(lending, dict(functions(module)).values()))
+        else with_own_sides(changed)
+    )
+
+
+def _is_known(kind: Type, place: Place, sizes: Mapping[str, int]) -> bool:
+    return all(name in sizes and name in place.symbols for name in symbols(kind))
+
+
+def _splice(seq: Seq, place: Place, blocks: tuple[BindingBlock, ...], made: Expr) -> Seq:
+    done: list[BindingBlock] = []
+    for block in seq.blocks:
+        bindings: list[Binding] = []
+        for binding in block.bindings:
+            if binding.var.name == place.var.name:
+                if bindings:
+                    done.append(BindingBlock(tuple(bindings), block.dataflow))
+                    bindings = []
+                done += blocks
+                bindings.append(Bind(binding.var, made))
+                continue
+            value = binding.value
+            if isinstance(value, If):
+                value = replace(
+                    value,
+                    then=_splice(value.then, place, blocks, made),
+                    other=_splice(value.other, place, blocks, made),
+                )
+            elif isinstance(value, Function):
+                value = replace(value, body=_splice(value.body, place, blocks, made))
+            bindings.append(replace(binding, value=value))
+        if bindings:
+            done.append(BindingBlock(tuple(bindings), block.dataflow))
+    return Seq(_joined(done), seq.body)
+
+
+def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
+    """Neighbouring blocks of one kind as one: a dataflow block that was cut in two reads its own variables."""
+    done: list[BindingBlock] = []
+    for block in blocks:
+        if done and done[-1].dataflow == block.dataflow:
+            done[-1] = BindingBlock(done[-1].bindings + block.bindings, block.dataflow)
+        else:
+            done.append(block)
+    return tuple(done)
+
+
+def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
+    """The module with one argument replaced by one of a wrong type, and what is wrong (it says so itself, in an attribute); None where
+    there is no place for it.
+
+    Element types of the operands of these operators have to agree, and a function takes what its signature says, so the result
+    never happens to be right.
+    """
+    sites = [
+        (name, binding)
+        for name, function in functions(module)
+        for binding in all_bindings(function.body)
+        if isinstance(binding, Bind) and isinstance(binding.value, Call) and _breakable(binding.value)
+    ]
+    if not sites:
+        return None
+    name, binding = rng.choice(sites)
+    call = binding.value
+    assert isinstance(call, Call)
+    place = len(call.args) - 1
+    old = call.args[place].type
+    wrong = "float64" if isinstance(old, RelaxTensorType) and old.dtype != "float64" else "float32"
+    broken = Bind(binding.var, replace(call, args=(*call.args[:place], number(wrong, 1))))
+    what = call.op.name if isinstance(call.op, RelaxOperator | GlobalVar) else "call"
+    said = f"{what} argument {place} in {name}"
+    made = tuple(
+        (n, replace(f, body=_swap(f.body, broken)) if isinstance(f, Function) else f) for n, f in module.functions
+    )
+    return Module(made, (*module.attrs, (FAULT, said))), said
+
+
+_AGREEING = frozenset(
+    f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "matmul")
+)
+
+
+def _breakable(call: Call) -> bool:
+    if isinstance(call.op, RelaxOperator):
+        return call.op.name in _AGREEING and isinstance(call.args[0].type, RelaxTensorType)
+    return isinstance(call.op, GlobalVar) and bool(call.args) and isinstance(call.args[-1].type, RelaxTensorType)
+
+
+def _swap(seq: Seq, new: Bind) -> Seq:
+    def binding(old: Binding) -> Binding:
+        if old.var.name == new.var.name:
+            return new
+        value = old.value
+        if isinstance(value, If):
+            value = replace(value, then=_swap(value.then, new), other=_swap(value.other, new))
+        elif isinstance(value, Function):
+            value = replace(value, body=_swap(value.body, new))
+        return replace(old, value=value)
+
+    return Seq(tuple(BindingBlock(tuple(map(binding, b.bindings)), b.dataflow) for b in seq.blocks), seq.body)

@@ -1,0 +1,199 @@
+"""Products and windows: matrix products, convolutions, pools."""
+
+from opsieve.gen.irs.relax.declaration import (
+    Declared,
+    Recogniser,
+    Solution,
+    Solver,
+    Want,
+    attributes,
+    fixed,
+    tensor,
+)
+from opsieve.gen.irs.relax.draw import Draw
+from opsieve.gen.irs.relax.rates import RATES
+from opsieve.gen.irs.relax.types import RelaxTensorType, Shape, Size
+from opsieve.gen.irs.tvm.nodes import Dtype, Value
+
+_FLOATS = ("float32", "float64")
+_PRODUCTS = ("float32", "float64", "float16", "int32", "int64")
+_SPACES = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def _matmul(draw: Draw, kind: RelaxTensorType) -> Solution:
+    shape: Shape = kind.shape or ()
+    lead, rows, columns = shape[:-2], shape[-2], shape[-1]
+    inner = draw.size(8)
+    first, second = draw.broadcast(lead) if lead else ((), ())
+    out: Value = None
+    dtype = kind.dtype
+    if dtype == "int32" and draw.chance(RATES.narrow_factors):
+        dtype, out = draw.rng.choice(("int8", "uint8")), Dtype("int32")
+    left, right = Want(tensor(dtype, (*first, rows, inner))), Want(tensor(dtype, (*second, inner, columns)))
+    return Solution((left, right), attributes("MatmulAttrs", out_dtype=out))
+
+
+def _vector(draw: Draw, kind: RelaxTensorType) -> Solution:
+    inner = draw.size(8)
+    shape = kind.shape or ()
+    vector = Want(tensor(kind.dtype, (inner,)))
+    args = (vector, Want(tensor(kind.dtype, (inner, *shape)))) if draw.chance(RATES.second_vector) else None
+    args = args or (Want(tensor(kind.dtype, (*shape, inner))), vector)
+    return Solution(args, attributes("MatmulAttrs", out_dtype=None))
+
+
+def _either(draw: Draw, kind: RelaxTensorType) -> Solution:
+    return (_vector if kind.rank < 2 else _matmul)(draw, kind)
+
+
+def _einsum(draw: Draw, kind: RelaxTensorType) -> Solution:
+    """The output has one letter an axis; one more letter is summed over."""
+    letters = "ijkl"[: kind.rank]
+    shape = dict(zip(letters, fixed(kind), strict=True)) | {"z": draw.size(6)}
+    first = [letter for letter in letters if draw.chance(RATES.first_has)]
+    second = [letter for letter in letters if letter not in first or draw.chance(RATES.second_has)]
+    for terms in (first, second):
+        terms.insert(draw.rng.randint(0, len(terms)), "z")
+    wants = tuple(Want(tensor(kind.dtype, [shape[letter] for letter in terms])) for terms in (first, second))
+    subscripts = f"{''.join(first)},{''.join(second)}->{letters}"
+    return Solution((wants,), attributes("EinsumAttrs", subscripts=subscripts))
+
+
+def _outer(draw: Draw, kind: RelaxTensorType) -> Solution:
+    return Solution(tuple(Want(tensor(kind.dtype, (size,))) for size in kind.shape or ()))
+
+
+def _conv(dims: int) -> Solver:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+        batch, channels, *space = fixed(kind)
+        groups = draw.rng.choice([n for n in (1, 1, 1, channels) if channels % n == 0])
+        inner = groups * draw.rng.choice((1, 2) if groups > 1 else (1, 2, 3))
+        strides, dilation, before, after, kernel, source = [], [], [], [], [], []
+        for size in space:
+            taps = draw.rng.choice((1, 2, 3))
+            step, gap = draw.rng.choice((1, 1, 2)), draw.rng.choice((1, 1, 2))
+            needed = (size - 1) * step + gap * (taps - 1) + 1
+            left = draw.rng.randint(0, min(1, needed - 1))
+            right = draw.rng.randint(0, min(1, needed - 1 - left))
+            strides.append(step)
+            dilation.append(gap)
+            before.append(left)
+            after.append(right)
+            kernel.append(taps)
+            source.append(needed - left - right)
+        letters = _SPACES[dims]
+        attrs = attributes(
+            f"Conv{dims}DAttrs",
+            strides=tuple(strides),
+            padding=(*before, *after),
+            dilation=tuple(dilation),
+            groups=groups,
+            data_layout=f"NC{letters}",
+            kernel_layout=f"OI{letters}",
+            out_layout=f"NC{letters}",
+            out_dtype=None,
+        )
+        data = Want(tensor(kind.dtype, (batch, inner, *source)))
+        return Solution((data, Want(tensor(kind.dtype, (channels, inner // groups, *kernel)))), attrs)
+
+    return solve
+
+
+def _transposed(dims: int) -> Solver:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+        batch, channels, *space = fixed(kind)
+        inner = draw.rng.choice((1, 2, 3))
+        strides, before, after, extra, kernel, source = [], [], [], [], [], []
+        for size in space:
+            step = draw.rng.choice([n for n in (1, 1, 2) if n <= size])
+            count = draw.rng.randint(1, (size - 1) // step + 1)
+            rest = size - (count - 1) * step  # taps - paddings + what is added at the end
+            left, right = draw.rng.randint(0, 1), draw.rng.randint(0, 1)
+            added = draw.rng.randint(0, min(step - 1, rest - 1))
+            taps = rest + left + right - added
+            strides.append(step)
+            before.append(left)
+            after.append(right)
+            extra.append(added)
+            kernel.append(taps)
+            source.append(count)
+        letters = _SPACES[dims]
+        attrs = attributes(
+            f"Conv{dims}DTransposeAttrs",
+            strides=tuple(strides),
+            padding=(*before, *after),
+            output_padding=tuple(extra),
+            dilation=(1,) * dims,
+            groups=1,
+            data_layout=f"NC{letters}",
+            kernel_layout=f"IO{letters}",
+            out_layout=f"NC{letters}",
+            out_dtype=None,
+        )
+        data = Want(tensor(kind.dtype, (batch, inner, *source)))
+        return Solution((data, Want(tensor(kind.dtype, (inner, channels, *kernel)))), attrs)
+
+    return solve
+
+
+def _pool(dims: int) -> Solver:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+        batch, channels, *space = fixed(kind)
+        window, strides, dilation, before, after, source = [], [], [], [], [], []
+        for size in space:
+            taps, step = draw.rng.choice((1, 2, 3)), draw.rng.choice((1, 2))
+            gap = draw.rng.choice((1, 1, 1, 2))
+            needed = (size - 1) * step + gap * (taps - 1) + 1
+            left = draw.rng.randint(0, min(1, taps - 1, needed - 1))
+            right = draw.rng.randint(0, min(1, taps - 1, needed - 1 - left))
+            window.append(taps)
+            strides.append(step)
+            dilation.append(gap)
+            before.append(left)
+            after.append(right)
+            source.append(needed - left - right)
+        letters = _SPACES[dims]
+        attrs = attributes(
+            f"Pool{dims}DAttrs",
+            pool_size=tuple(window),
+            strides=tuple(strides),
+            dilation=tuple(dilation),
+            padding=(*before, *after),
+            ceil_mode=draw.chance(RATES.ceil),
+            count_include_pad=draw.chance(RATES.pads_count),
+            layout=f"NC{letters}",
+            out_layout=f"NC{letters}",
+        )
+        return Solution((Want(tensor(kind.dtype, (batch, channels, *source))),), attrs)
+
+    return solve
+
+
+def _adaptive(dims: int) -> Solver:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
+        batch, channels, *space = fixed(kind)
+        source: list[Size] = [size + draw.rng.choice((0, 1, 2, size)) for size in space]
+        letters = _SPACES[dims]
+        layout = f"NC{letters}"
+        attrs = attributes(f"AdaptivePool{dims}DAttrs", output_size=tuple(space), layout=layout, out_layout=layout)
+        return Solution((Want(tensor(kind.dtype, (batch, channels, *source))),), attrs)
+
+    return solve
+
+
+def _spatial(dims: int, dtypes: tuple[str, ...] = _FLOATS) -> Recogniser:
+    return Recogniser(dtypes, (dims + 2, dims + 2), condition=lambda shape: min(shape) >= 1)
+
+
+_HALF = (*_FLOATS, "float16")
+
+OPERATORS: tuple[Declared, ...] = (
+    Declared("relax.matmul", Recogniser(_PRODUCTS, (1, 4), static=False), _either, "MatMul"),
+    Declared("relax.einsum", Recogniser(_FLOATS, (1, 3)), _einsum, "Einsum"),
+    Declared("relax.outer", Recogniser(_PRODUCTS, (2, 2)), _outer),
+    *(Declared(f"relax.nn.conv{n}d", _spatial(n, _HALF), _conv(n), "Conv") for n in (1, 2, 3)),
+    *(Declared(f"relax.nn.conv{n}d_transpose", _spatial(n), _transposed(n), "ConvTranspose") for n in (1, 2, 3)),
+    *(Declared(f"relax.nn.max_pool{n}d", _spatial(n, (*_HALF, "int32")), _pool(n), "MaxPool") for n in (1, 2, 3)),
+    *(Declared(f"relax.nn.avg_pool{n}d", _spatial(n), _pool(n), "AveragePool") for n in (1, 2, 3)),
+    *(Declared(f"relax.nn.adaptive_avg_pool{n}d", _spatial(n), _adaptive(n)) for n in (1, 2, 3)),
+)

@@ -1,0 +1,106 @@
+"""HirFuzz's three rewrites of functions (section 3.3.2, figure 4): other chains of calls, the same results.
+
+1. `closure`   a function becomes the local closure of a new one, which calls it and is called in its place
+2. `wrapped`   a function is wrapped by one without parameters that yields it; calls go through what that yields
+3. `returned`  a new function returns the call of the function; calls go to the new one
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from opsieve.gen.irs.relax.body import Body, FreshNames
+from opsieve.gen.irs.relax.renaming import all_names, renamed_type
+from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, Module, Var
+from opsieve.gen.irs.relax.types import (
+    Sym,
+    Type,
+    symbols,
+)
+from opsieve.gen.irs.relax.walk import functions
+from opsieve.gen.irs.tvm.nodes import ObjectNode
+
+Rewrite = Callable[[Module, str], Module]
+
+
+def closure(module: Module, name: str) -> Module:
+    """The function becomes a local closure of a new function of its name."""
+    function, names = _function(module, name), FreshNames(all_names(module))
+    params, renamed = _signature(function, names)
+    body = Body(names, list(params))
+    inner = replace(function, attrs=())
+    local = body.bind(inner, inner.type, "f")
+    kind = renamed(function.result)
+    result = body.bind(Call(local, params, kind), kind)
+    return _with(module, {name: replace(function, params=params, body=body.seq(result), result=kind)})
+
+
+def wrapped(module: Module, name: str) -> Module:
+    """The function is yielded by a new one without parameters, and called through that."""
+    function, names = _function(module, name), FreshNames(all_names(module))
+    inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
+    signature = replace(function, attrs=()).type
+    # The maker yields a local function that calls the original one.
+    inner_params, inner_renamed = _signature(function, names)
+    inner_body = Body(names, list(inner_params))
+    inner_kind = inner_renamed(function.result)
+    called = inner_body.bind(Call(GlobalVar(inner_name, signature), inner_params, inner_kind), inner_kind)
+    local = Function(inner_params, inner_body.seq(called), inner_kind)
+    maker_body = Body(names)
+    made = maker_body.bind(local, local.type, "f")
+    maker = Function((), maker_body.seq(made), local.type)
+    # In the place of the original: get the function, call it.
+    params, renamed = _signature(function, names)
+    body = Body(names, list(params))
+    got = body.bind(Call(GlobalVar(maker_name, maker.type), (), local.type), local.type)
+    kind = renamed(function.result)
+    result = body.bind(Call(got, params, kind), kind)
+    outer = replace(function, params=params, body=body.seq(result), result=kind)
+    return _with(module, {inner_name: replace(function, attrs=()), maker_name: maker, name: outer})
+
+
+def returned(module: Module, name: str) -> Module:
+    """A new function of its name returns the call of the function."""
+    function, names = _function(module, name), FreshNames(all_names(module))
+    inner = names.fresh(f"{name}_inner")
+    params, renamed = _signature(function, names)
+    body = Body(names, list(params))
+    kind = renamed(function.result)
+    moved = replace(function, attrs=())
+    result = body.bind(Call(GlobalVar(inner, moved.type), params, kind), kind)
+    return _with(module, {inner: moved, name: replace(function, params=params, body=body.seq(result), result=kind)})
+
+
+REWRITES: dict[str, Rewrite] = {"closure": closure, "wrapped": wrapped, "returned": returned}
+
+
+def rewritten(module: Module, rng: random.Random) -> tuple[Module, str]:
+    """The module after one of the rewrites on one of its functions, and which."""
+    name = rng.choice([name for name, _ in functions(module)])
+    rewrite = rng.choice(sorted(REWRITES))
+    return REWRITES[rewrite](module, name), f"{rewrite} {name}"
+
+
+def _function(module: Module, name: str) -> Function:
+    found = module.get(name)
+    if not isinstance(found, Function):
+        raise ValueError(f"the module has no function {name} of Relax")
+    return found
+
+
+def _with(module: Module, changed: dict[str, Function]) -> Module:
+    """The module with functions replaced, new ones before the one that stands for the original; one that calls itself then calls
+    the new one of its name, which has the same results."""
+    made: list[tuple[str, Function | ObjectNode]] = []
+    for name, function in module.functions:
+        if name in changed:
+            made += [(new, item) for new, item in changed.items() if module.get(new) is None]
+        made.append((name, changed.get(name, function)))
+    return Module(tuple(made), module.attrs)
+
+
+def _signature(function: Function, names: FreshNames) -> tuple[tuple[Var, ...], Callable[[Type], Type]]:
+    """Parameters of the same types under new names and symbols, and what renames the symbols of a type."""
+    found = {name: Sym(names.fresh(name + "_")) for param in function.params for name in symbols(param.type)}
+    params = tuple(Var(names.fresh(param.name + "_"), renamed_type(param.type, found)) for param in function.params)
+    return params, lambda kind: renamed_type(kind, found)

@@ -1,0 +1,178 @@
+"""A module as text that reads like TVMScript. For people: what is run is TVM's JSON."""
+
+import numpy as np
+
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    Binding,
+    Call,
+    Constant,
+    Expr,
+    Extern,
+    Function,
+    GlobalVar,
+    If,
+    Module,
+    Projection,
+    RelaxOperator,
+    Scalar,
+    Seq,
+    ShapeValue,
+    Text,
+    Tuple,
+)
+from opsieve.gen.irs.relax.types import (
+    AnyType,
+    FuncType,
+    PrimType,
+    RelaxTensorType,
+    ShapeType,
+    StringType,
+    TupleType,
+    Type,
+    size_text,
+)
+from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
+from opsieve.gen.irs.tvm.tensors import Array
+
+_SHOWN = 16  # elements of a constant
+_INDENT = "    "
+
+
+def module_text(module: Module) -> str:
+    """The functions, one after the other; a kernel of TIR by its signature alone."""
+    lines = ["@I.ir_module", "class Module:"]
+    for name, function in module.functions:
+        if isinstance(function, Function):
+            private = "" if dict(function.attrs).get("global_symbol") else "(private=True)"
+            lines += [f"{_INDENT}@R.function{private}", *_indented(_function(name, function))]
+        else:
+            lines += [f"{_INDENT}@T.prim_func(s_tir=True)", f"{_INDENT}def {_label(name)}{_kernel(function)}: ..."]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def type_text(kind: Type) -> str:
+    """A type as TVMScript writes it."""
+    if isinstance(kind, RelaxTensorType):
+        if kind.shape is None:
+            rank = [f"ndim={kind.rank}"] if kind.rank >= 0 else []
+            return f"R.Tensor({', '.join([*([repr(kind.dtype)] if kind.dtype else []), *rank])})"
+        return f"R.Tensor({_sizes(kind.shape)}, {kind.dtype!r})"
+    if isinstance(kind, ShapeType):
+        return (
+            f"R.Shape(ndim={kind.rank})"
+            if kind.sizes is None
+            else f"R.Shape([{', '.join(map(size_text, kind.sizes))}])"
+        )
+    if isinstance(kind, TupleType):
+        return f"R.Tuple({', '.join(map(type_text, kind.fields))})"
+    if isinstance(kind, FuncType):
+        params = "" if kind.params is None else f"({', '.join(map(type_text, kind.params))}), "
+        return f"R.Callable({params}{type_text(kind.result)})"
+    if isinstance(kind, PrimType):
+        return f"R.Prim({kind.dtype!r})"
+    return {StringType: "R.String", AnyType: "R.Object"}[type(kind)]
+
+
+def _sizes(shape: tuple[object, ...]) -> str:
+    texts = [size_text(size) for size in shape]  # type: ignore[arg-type]
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+def _function(name: str, function: Function) -> list[str]:
+    params = ", ".join(f"{param.name}: {type_text(param.type)}" for param in function.params)
+    return [
+        f"def {_label(name)}({params}) -> {type_text(function.result)}:",
+        *_indented(_seq(function.body, "return {}")),
+    ]
+
+
+def _seq(seq: Seq, ending: str) -> list[str]:
+    lines: list[str] = []
+    for block in seq.blocks:
+        inner = [line for binding in block.bindings for line in _binding(binding)]
+        if block.dataflow:
+            out = [binding.var.name for binding in block.bindings if not binding.var.dataflow]
+            inner = ["with R.dataflow():", *_indented([*inner, f"R.output({', '.join(out)})"])]
+        lines += inner
+    return [*lines, ending.format(expr_text(seq.body))]
+
+
+def _binding(binding: Binding) -> list[str]:
+    name, value = binding.var.name, binding.value
+    if not isinstance(binding, Bind):
+        return [f"{name} = R.match_cast({expr_text(value)}, {type_text(binding.type)})"]
+    if isinstance(value, If):
+        then, other = (_indented(_seq(side, f"{name} = {{}}")) for side in (value.then, value.other))
+        return [f"if {expr_text(value.condition)}:", *then, "else:", *other]
+    if isinstance(value, Function):
+        return ["@R.function", *_function(name, value)]
+    return [f"{name}: {type_text(binding.var.type)} = {expr_text(value)}"]
+
+
+def expr_text(expr: Expr) -> str:
+    """An expression on one line; a branch or a local function is only named."""
+    if isinstance(expr, Constant):
+        return array_text(expr.array)
+    if isinstance(expr, Scalar):
+        value = size_text(expr.value) if not isinstance(expr.value, bool | float) else str(expr.value)
+        return f"R.prim_value({value})" if expr.dtype == "int64" else f"R.prim_value(T.{expr.dtype}({value}))"
+    if isinstance(expr, ShapeValue):
+        return f"R.shape([{', '.join(map(size_text, expr.sizes))}])"
+    if isinstance(expr, Text):
+        return f"R.str({expr.value!r})"
+    if isinstance(expr, Tuple):
+        return f"({', '.join(map(expr_text, expr.fields))}{',' * (len(expr.fields) == 1)})"
+    if isinstance(expr, Projection):
+        return f"{expr_text(expr.tuple)}[{expr.index}]"
+    if isinstance(expr, GlobalVar | Extern):
+        return f"Module.{_label(expr.name)}" if isinstance(expr, GlobalVar) else repr(expr.name)
+    if isinstance(expr, Call):
+        op = f"R.{expr.op.name.removeprefix('relax.')}" if isinstance(expr.op, RelaxOperator) else expr_text(expr.op)
+        parts = [expr_text(arg) for arg in expr.args]
+        parts += [f"{name}={_value(value)}" for name, value in (expr.attrs.items if expr.attrs else ())]
+        parts += [f"out_ty={type_text(kind)}" for kind in expr.type_args]
+        return f"{op}({', '.join(parts)})"
+    if isinstance(expr, If | Function):
+        return f"<{type(expr).__name__.lower()}>"
+    return expr.name
+
+
+def array_text(array: Array) -> str:
+    """A constant with its first elements."""
+    try:
+        flat = np.frombuffer(array.data, np.dtype(array.dtype))
+    except TypeError:  # an element type that numpy has not
+        return f"R.const(..., {array.dtype!r})  # {list(array.shape)}"
+    if not array.shape:
+        return f"R.const({flat[0]}, {array.dtype!r})"
+    shown = ", ".join(str(item) for item in flat[:_SHOWN]) + (", ..." if flat.size > _SHOWN else "")
+    return f"R.const(np.array([{shown}], {array.dtype!r}).reshape({list(array.shape)}))"
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, str):
+        return repr(str(value))
+    return f"<{value.type}>" if isinstance(value, ObjectNode) else str(value)
+
+
+def _kernel(function: ObjectNode) -> str:
+    params = function.get("params")
+    names = (
+        [_label(str(item.get("name"))) for item in params if isinstance(item, ObjectNode)]
+        if isinstance(params, tuple)
+        else []
+    )
+    return f"({', '.join(names)})"
+
+
+def _label(name: str) -> str:
+    """A name from outside, quoted where it is none."""
+    return name if name.isidentifier() else ascii(name[:80])
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [_INDENT + line for line in lines]

@@ -1,0 +1,184 @@
+"""Going through trees and rebuilding them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from opsieve.gen.irs.relax.tree import (
+    Bind,
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Extern,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    Module,
+    Projection,
+    RelaxOperator,
+    Seq,
+    Tuple,
+    Var,
+)
+from opsieve.gen.irs.relax.types import Type
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """The leaves that an operation reads directly; not what stands in branches and local functions."""
+    if isinstance(expr, Tuple):
+        yield from expr.fields
+    elif isinstance(expr, Projection):
+        yield expr.tuple
+    elif isinstance(expr, Call):
+        if isinstance(expr.op, Var | GlobalVar):
+            yield expr.op
+        yield from expr.args
+    elif isinstance(expr, If):
+        yield expr.condition
+
+
+def bodies(expr: Expr) -> tuple[Seq, ...]:
+    """The sequences nested in an expression."""
+    if isinstance(expr, If):
+        return (expr.then, expr.other)
+    return (expr.body,) if isinstance(expr, Function) else ()
+
+
+def expressions(root: Expr | Seq | Binding) -> Iterator[Expr]:
+    """Every expression below, the root first when it is one, then in order of reading; leaves as often as they are read."""
+    if isinstance(root, Seq):
+        for binding in root.bindings():
+            yield from expressions(binding)
+        yield from expressions(root.body)
+    elif isinstance(root, Bind | MatchCast):
+        yield from expressions(root.value)
+    else:
+        yield root
+        for part in parts(root):
+            yield from expressions(part)
+        for body in bodies(root):
+            yield from expressions(body)
+
+
+def all_bindings(root: Expr | Seq) -> Iterator[Binding]:
+    """Every binding below, those nested in a value before the binding itself."""
+    if isinstance(root, Seq):
+        for binding in root.bindings():
+            yield from all_bindings(binding.value)
+            yield binding
+    else:
+        for body in bodies(root):
+            yield from all_bindings(body)
+
+
+def functions(module: Module) -> Iterator[tuple[str, Function]]:
+    """The functions of Relax, by name."""
+    for name, function in module.functions:
+        if isinstance(function, Function):
+            yield name, function
+
+
+def reads(root: Expr | Seq | Binding) -> set[str]:
+    """The names of the variables that are read below, bound there or not."""
+    return {item.name for item in expressions(root) if isinstance(item, Var)}
+
+
+def called(root: Expr | Seq) -> set[str]:
+    """The names of the module's functions that are named below."""
+    return {item.name for item in expressions(root) if isinstance(item, GlobalVar)}
+
+
+def count(root: Expr | Seq) -> int:
+    """How many bindings there are below."""
+    return sum(1 for _ in all_bindings(root))
+
+
+class Rebuild:
+    """Makes a tree anew, bottom up; a subclass changes what it wants of it. What is not changed stays the same object."""
+
+    def type(self, kind: Type) -> Type:
+        """A type, wherever one stands."""
+        return kind
+
+    def leaf(self, expr: Expr) -> Expr:
+        """An expression with no parts, and every tuple."""
+        return expr
+
+    def value(self, expr: Expr) -> Expr:
+        """The value of a binding, its parts rebuilt already."""
+        return expr
+
+    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+        """A binding, its value rebuilt already: what stands in its place."""
+        return (binding,)
+
+    def var(self, var: Var) -> Var:
+        """A variable, where it is bound and where it is read."""
+        kind = self.type(var.type)
+        return var if kind is var.type else replace(var, type=kind)
+
+    def expr(self, expr: Expr) -> Expr:
+        """Any expression, rebuilt."""
+        if isinstance(expr, Var):
+            return self.leaf(self.var(expr))
+        if isinstance(expr, Tuple):
+            return self.leaf(Tuple(tuple(map(self.expr, expr.fields))))
+        if isinstance(expr, Projection):
+            return self.value(Projection(self.expr(expr.tuple), expr.index, self.type(expr.type)))
+        if isinstance(expr, Call):
+            op = self.expr(expr.op) if isinstance(expr.op, Var | GlobalVar) else expr.op
+            assert isinstance(op, RelaxOperator | GlobalVar | Extern | Var)  # only a variable is called by a local name
+            return self.value(
+                replace(
+                    expr,
+                    op=op,
+                    args=tuple(map(self.expr, expr.args)),
+                    type=self.type(expr.type),
+                    type_args=tuple(map(self.type, expr.type_args)),
+                )
+            )
+        if isinstance(expr, If):
+            return self.value(
+                If(self.expr(expr.condition), self.seq(expr.then), self.seq(expr.other), self.type(expr.type))
+            )
+        if isinstance(expr, Function):
+            return self.value(self.function(expr))
+        return self.leaf(expr)
+
+    def function(self, function: Function) -> Function:
+        """A function: its parameters, body and result."""
+        params = tuple(map(self.var, function.params))
+        return replace(function, params=params, body=self.seq(function.body), result=self.type(function.result))
+
+    def seq(self, seq: Seq) -> Seq:
+        """A sequence; blocks that end up empty are left out."""
+        blocks = []
+        for block in seq.blocks:
+            bindings: list[Binding] = []
+            for binding in block.bindings:
+                value = self.expr(binding.value)
+                var = self.var(binding.var)
+                if isinstance(binding, MatchCast):
+                    bindings += self.binding(MatchCast(var, value, self.type(binding.type)))
+                else:
+                    bindings += self.binding(Bind(var, value))
+            if bindings:
+                blocks.append(BindingBlock(tuple(bindings), block.dataflow))
+        return Seq(tuple(blocks), self.expr(seq.body))
+
+    def module(self, module: Module) -> Module:
+        """A module: its functions of Relax."""
+        made = tuple((n, self.function(f) if isinstance(f, Function) else f) for n, f in module.functions)
+        return Module(made, module.attrs)
+
+
+class Substitute(Rebuild):
+    """Replaces variables by leaves, by name."""
+
+    def __init__(self, by: dict[str, Expr]) -> None:
+        self.by = by
+
+    def leaf(self, expr: Expr) -> Expr:
+        """The leaf that stands for a variable."""
+        return self.by.get(expr.name, expr) if isinstance(expr, Var) else expr

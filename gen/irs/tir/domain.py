@@ -1,0 +1,161 @@
+"""The three mutators of Tzer that know what tensor compilers optimise (section 3.3): loops, memory, threads."""
+
+from dataclasses import replace
+
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.expressions import element, index
+from opsieve.gen.irs.tir.general import FUEL, Mutator
+from opsieve.gen.irs.tir.loops import (
+    EXTENTS,
+    OUT_OF_PLACE,
+    annotated,
+    annotations,
+    independent,
+    of_other_kind,
+    parallel_inside,
+    split,
+    wrapped,
+)
+from opsieve.gen.irs.tir.rates import RATES
+from opsieve.gen.irs.tir.scope import Hole, Scope, holes, open_holes, put
+from opsieve.gen.irs.tir.statements import MEMORY_SCOPES, accumulated, allocation, filled, statement, write
+from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs
+
+TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockIdx.x")
+
+
+def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+    """New loops around a statement, some of its indices made of theirs; or another kind, split or annotation for a loop."""
+    hole = _statement_hole(rng, function)
+    if hole is None:
+        return None
+    if hole.node.type == "tirx.For" and rng.chance(RATES.loop_changed):
+        changed = rng.choice((annotated, of_other_kind, split))(rng, hole.node, hole.scope)
+        return None if changed is None else put(function, hole.path, changed)
+    around = len(hole.scope.kinds)
+    if around > 5:
+        return None
+
+    def body(inner: Scope) -> ObjectNode:
+        return _reindexed(rng, hole.node, inner, hole.scope) if rng.chance(RATES.reindexed) else hole.node
+
+    return put(function, hole.path, wrapped(rng, hole.scope, body, 3 if around < 2 else 1))
+
+
+def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+    """A load, a store or a buffer more: before or behind a statement, or a value taken from memory instead."""
+    hole = _statement_hole(rng, function)
+    if hole is None:
+        return None
+    way = rng.random()
+    if way < 0.25 and hole.node.type == "tirx.BufferStore":
+        return put(function, hole.path, _through_buffer(rng, hole))
+    if way < 0.4:
+        return _with_attribute(rng, function, hole)
+    if not hole.scope.buffers:
+        made = allocation(rng, hole.scope, FUEL)
+    else:
+        made = rng.choice((write, accumulated, accumulated, allocation))(rng, hole.scope, rng.between(1, FUEL))
+    return put(
+        function,
+        hole.path,
+        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
+    )
+
+
+def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+    """A statement done by threads: virtual ones, those of a parallel loop, or (which a CPU's code refuses) a GPU's."""
+    hole = _statement_hole(rng, function)
+    if hole is None:
+        return None
+    extent, way = rng.choice((1, 2, 3, 4, 8)), rng.random()
+    tag = rng.choice(TAGS[:4]) if rng.chance(RATES.usual_tag) else rng.choice(TAGS[4:])
+    axis = N.thread_axis(tag, N.integer(extent))
+    var = axis["var"] if way > 0.6 else N.variable("p")
+    assert isinstance(var, ObjectNode)
+    inner = hole.scope.with_variable(var, 0, extent - 1)
+    body = _reindexed(rng, hole.node, inner, hole.scope)
+    if rng.chance(RATES.more_in_thread):
+        body = N.sequence(body, statement(rng, inner, 2))
+    if not independent(body, var) and not rng.chance(4 * OUT_OF_PLACE):
+        return None  # threads would meet in memory
+    if way < 0.25:
+        if parallel_inside(body) or {N.PARALLEL, N.VECTORIZED} & set(hole.scope.kinds):
+            return None
+        return put(function, hole.path, N.loop(var, N.integer(extent), body, N.PARALLEL))
+    if way < 0.6:
+        return put(function, hole.path, N.loop(var, N.integer(extent), body, N.THREAD, thread=axis))
+    key = "virtual_thread" if tag.startswith("vthread") else "thread_extent"
+    return put(function, hole.path, N.attribute(key, N.integer(extent), body, axis))
+
+
+def _statement_hole(rng: Rng, function: ObjectNode) -> Hole | None:
+    found = [hole for hole in open_holes(function) if hole.role == "statement"]
+    return rng.choice(found) if found else None
+
+
+def _reindexed(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> ObjectNode:
+    """The statement with some indices of its accesses made of variables that are new around it."""
+    wrap = N.function([], body)
+    places = [hole for hole in holes(wrap) if hole.role == "index"]
+    places = [hole for hole in places if hole.bound > 1 and N.dtype(hole.node) == "int32" and not hole.scope.block]
+    if not places:
+        return body
+    new = tuple(item for item in inner.ranges if item not in outer.ranges)
+    # Deeper places first: the way to a place that is left stays what it was.
+    for hole in sorted(rng.some(places, min(len(places), rng.between(1, 3))), key=lambda item: -len(item.path)):
+        scope = replace(
+            hole.scope, ranges=(*hole.scope.ranges, *new), variables=(*hole.scope.variables, *(v for v, _, _ in new))
+        )
+        try:
+            wrap = put(wrap, hole.path, index(rng, scope, hole.bound))
+        except (KeyError, IndexError, AssertionError):  # an earlier change took the place away
+            continue
+    result = wrap["body"]
+    assert isinstance(result, ObjectNode)
+    return result
+
+
+def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
+    """A store by way of a small buffer of its own."""
+    node = hole.node
+    into, value, at = node["buffer"], node["value"], node["indices"]
+    assert isinstance(into, ObjectNode)
+    assert isinstance(value, ObjectNode)
+    assert isinstance(at, tuple)
+    small = N.buffer(f"c{rng.below(1000)}", [rng.choice((1, 2, 4))], N.dtype(value), rng.choice(MEMORY_SCOPES))
+    place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
+    steps = [N.allocate(small), N.store(small, value, place), N.with_fields(node, value=N.load(small, N.again(place)))]
+    if rng.chance(RATES.filled_first):
+        steps.insert(1, filled(rng, hole.scope, small))
+    return N.sequence(*steps)
+
+
+def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
+    """Something said of memory around a statement: a buffer filled twice over in a loop, or one behind a branch."""
+    if not hole.scope.buffers:
+        return None
+    if rng.chance(RATES.behind_branch):
+        condition = N.binary(
+            "GT", N.cast(element(rng, hole.scope, rng.choice(hole.scope.buffers)), "float32"), N.real(0.0)
+        )
+        return put(function, hole.path, N.branch(condition, hole.node))
+    of = N.buffer(
+        f"d{rng.below(1000)}", [rng.choice(EXTENTS[1:5])], "float32", rng.choice(("local", "shared", "global"))
+    )
+    inner = hole.scope.with_buffer(of)
+    var = N.variable("r")
+    turn = inner.with_variable(var, 0, 3)
+    body = N.sequence(
+        N.attribute("double_buffer_scope", N.integer(1), filled(rng, turn, of), of), write(rng, turn, 3), hole.node
+    )
+    said = Pairs() if rng.chance(RATES.bare_double_buffer) else annotations(rng)
+    return put(
+        function,
+        hole.path,
+        N.sequence(N.allocate(of), N.loop(var, N.integer(rng.between(2, 4)), body, N.SERIAL, said)),
+    )
+
+
+DOMAIN: tuple[Mutator, ...] = (loop_nesting, memory_operation, thread_binding)

@@ -1,0 +1,147 @@
+"""Expressions from scratch: of a wanted type, over what is in scope, of a given size (the generator of Tzer, section 3.2).
+
+An index is always inside its buffer, a divisor never zero, a shift never as wide as its type; all else is left to chance.
+"""
+
+from collections.abc import Sequence
+
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.intrinsics import TYPES, IntrinsicSignature, giving
+from opsieve.gen.irs.tir.rates import RATES
+from opsieve.gen.irs.tir.scope import Scope
+from opsieve.gen.irs.tvm.nodes import ObjectNode
+
+_BITS = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32, "uint32": 32, "int64": 64}
+_REALS = (0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, 0.125, 10.0)
+_WHOLES = (0, 1, 2, 3, 4, 5, 7, 8, 16)
+
+
+def constant(rng: Rng, kind: str) -> ObjectNode:
+    """A small constant."""
+    if kind == "bool":
+        return N.integer(rng.below(2), kind)
+    if "float" in kind:
+        return N.real(rng.choice(_REALS), kind)
+    value = rng.choice(_WHOLES)
+    return N.integer(-value if rng.chance(RATES.negative) and not kind.startswith("u") else value, kind)
+
+
+def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
+    """An expression of a type with at most about `fuel` operators."""
+    if fuel <= 0 or rng.chance(RATES.leaf):
+        return _leaf(rng, scope, kind)
+    forms = giving(kind)
+    return built(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
+
+
+def built(
+    rng: Rng, scope: Scope, form: IntrinsicSignature, kind: str, fuel: int, given: Sequence[ObjectNode] = ()
+) -> ObjectNode:
+    """An operator of a form that gives `kind`; nodes in `given` are taken for arguments where their types fit."""
+    chosen = kind if form.gives == "T" else rng.choice(form.of) if form.of else ""
+    left = list(given)
+    each = max(0, (fuel - 1) // max(1, len(form.args)))
+
+    def argument(wanted: str, inner: Scope = scope) -> ObjectNode:
+        wanted = {"T": chosen, "any": rng.choice(TYPES)}.get(wanted, wanted)
+        for item in left:
+            if N.dtype(item) == wanted:
+                left.remove(item)
+                return item
+        return expression(rng, inner, wanted, each)
+
+    if form.name == "Let":
+        value = argument("any")
+        var = N.variable(f"t{rng.below(1000)}", N.dtype(value))
+        return N.let(var, value, argument(kind, scope.with_variable(var)))
+    args = [argument(item) for item in form.args]
+    return operation(form.name, kind, _guarded(rng, form, args, chosen))
+
+
+def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
+    """The node of an operator by its short name, or the call of an intrinsic."""
+    if name == "Cast":
+        return N.cast(args[0], kind)
+    if name == "Not":
+        return N.negation(args[0])
+    if name == "Select":
+        return N.select(*args)
+    if name == "BitwiseNot":
+        return ObjectNode("prim.BitwiseNot", {"span": None, "ty": N.prim(kind), "a": args[0]})
+    return N.call(name, kind, *args) if "." in name else N.binary(name, *args)
+
+
+def _guarded(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
+    """The arguments with the last one held to what the operator takes."""
+    if form.guard == "nonzero":
+        value = rng.choice((1, 2, 3, 4, 7, 8))
+        last = N.integer(value, kind)
+        if rng.chance(RATES.divisor_kept_positive):
+            last = N.binary("Max", args[-1], N.integer(1, kind))
+        return [*args[:-1], last]
+    if form.guard == "positive":
+        return [N.binary("Max", args[0], N.integer(1, kind))]
+    if form.guard == "shift":
+        if rng.chance(RATES.constant_shift):
+            return [*args[:-1], N.integer(rng.below(min(8, _BITS[kind])), kind)]
+        return [*args[:-1], N.binary("BitwiseAnd", args[-1], N.integer(_BITS[kind] - 1, kind))]
+    how, _, limit = form.guard.partition(":")
+    if limit:
+        first = args[0]
+        if how in ("below", "inside"):
+            first = N.binary("Min", first, N.real(float(limit), kind))
+        if how in ("above", "inside"):
+            first = N.binary("Max", first, N.real(float(limit) if how == "above" else -float(limit), kind))
+        return [first, *args[1:]]
+    if form.guard == "q":
+        return [args[0], args[1], N.integer(31), N.integer(rng.below(8))]
+    return args
+
+
+def _leaf(rng: Rng, scope: Scope, kind: str) -> ObjectNode:
+    variables, buffers = scope.of(kind), [item for item in scope.buffers if N.dtype(item) == kind]
+    way = rng.random()
+    if buffers and way < 0.5:
+        return element(rng, scope, rng.choice(buffers))
+    if variables and way < 0.8:
+        return rng.choice(variables)
+    if way > 0.9 and scope.buffers and kind != "bool":
+        other = rng.choice(scope.buffers)
+        if N.dtype(other) in TYPES:
+            return N.cast(element(rng, scope, other), kind)
+    return constant(rng, kind)
+
+
+def element(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
+    """A load from a buffer of constant shape, inside its bounds."""
+    return N.load(of, *(index(rng, scope, size) for size in N.shape(of) or ()))
+
+
+def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
+    """An int32 from 0 to `size` - 1: a loop's variable that stays there, a sum of two, a constant, anything modulo `size`."""
+    fitting = [(var, high) for var, low, high in scope.ranges if low >= 0 and high < size and N.dtype(var) == "int32"]
+    way = rng.random()
+    if fitting and way < 0.6:
+        var, high = rng.choice(fitting)
+        room = size - 1 - high
+        if room and rng.chance(RATES.index_moved):
+            return N.binary("Add", var, N.integer(rng.between(1, room)))
+        if rng.chance(RATES.index_backwards):
+            return N.binary("Sub", N.integer(size - 1), var)
+        return var
+    if way < 0.75:
+        return N.integer(rng.below(size))
+    counting = [var for var, low, _ in scope.ranges if low >= 0 and N.dtype(var) == "int32"]
+    inner = _affine(rng, counting) if counting else expression(rng, scope, "int32", fuel)
+    if rng.chance(RATES.index_wrapped):
+        return N.binary("FloorMod", inner, N.integer(size))
+    return N.binary("Max", N.binary("Min", inner, N.integer(size - 1)), N.integer(0))
+
+
+def _affine(rng: Rng, counting: Sequence[ObjectNode]) -> ObjectNode:
+    first = rng.choice(counting)
+    scaled = N.binary("Mul", first, N.integer(rng.choice((1, 2, 3, 4, 8))))
+    if rng.chance(RATES.index_divided):
+        scaled = N.binary(rng.choice(("FloorDiv", "FloorMod")), scaled, N.integer(rng.choice((2, 3, 4))))
+    return N.binary("Add", scaled, rng.choice(counting) if rng.chance(RATES.index_of_two) else N.integer(rng.below(8)))

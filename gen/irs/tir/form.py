@@ -1,0 +1,77 @@
+"""TIR functions as programs (`gen/forms`): made of nodes, their arguments, values for these."""
+
+from typing import Any
+
+import numpy as np
+
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
+from opsieve.gen.irs.tvm.program import TirProgram
+
+MOST_ELEMENTS = 1 << 16  # of all arguments
+
+
+def program(function: ObjectNode, passes: tuple[str, ...] = (), name: str = "") -> TirProgram:
+    """The program of a function and the passes to apply before it is lowered; equal ones have equal bytes."""
+    return TirProgram(encode(N.module(function)).encode(), passes, name)
+
+
+def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
+    """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and plain type, or two share a name."""
+    params = function["params"]
+    found: dict[str, ObjectNode] = {}
+    elements = 0
+    for param in params if isinstance(params, tuple) else ():
+        if not isinstance(param, ObjectNode) or not N.is_buffer(param):
+            return None
+        sizes, kind = N.shape(param), param["ty"]
+        assert isinstance(kind, ObjectNode)
+        if sizes is None or kind["strides"] or not _numpy(N.dtype(param)) or not sizes:
+            return None
+        elements += int(np.prod(sizes))
+        if str(param["name"]) in found:
+            return None  # they are distinguished by name
+        found[str(param["name"])] = param
+    return found if elements <= MOST_ELEMENTS else None
+
+
+def with_own_names(function: ObjectNode) -> ObjectNode:
+    """The function with a name for each argument that no other one has."""
+    params = function["params"]
+    assert isinstance(params, tuple)
+    names: set[str] = set()
+    for at, param in enumerate(params):
+        if isinstance(param, ObjectNode) and str(param["name"]) in names:
+            other = N.with_fields(param, name=f"{param['name']!s}_{at}")
+            function = N.replaced(function, param, other)
+            param = other
+        if isinstance(param, ObjectNode):
+            names.add(str(param["name"]))
+    return function
+
+
+def values(function: ObjectNode, seed: int | str) -> dict[str, Any]:
+    """Values for the arguments by name: small whole numbers, quarters, both signs; ValueError where there can be none."""
+    wanted = arguments(function)
+    if wanted is None:
+        raise ValueError("the function has an argument that is no dense buffer of constant shape")
+    rng, found = Rng(f"values {seed}", 0), {}
+    for name, of in wanted.items():
+        kind, sizes = N.dtype(of), N.shape(of) or ()
+        numbers = [rng.random() for _ in range(int(np.prod(sizes)))]
+        if kind == "bool":
+            made = np.array([number < 0.5 for number in numbers])
+        elif "float" in kind:
+            made = np.array([round(16 * number - 8) / 4 for number in numbers])
+        else:
+            low = 0 if kind.startswith("u") else -3
+            made = np.array([low + int(number * 9) for number in numbers])
+        found[name] = made.reshape(sizes).astype(kind)
+    return found
+
+
+def _numpy(kind: str) -> bool:
+    return kind in ("bool", "float16", "float32", "float64") or kind in (
+        f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+    )

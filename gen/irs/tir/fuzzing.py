@@ -1,0 +1,140 @@
+"""Tzer's fuzzing loop (Algorithm 1 of the paper) without its input and output: what is tried next, what is learnt from it.
+
+Seeds are pairs of a function and a pass sequence with a counter. A seed whose function was mutated `patience` times (N_max) without
+new coverage has its passes mutated once; what reaches something new is kept, and what fails is reported and not kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir.domain import DOMAIN
+from opsieve.gen.irs.tir.general import GENERAL
+from opsieve.gen.irs.tir.nodes import size
+from opsieve.gen.irs.tvm.nodes import ObjectNode
+
+PATIENCE = 4  # N_max: the best value of the paper's figure 8
+LARGEST = 400  # nodes of a function that is kept; the paper finds small ones to be quicker (section 5.3)
+TRIES = 8
+MEMORY = 50  # candidates over which it is judged what paid lately
+LEAST = 0.1  # of the new functions go either way
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is on: the paper's ablation (figure 6) turns these off one by one.
+
+    `joint` is `none` (no passes), `random` (each new function with a new random sequence), `evolving` (Algorithm 1) or `adaptive`: Algorithm 1,
+    in which a new function goes with a new sequence as often as that has lately paid more than going with its seed's own.
+    """
+
+    coverage: bool = True
+    domain: bool = True
+    joint: str = "adaptive"
+    programs: bool = True  # functions are mutated at all
+    patience: int = PATIENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A function and a sequence to try, what was changed ("function", "passes" or "both") and the seed it came from."""
+
+    function: ObjectNode
+    sequence: tuple[str, ...]
+    changed: str
+    seed: int
+    how: str = ""
+
+
+@dataclass(slots=True)
+class _Seed:
+    function: ObjectNode
+    sequence: tuple[str, ...]
+    failed: int = 0  # N
+
+
+class SeedPool:
+    """The pool of seeds. `next` and `learn` alternate in any order: several candidates may be under way."""
+
+    def __init__(self, seeds: Sequence[ObjectNode], key: str, settings: Settings = Settings()):
+        self.settings = settings
+        self._rng = Rng(f"tir {key}", 0)
+        start = () if settings.joint == "none" else None
+        self.pool = [_Seed(item, passes.drawn(self._rng) if start is None else start) for item in seeds]
+        self._untried = list(range(len(self.pool)))
+        self.valuable = 0  # candidates that were valid and reached something new
+        self._paid = {"function": 1.0, "both": 1.0}  # lately, the share of such candidates that were valuable
+
+    def next(self) -> Mutant:
+        """What to try: first every seed as it is, then lines 5 to 18 of the algorithm."""
+        rng = self._rng
+        if self._untried:
+            at = self._untried.pop(0)
+            return Mutant(self.pool[at].function, self.pool[at].sequence, "", at, "seed")
+        at = rng.below(len(self.pool))
+        seed = self.pool[at]
+        evolving = self.settings.joint in ("evolving", "adaptive")
+        if not self.settings.programs or (evolving and seed.failed >= self.settings.patience):
+            other = self.pool[rng.below(len(self.pool))].sequence
+            return Mutant(seed.function, passes.mutated(rng, seed.sequence, other), "passes", at, "passes")
+        function, how = mutated(rng, seed.function, self.settings.domain)
+        if self.settings.joint == "random":
+            return Mutant(function, passes.drawn(rng), "function", at, how)
+        if self.settings.joint == "adaptive" and rng.chance(self._share()):
+            return Mutant(function, passes.drawn(rng), "both", at, how)
+        return Mutant(function, seed.sequence, "function", at, how)
+
+    def _share(self) -> float:
+        """How many of the new functions go with a new sequence: by what either has lately paid, and never none."""
+        both, function = self._paid["both"], self._paid["function"]
+        return min(max(both / (both + function + 1e-9), LEAST), 1 - LEAST)
+
+    def learn(self, candidate: Mutant, failed: bool, new: bool) -> None:
+        """Lines 9 to 26: what fails was reported by whoever ran it; what reached something new becomes a seed."""
+        seed = self.pool[candidate.seed]
+        if new and not failed:
+            self.valuable += 1
+        if candidate.changed in self._paid:
+            paid = float(new and not failed)
+            self._paid[candidate.changed] += (paid - self._paid[candidate.changed]) / MEMORY
+        keep = new or not self.settings.coverage
+        if not candidate.changed:  # a seed as it is: one whose sequence does not fit it gets another
+            if failed and seed.failed < TRIES:
+                seed.failed += 1
+                seed.sequence = passes.drawn(self._rng) if seed.failed < TRIES else ()
+                self._untried.append(candidate.seed)
+            else:
+                seed.failed = 0
+        elif candidate.changed == "passes":
+            if not failed and keep:
+                seed.sequence = candidate.sequence
+            seed.failed = 0
+        elif candidate.changed == "both":
+            if keep and not failed:
+                self._add(candidate)
+                seed.failed = 0
+        elif candidate.changed == "function":
+            if failed:
+                # The paper's line 20 reports and lets the counter be; its program counts, and else a sequence that suits no
+                # mutant of its function would never be exchanged.
+                seed.failed += 1
+            elif keep:
+                self._add(candidate)
+                seed.failed = 0
+            else:
+                seed.failed += 1
+
+    def _add(self, candidate: Mutant) -> None:
+        if size(candidate.function) <= LARGEST:
+            self.pool.append(_Seed(candidate.function, candidate.sequence))
+
+
+def mutated(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:
+    """The function after one mutation that changed it, and the mutator's name; itself when none of some tries did."""
+    for _ in range(TRIES):
+        mutator = rng.choice((*GENERAL, *DOMAIN) if domain else GENERAL)
+        changed = mutator(rng, function)
+        if changed is not None and changed is not function and size(changed) <= 2 * LARGEST:
+            return changed, mutator.__name__
+    return function, "none"

@@ -1,0 +1,191 @@
+"""The three general mutators of Tzer (section 3.2): insertion, deletion, replacement, each under the constraints of a hole."""
+
+from collections.abc import Callable
+
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.expressions import built, constant, expression, index, operation
+from opsieve.gen.irs.tir.intrinsics import EVERY, TYPES, giving
+from opsieve.gen.irs.tir.loops import EXTENTS, of_other_kind
+from opsieve.gen.irs.tir.rates import RATES
+from opsieve.gen.irs.tir.scope import Hole, Scope, after, defines, free, open_holes, put
+from opsieve.gen.irs.tir.statements import statement
+from opsieve.gen.irs.tvm.nodes import ObjectNode
+
+Mutator = Callable[[Rng, ObjectNode], ObjectNode | None]
+FUEL = 6  # of a new part, at most
+
+
+def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+    """A new part where another stood; beside it, where that is a statement."""
+    hole = picked(rng, function)
+    if hole is None:
+        return None
+    if hole.role != "statement":
+        return put(function, hole.path, fresh(rng, hole))
+    made = statement(rng, hole.scope, rng.between(1, FUEL))
+    if rng.chance(RATES.replaced_whole):
+        return put(function, hole.path, made)
+    if hole.node.type == "tirx.SeqStmt":
+        items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
+        at = rng.between(0, len(items))
+        scope = hole.scope
+        for item in items[:at]:
+            scope = after(item, scope)
+        made = statement(rng, scope, rng.between(1, FUEL))
+        return put(function, hole.path, N.sequence(*items[:at], made, *items[at:]))
+    return put(
+        function,
+        hole.path,
+        N.sequence(made, hole.node) if rng.chance(RATES.put_before) else N.sequence(hole.node, made),
+    )
+
+
+def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+    """A node gives way to one of its own parts of the same type; a statement of several loses one."""
+    hole = picked(rng, function)
+    if hole is None:
+        return None
+    known = {*hole.scope.variables, *hole.scope.buffers}
+    if hole.role == "statement":
+        if hole.node.type == "tirx.SeqStmt":
+            return _without_one(rng, function, hole)
+        inner = [part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known]
+        if not inner:
+            return None
+        return put(function, hole.path, rng.choice(inner))
+    kind = N.dtype(hole.node)
+    parts = [
+        part
+        for part in N.walk(hole.node)
+        if part is not hole.node and N.dtype(part) == kind and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
+    ]
+    if not parts or hole.role not in ("value", "condition"):
+        return None
+    return put(function, hole.path, rng.choice(parts))
+
+
+def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
+    """A leaf gets another value, an operator becomes another one over the same parts, a loop another kind or extent."""
+    hole = picked(rng, function)
+    if hole is None:
+        return None
+    node, kind = hole.node, N.dtype(hole.node)
+    if hole.role == "statement":
+        changed = _other_statement(rng, node, hole.scope)
+        return None if changed is None else put(function, hole.path, changed)
+    if hole.role in ("index", "extent", "bound"):
+        return put(function, hole.path, fresh(rng, hole))
+    if node.type in ("ir.IntImm", "ir.FloatImm", "ir.Var"):
+        leaves = [item for item in hole.scope.of(kind) if item is not node]
+        return put(
+            function,
+            hole.path,
+            rng.choice(leaves) if leaves and rng.chance(RATES.leaf_by_leaf) else constant(rng, kind),
+        )
+    parts = [
+        part for part in N.children(node) if N.dtype(part) and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
+    ]
+    if rng.chance(RATES.swapped) and (swapped := _swapped(rng, node, kind)) is not None:
+        return put(function, hole.path, swapped)
+    forms = giving(kind)
+    return put(function, hole.path, built(rng, hole.scope, rng.choice(forms), kind, FUEL, parts)) if forms else None
+
+
+def picked(rng: Rng, function: ObjectNode) -> Hole | None:
+    """Any hole whose type is one that the generator knows; those for statements are half of them."""
+    found = [hole for hole in open_holes(function) if hole.role == "statement" or N.dtype(hole.node) in TYPES]
+    found = [hole for hole in found if hole.role != "part" and (hole.role != "index" or hole.bound > 0)]
+    wanted = rng.chance(RATES.statement_wanted)
+    some = [hole for hole in found if (hole.role == "statement") == wanted] or found
+    return rng.choice(some) if some else None
+
+
+def fresh(rng: Rng, hole: Hole) -> ObjectNode:
+    """A new expression for a hole."""
+    if hole.role == "index":
+        made = index(rng, hole.scope, hole.bound)
+        kind = N.dtype(hole.node)
+        return made if kind == "int32" else N.cast(made, kind)
+    kind = N.dtype(hole.node)
+    if hole.role == "extent":
+        return N.integer(rng.choice(EXTENTS), kind)
+    if hole.role == "bound":
+        return hole.node  # indices inside rely on it
+    return expression(rng, hole.scope, kind, rng.between(1, FUEL))
+
+
+def _swapped(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
+    """Another operator with the very same parts."""
+    parts = [part for part in N.children(node) if part.type != "ir.Op"]
+    types = [N.dtype(part) for part in parts]
+    if not parts or node.type in ("ir.TensorLoad", "prim.Let") or "" in types or any(map(N.is_buffer, parts)):
+        return None
+    fitting = []
+    for form in EVERY:
+        if form.guard or form.name in ("Let", "Cast") or len(form.args) != len(types):
+            continue
+        for one in form.of or ("",):
+            takes = [one if item == "T" else item for item in form.args]
+            if takes == types and (one if form.gives == "T" else form.gives) == kind:
+                fitting.append(form)
+    return operation(rng.choice(fitting).name, kind, parts) if fitting else None
+
+
+def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
+    if node.type == "tirx.For":
+        if rng.chance(RATES.loop_of_other_kind):
+            return of_other_kind(rng, node, scope)
+        extent = N.number(node["extent"])
+        # Larger ones would leave the buffers.
+        smaller = [size for size in EXTENTS if extent is not None and size < extent]
+        kind = N.dtype(node["loop_var"])
+        return N.with_fields(node, extent=N.integer(rng.choice(smaller), kind)) if smaller else None
+    if node.type == "tirx.IfThenElse":
+        then, other = node["then_case"], node.get("else_case")
+        if isinstance(then, ObjectNode) and isinstance(other, ObjectNode):
+            return N.with_fields(node, then_case=other, else_case=then)
+        condition = node["condition"]
+        assert isinstance(condition, ObjectNode)
+        return N.with_fields(node, condition=N.negation(condition))
+    if node.type == "tirx.SeqStmt":
+        items = [item for item in node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
+        at = rng.below(len(items))
+        moved = items[at]
+        if defines(moved):
+            return None
+        rest = items[:at] + items[at + 1 :]
+        latest = max((i + 1 for i, item in enumerate(rest) if defines(item) & free(moved)), default=0)
+        place = rng.between(latest, len(rest))
+        return N.sequence(*rest[:place], moved, *rest[place:])
+    return None
+
+
+def _without_one(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
+    items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
+    needed = [free(item) for item in items]
+    loose = [at for at in range(len(items)) if not any(defines(items[at]) & used for used in needed[at + 1 :])]
+    if not loose:
+        return None
+    at = rng.choice(loose)
+    return put(function, hole.path, N.sequence(*items[:at], *items[at + 1 :]))
+
+
+def _statements_under(node: ObjectNode) -> list[ObjectNode]:
+    if node.type.startswith("s_tir."):
+        return []
+    return [part for part in N.children(node) if part.type in N.STATEMENTS and part.type != "s_tir.SBlock"]
+
+
+def _locals(node: ObjectNode) -> set[ObjectNode]:
+    """What a statement defines for the statements in it."""
+    about = node.get("node")
+    found = {node.get("loop_var"), about.get("var") if isinstance(about, ObjectNode) else None}
+    return {var for var in found if isinstance(var, ObjectNode)}
+
+
+def _seen(scope: Scope) -> set[ObjectNode]:
+    return {*scope.variables, *scope.buffers}
+
+
+GENERAL: tuple[Mutator, ...] = (insertion, deletion, replacement)

@@ -1,0 +1,151 @@
+"""Loops: their kinds, where each is in place, what is said of them, new ones around a statement."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.rates import RATES
+from opsieve.gen.irs.tir.scope import Scope, defines
+from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value
+
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16)
+KINDS = (N.SERIAL, N.SERIAL, N.PARALLEL, N.VECTORIZED, N.UNROLLED)
+# What TVM's passes read on loops: name -> values (src/tirx/transform, src/s_tir/transform of 0.27).
+ANNOTATIONS: dict[str, tuple[Value, ...]] = {
+    "pragma_auto_unroll_max_step": (0, 2, 16, 64),
+    "pragma_unroll_explicit": (False, True),
+    "pragma_loop_partition_hint": (True,),
+    "irregular_loop_mark": (1,),
+    "disable_lower_init_block": (True,),
+}
+OUT_OF_PLACE = 0.05  # how often a loop gets a kind that TVM states it does not take there, or that breaks its promise
+
+
+def kind_for(rng: Rng, around: Sequence[int], var: ObjectNode, extent: int | None, body: ObjectNode) -> int:
+    """A kind for a loop over a body inside others: mostly one that its place allows and that says the truth."""
+    if rng.chance(OUT_OF_PLACE):
+        return rng.choice(KINDS)
+    bad = set()
+    if {N.PARALLEL, N.VECTORIZED} & set(around) or parallel_inside(body) or not independent(body, var):
+        bad |= {N.PARALLEL, N.VECTORIZED}
+    if has_loops(body) or extent is None or extent < 2:
+        bad.add(N.VECTORIZED)
+    if extent is None:
+        bad.add(N.UNROLLED)
+    return rng.choice([kind for kind in KINDS if kind not in bad])
+
+
+def independent(body: ObjectNode, var: ObjectNode) -> bool:
+    """Whether every store to memory from outside has the variable in its indices, as iterations that do not meet have."""
+    own = {of for item in N.walk(body) for of in defines(item)}
+    for item in N.walk(body):
+        if item.type == "tirx.BufferStore" and item["buffer"] not in own:
+            indices = item["indices"]
+            assert isinstance(indices, tuple)
+            if not any(var in N.walk(index) for index in indices if isinstance(index, ObjectNode)):
+                return False
+    return True
+
+
+def has_loops(node: ObjectNode) -> bool:
+    """Whether there are loops or buffers in a statement: no lanes can be made of it."""
+    held = ("tirx.For", "tirx.While", "tirx.AllocBuffer", "tirx.AttrStmt", "s_tir.SBlock")
+    return any(item.type in held for item in N.walk(node))
+
+
+def parallel_inside(node: ObjectNode) -> bool:
+    """Whether a statement has parallel or vectorised loops in it."""
+    return any(item.type == "tirx.For" and item["kind"] in (N.PARALLEL, N.VECTORIZED) for item in N.walk(node))
+
+
+def pipelined(rng: Rng, body: ObjectNode) -> Pairs:
+    """The annotations of a software pipeline over the statements of a body."""
+    items = body["seq"] if body.type == "tirx.SeqStmt" else ()
+    assert isinstance(items, tuple)
+    stages = sorted(rng.below(2) for _ in items)
+    order = list(range(len(items))) if rng.chance(RATES.stages_in_order) else rng.shuffled(range(len(items)))
+    return Pairs((("software_pipeline_stage", tuple(stages)), ("software_pipeline_order", tuple(order))))
+
+
+def annotations(rng: Rng) -> Pairs:
+    """What is said of a loop: mostly nothing."""
+    if rng.chance(RATES.bare_loop):
+        return Pairs()
+    names = rng.some(sorted(ANNOTATIONS), rng.between(1, 2))
+    return Pairs(tuple((name, rng.choice(ANNOTATIONS[name])) for name in names))
+
+
+def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: int = 3) -> ObjectNode:
+    """Loops around what `body` makes for the scope inside them."""
+    made: list[tuple[ObjectNode, ObjectNode, tuple[int, ...], int | None]] = []
+    for _ in range(rng.between(1, most)):
+        var, around = N.variable(f"i{len(scope.variables)}"), scope.kinds
+        size: int | None = rng.choice(EXTENTS)
+        extent: ObjectNode = N.integer(size or 1)
+        high = (size or 1) - 1
+        if rng.chance(RATES.extent_varies) and scope.ranges:  # an extent that is no constant
+            other, low, top = rng.choice(scope.ranges)
+            if low >= 0 and top < 16 and N.dtype(other) == "int32":
+                extent, size, high = N.binary("Add", other, N.integer(1)), None, top
+        made.append((var, extent, around, size))
+        scope = replace(scope.with_variable(var, 0, high), kinds=(*around, N.SERIAL))
+    inner = body(scope)
+    for var, extent, around, size in reversed(made):
+        kind, said = kind_for(rng, around, var, size, inner), annotations(rng)
+        if inner.type == "tirx.SeqStmt" and kind == N.SERIAL and rng.chance(RATES.pipelined):
+            said = pipelined(rng, inner)
+        inner = N.loop(var, extent, inner, kind, said)
+    return inner
+
+
+def of_other_kind(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
+    """A loop of another kind."""
+    var, body = node["loop_var"], node["body"]
+    assert isinstance(var, ObjectNode)
+    assert isinstance(body, ObjectNode)
+    if node["kind"] == N.THREAD:
+        return None
+    kind = kind_for(rng, scope.kinds, var, N.number(node["extent"]), body)
+    return None if kind == node["kind"] else N.with_fields(node, kind=kind)
+
+
+def annotated(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
+    """A loop with something said of it."""
+    body = node["body"]
+    if (
+        isinstance(body, ObjectNode)
+        and body.type == "tirx.SeqStmt"
+        and N.VECTORIZED not in scope.kinds
+        and rng.chance(RATES.pipelined_anew)
+    ):
+        return N.with_fields(node, annotations=pipelined(rng, body))
+    said = annotations(rng)
+    while not said.items:
+        said = annotations(rng)
+    return N.with_fields(node, annotations=said)
+
+
+def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
+    """A loop as two: with a branch at the end where the factor does not divide the extent, as schedules make them."""
+    extent, var, body = N.number(node["extent"]), node["loop_var"], node["body"]
+    if (
+        extent is None
+        or extent < 2
+        or N.number(node["min"]) != 0
+        or node["kind"] == N.THREAD
+        or N.dtype(var) != "int32"
+    ):
+        return None
+    assert isinstance(var, ObjectNode)
+    assert isinstance(body, ObjectNode)
+    factor = rng.choice([size for size in (2, 3, 4, 8) if size <= extent])
+    outer, inner = N.variable("o"), N.variable("i")
+    whole = N.binary("Add", N.binary("Mul", outer, N.integer(factor)), inner)
+    done = N.rewritten(body, lambda item: whole if item is var else None)
+    if extent % factor:
+        holds = N.binary("LT", whole, N.integer(extent))
+        done = N.branch(N.call("prim.likely", "bool", holds) if rng.chance(RATES.said_likely) else holds, done)
+    deep = N.loop(inner, N.integer(factor), done, kind_for(rng, scope.kinds, inner, factor, done), annotations(rng))
+    turns = -(-extent // factor)
+    return N.loop(outer, N.integer(turns), deep, kind_for(rng, scope.kinds, outer, turns, deep))

@@ -1,0 +1,345 @@
+"""TIR's nodes made and read: short names over `gen/irs/tvm`, and which children of a node are expressions, statements or variables.
+
+Nodes are immutable and compared by identity, as in TVM: a variable is one node. What TVM says of them:
+https://tvm.apache.org/docs/reference/api/python/tirx/ (statements and expressions of apache-tvm 0.27).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from opsieve.gen.irs.tvm.nodes import Dtype, ObjectNode, Pairs, Value
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD = 0, 1, 2, 3, 4
+KINDS = {
+    SERIAL: "serial",
+    PARALLEL: "parallel",
+    VECTORIZED: "vectorized",
+    UNROLLED: "unrolled",
+    THREAD: "thread_binding",
+}
+BINARY = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max")
+COMPARE = ("EQ", "NE", "LT", "LE", "GT", "GE")
+LOGIC = ("And", "Or")
+STATEMENTS = frozenset(
+    f"tirx.{name}"
+    for name in (
+        "For",
+        "While",
+        "IfThenElse",
+        "SeqStmt",
+        "BufferStore",
+        "Evaluate",
+        "Bind",
+        "AllocBuffer",
+        "AssertStmt",
+    )
+) | {
+    "tirx.AttrStmt",
+    "tirx.DeclBuffer",
+    "tirx.Break",
+    "tirx.Continue",
+    "tirx.Return",
+    "s_tir.SBlockRealize",
+    "s_tir.SBlock",
+}
+
+
+@cache
+def prim(dtype: str) -> ObjectNode:
+    """The type of a scalar (or of lanes: `float32x4`)."""
+    return ObjectNode("ir.PrimType", {"span": None, "dtype": Dtype(dtype)})
+
+
+def dtype(node: Value) -> str:
+    """The element type of an expression or a buffer, "" where it has none that is plain."""
+    kind = node.get("ty") if isinstance(node, ObjectNode) else None
+    if isinstance(kind, ObjectNode) and kind.type == "tirx.BufferType":
+        kind = kind["dtype"]
+    return str(kind["dtype"]) if isinstance(kind, ObjectNode) and kind.type == "ir.PrimType" else ""
+
+
+def integer(value: int, kind: str = "int32") -> ObjectNode:
+    """A constant of an integer type or bool."""
+    return ObjectNode("ir.IntImm", {"span": None, "ty": prim(kind), "value": int(value)})
+
+
+def real(value: float, kind: str = "float32") -> ObjectNode:
+    """A constant of a floating type; the value is finite."""
+    return ObjectNode("ir.FloatImm", {"span": None, "ty": prim(kind), "value": float(value)})
+
+
+def constant(value: float, kind: str) -> ObjectNode:
+    """A constant of any scalar type."""
+    return real(value, kind) if "float" in kind else integer(int(value), kind)
+
+
+def variable(name: str, kind: str = "int32") -> ObjectNode:
+    """A new scalar variable."""
+    return ObjectNode("ir.Var", {"span": None, "ty": prim(kind), "name": name})
+
+
+def buffer(name: str, shape: Sequence[int], kind: str = "float32", scope: str = "global") -> ObjectNode:
+    """A new buffer, dense, of constant shape."""
+    kind_ = ObjectNode(
+        "tirx.BufferType",
+        {
+            "span": None,
+            "dtype": prim(kind),
+            "storage_scope": scope,
+            "shape": tuple(integer(size) for size in shape),
+            "strides": (),
+            "elem_offset": integer(0),
+            "data_alignment": 64,
+            "offset_factor": 1,
+            "layout": None,
+            "allocated_addr": (),
+        },
+    )
+    return ObjectNode("ir.Var", {"span": None, "ty": kind_, "name": name})
+
+
+def is_buffer(node: Value) -> bool:
+    """Whether a node is a buffer's variable."""
+    kind = node.get("ty") if isinstance(node, ObjectNode) and node.type == "ir.Var" else None
+    return isinstance(kind, ObjectNode) and kind.type == "tirx.BufferType"
+
+
+def shape(of: ObjectNode) -> tuple[int, ...] | None:
+    """The sizes of a buffer, None where one is not constant."""
+    kind = of["ty"]
+    assert isinstance(kind, ObjectNode)
+    sizes = kind["shape"]
+    assert isinstance(sizes, tuple)
+    found = [number(size) for size in sizes]
+    return tuple(size for size in found if size is not None) if None not in found else None
+
+
+def number(node: Value) -> int | None:
+    """The value of an integer constant, None for anything else."""
+    value = node["value"] if isinstance(node, ObjectNode) and node.type == "ir.IntImm" else None
+    return int(value) if isinstance(value, int) else None
+
+
+def binary(name: str, a: ObjectNode, b: ObjectNode) -> ObjectNode:
+    """An operator of two arguments of one type; comparisons and logic give bool."""
+    kind = "bool" if name in COMPARE + LOGIC else dtype(a)
+    return ObjectNode(f"prim.{name}", {"span": None, "ty": prim(kind), "a": a, "b": b})
+
+
+def negation(a: ObjectNode) -> ObjectNode:
+    """Logical not."""
+    return ObjectNode("prim.Not", {"span": None, "ty": prim("bool"), "a": a})
+
+
+def select(condition: ObjectNode, a: ObjectNode, b: ObjectNode) -> ObjectNode:
+    """`a` where the condition holds, else `b`; both are evaluated."""
+    return ObjectNode(
+        "prim.Select", {"span": None, "ty": prim(dtype(a)), "condition": condition, "true_value": a, "false_value": b}
+    )
+
+
+def cast(a: ObjectNode, kind: str) -> ObjectNode:
+    """A value as another type."""
+    return ObjectNode("prim.Cast", {"span": None, "ty": prim(kind), "value": a})
+
+
+def let(var: ObjectNode, value: ObjectNode, body: ObjectNode) -> ObjectNode:
+    """An expression with a variable of its own."""
+    return ObjectNode("prim.Let", {"span": None, "ty": prim(dtype(body)), "var": var, "value": value, "body": body})
+
+
+def call(name: str, kind: str, *args: ObjectNode) -> ObjectNode:
+    """A call of an intrinsic (`tirx.exp`)."""
+    fields: dict[str, Value] = {"span": None, "ty": prim(kind), "op": ObjectNode("ir.Op", raw=name), "args": args}
+    return ObjectNode("ir.Call", {**fields, "attrs": None, "ty_args": ()})
+
+
+def load(source: ObjectNode, *indices: ObjectNode) -> ObjectNode:
+    """An element of a buffer."""
+    return ObjectNode("ir.TensorLoad", {"span": None, "ty": prim(dtype(source)), "source": source, "indices": indices})
+
+
+def store(into: ObjectNode, value: ObjectNode, *indices: ObjectNode) -> ObjectNode:
+    """An element of a buffer is written."""
+    return ObjectNode("tirx.BufferStore", {"span": None, "buffer": into, "value": value, "indices": indices})
+
+
+def sequence(*items: ObjectNode) -> ObjectNode:
+    """Statements one behind the other; sequences in it are laid flat, for one alone it is that one."""
+    flat: list[Value] = []
+    for item in items:
+        inner = item["seq"] if item.type == "tirx.SeqStmt" else (item,)
+        assert isinstance(inner, tuple)
+        flat += inner
+    if len(flat) == 1 and isinstance(flat[0], ObjectNode):
+        return flat[0]
+    return ObjectNode("tirx.SeqStmt", {"span": None, "seq": tuple(flat)}) if flat else evaluate(integer(0))
+
+
+def loop(
+    var: ObjectNode,
+    extent: ObjectNode,
+    body: ObjectNode,
+    kind: int = SERIAL,
+    annotations: Pairs | None = None,
+    thread: ObjectNode | None = None,
+) -> ObjectNode:
+    """`for var in range(extent)`."""
+    fields: dict[str, Value] = {
+        "span": None,
+        "loop_var": var,
+        "min": integer(0, dtype(var)),
+        "extent": extent,
+        "kind": kind,
+    }
+    fields |= {"body": body, "thread_binding": thread, "annotations": annotations or Pairs(), "step": None}
+    return ObjectNode("tirx.For", fields)
+
+
+def thread_axis(tag: str, extent: ObjectNode) -> ObjectNode:
+    """What a loop of kind `THREAD` is bound to."""
+    domain = ObjectNode("ir.Range", {"min": integer(0), "extent": extent, "span": None})
+    fields: dict[str, Value] = {
+        "dom": domain,
+        "var": variable(tag.replace(".", "_")),
+        "iter_type": 1,
+        "thread_tag": tag,
+    }
+    return ObjectNode("tirx.IterVar", {**fields, "span": None})
+
+
+def branch(condition: ObjectNode, then: ObjectNode, otherwise: ObjectNode | None = None) -> ObjectNode:
+    """`if condition`."""
+    return ObjectNode(
+        "tirx.IfThenElse", {"span": None, "condition": condition, "then_case": then, "else_case": otherwise}
+    )
+
+
+def while_(condition: ObjectNode, body: ObjectNode) -> ObjectNode:
+    """`while condition`."""
+    return ObjectNode("tirx.While", {"span": None, "condition": condition, "body": body})
+
+
+def bind(var: ObjectNode, value: ObjectNode) -> ObjectNode:
+    """A variable for the statements behind this one."""
+    return ObjectNode("tirx.Bind", {"span": None, "var": var, "value": value})
+
+
+def allocate(of: ObjectNode, annotations: Pairs | None = None) -> ObjectNode:
+    """A buffer for the statements behind this one."""
+    return ObjectNode("tirx.AllocBuffer", {"span": None, "buffer": of, "annotations": annotations or Pairs()})
+
+
+def evaluate(value: ObjectNode) -> ObjectNode:
+    """An expression for its effect; of a constant: nothing."""
+    return ObjectNode("tirx.Evaluate", {"span": None, "value": value})
+
+
+def attribute(key: str, value: ObjectNode, body: ObjectNode, node: Value = None) -> ObjectNode:
+    """A statement with something said of it."""
+    return ObjectNode("tirx.AttrStmt", {"span": None, "node": node, "attr_key": key, "value": value, "body": body})
+
+
+def function(params: Sequence[ObjectNode], body: ObjectNode, attrs: Sequence[tuple[str, Value]] = ()) -> ObjectNode:
+    """A function without a result; the worker has TVM work its type out."""
+    attributes = ObjectNode("ir.DictAttrs", {"__dict__": Pairs((("global_symbol", "main"), *attrs))})
+    unit = ObjectNode("ir.TupleType", {"span": None, "fields": ()})
+    kind = ObjectNode("ir.FuncType", {"span": None, "arg_types": (), "ret_type": unit})
+    fields: dict[str, Value] = {"span": None, "ty": kind, "attrs": attributes, "params": tuple(params)}
+    return ObjectNode("tirx.PrimFunc", {**fields, "ret_type": unit, "body": body})
+
+
+def module(of: ObjectNode) -> ObjectNode:
+    """A module with a function as its `main`."""
+    name = ObjectNode("ir.GlobalVar", {"span": None, "ty": of["ty"], "name_hint": "main"})
+    fields: dict[str, Value] = {"functions": Pairs(((name, of),)), "global_var_map_": Pairs((("main", name),))}
+    fields["source_map"] = ObjectNode("ir.SourceMap", {"source_map": Pairs()})
+    fields["attrs"] = ObjectNode("ir.DictAttrs", {"__dict__": Pairs()})
+    return ObjectNode("ir.IRModule", {**fields, "global_infos": Pairs()})
+
+
+def with_fields(node: ObjectNode, **fields: Value) -> ObjectNode:
+    """The node with other fields; itself when they are the same."""
+    if all(node.fields.get(name) is value for name, value in fields.items()):
+        return node
+    return ObjectNode(node.type, {**node.fields, **fields}, node.raw)
+
+
+def children(node: Value) -> Iterator[ObjectNode]:
+    """The nodes right under this one, through tuples and maps, types and spans left out."""
+    if isinstance(node, ObjectNode):
+        for name, value in node.fields.items():
+            if name not in ("ty", "span"):
+                yield from children_of(value)
+
+
+def children_of(value: Value) -> Iterator[ObjectNode]:
+    """The nodes of a field."""
+    if isinstance(value, ObjectNode):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from children_of(item)
+    elif isinstance(value, Pairs):
+        for key, item in value.items:
+            yield from children_of(key)
+            yield from children_of(item)
+
+
+def rewritten(node: ObjectNode, change: Callable[[ObjectNode], ObjectNode | None]) -> ObjectNode:
+    """A copy in which `change` gave another node for some; what it gives is not looked into. Untouched parts are shared."""
+    other = change(node)
+    if other is not None:
+        return other
+    fields = {
+        name: value if name in ("ty", "span") else _rewritten(value, change) for name, value in node.fields.items()
+    }
+    if all(fields[name] is node.fields[name] for name in fields):
+        return node
+    return ObjectNode(node.type, fields, node.raw)
+
+
+def _rewritten(value: Value, change: Callable[[ObjectNode], ObjectNode | None]) -> Value:
+    if isinstance(value, ObjectNode):
+        return rewritten(value, change)
+    if isinstance(value, tuple):
+        items = tuple(_rewritten(item, change) for item in value)
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    if isinstance(value, Pairs):
+        pairs = tuple((_rewritten(key, change), _rewritten(item, change)) for key, item in value.items)
+        same = all(a is c and b is d for (a, b), (c, d) in zip(pairs, value.items, strict=True))
+        return value if same else Pairs(pairs)
+    return value
+
+
+def again(node: ObjectNode) -> ObjectNode:
+    """The expression for use at a second place: its own variables are new ones, as every variable is defined once."""
+    for item in walk(node):
+        if item.type == "prim.Let" and isinstance(var := item["var"], ObjectNode):
+            node = replaced(node, var, with_fields(var, name=f"{var['name']!s}_"))
+    return node
+
+
+def replaced(root: ObjectNode, old: ObjectNode, new: ObjectNode) -> ObjectNode:
+    """The tree with one node (every place where it stands) replaced."""
+    return rewritten(root, lambda node: new if node is old else None)
+
+
+def walk(node: ObjectNode) -> Iterator[ObjectNode]:
+    """Every node of a tree, each once, parents first."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if id(at) in seen:
+            continue
+        seen.add(id(at))
+        yield at
+        stack.extend(reversed(list(children(at))))
+
+
+def size(node: ObjectNode) -> int:
+    """How many statements and expressions a tree has."""
+    return sum(
+        1 for item in walk(node) if item.type.startswith(("tirx.", "prim.", "ir.Call", "ir.TensorLoad", "s_tir."))
+    )

@@ -1,0 +1,247 @@
+"""Holes: every place of a function where another expression or statement could stand, and what it would have to respect.
+
+Tzer, section 3.2, derives the same constraints: the wanted kind of node, the wanted type, the variables in scope, the declared buffers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
+
+Step = tuple[str, int]  # a field, and the place in its tuple (-1: the field itself)
+Path = tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What may be used at a place: scalar variables (with the values they take, where known), buffers, and what is around it."""
+
+    variables: tuple[ObjectNode, ...] = ()
+    ranges: tuple[tuple[ObjectNode, int, int], ...] = ()  # of loops: the least and the greatest value
+    buffers: tuple[ObjectNode, ...] = ()
+    kinds: tuple[int, ...] = ()  # of the loops around, outermost first
+    block: bool = False
+
+    def of(self, kind: str) -> list[ObjectNode]:
+        """The variables of a type."""
+        return [var for var in self.variables if N.dtype(var) == kind]
+
+    def with_variable(self, var: ObjectNode, low: int | None = None, high: int | None = None) -> "Scope":
+        """The scope with one more."""
+        ranges = (*self.ranges, (var, low, high)) if low is not None and high is not None else self.ranges
+        return replace(self, variables=(*self.variables, var), ranges=ranges)
+
+    def with_buffer(self, *buffers: ObjectNode) -> "Scope":
+        """The scope with more buffers: those of plain elements and constant shape."""
+        fit = tuple(item for item in buffers if N.is_buffer(item) and N.shape(item) is not None and N.dtype(item))
+        return replace(self, buffers=(*self.buffers, *fit))
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A place: the path to it, the node that stands there, the scope, what it is for.
+
+    `role` is `statement`, `value`, `condition`, `index` (of a dimension of `bound` elements), `extent` or `bound` of a loop.
+    """
+
+    path: Path
+    node: ObjectNode
+    scope: Scope
+    role: str
+    bound: int = 0
+
+
+def put(root: ObjectNode, path: Path, new: ObjectNode) -> ObjectNode:
+    """The tree with another node at a place; what is not on the way is shared."""
+    if not path:
+        return new
+    (name, at), rest = path[0], path[1:]
+    value = root.fields[name]
+    if at < 0:
+        assert isinstance(value, ObjectNode)
+        return N.with_fields(root, **{name: put(value, rest, new)})
+    assert isinstance(value, tuple)
+    inner = value[at]
+    assert isinstance(inner, ObjectNode)
+    return N.with_fields(root, **{name: (*value[:at], put(inner, rest, new), *value[at + 1 :])})
+
+
+def holes(function: ObjectNode) -> list[Hole]:
+    """Every place of a function's body, outer ones first."""
+    params = function["params"]
+    assert isinstance(params, tuple)
+    scope = Scope()
+    for param in params:
+        if N.is_buffer(param):
+            assert isinstance(param, ObjectNode)
+            scope = scope.with_buffer(param)
+        elif isinstance(param, ObjectNode) and N.dtype(param) in ("int32", "int64", "float32"):
+            scope = scope.with_variable(param)
+    body = function["body"]
+    return list(_statement(body, (("body", -1),), scope)) if isinstance(body, ObjectNode) else []
+
+
+def _field(node: ObjectNode, name: str) -> ObjectNode | None:
+    value = node.get(name)
+    return value if isinstance(value, ObjectNode) else None
+
+
+def _items(value: Value) -> tuple[ObjectNode, ...]:
+    return tuple(item for item in value if isinstance(item, ObjectNode)) if isinstance(value, tuple) else ()
+
+
+def _statement(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
+    yield Hole(path, node, scope, "statement")
+    yield from _inside(node, path, scope)
+
+
+def _inside(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
+    kind = node.type
+    if kind == "tirx.SeqStmt":
+        for at, item in enumerate(_items(node["seq"])):
+            yield from _statement(item, (*path, ("seq", at)), scope)
+            scope = after(item, scope)
+    elif kind == "tirx.For":
+        yield from _loop(node, path, scope)
+    elif kind == "tirx.IfThenElse":
+        yield from _one(node, "condition", path, scope, "condition")
+        for name in ("then_case", "else_case"):
+            if (part := _field(node, name)) is not None:
+                yield from _statement(part, (*path, (name, -1)), scope)
+    elif kind == "tirx.While":
+        yield from _one(node, "condition", path, scope, "condition")
+        yield from _statement(node["body"], (*path, ("body", -1)), scope)  # type: ignore[arg-type]
+    elif kind == "tirx.AttrStmt":
+        inner = scope
+        about = node["node"]
+        if isinstance(about, ObjectNode) and about.type == "tirx.IterVar":
+            extent = N.number(node["value"])
+            low, high = (0, extent - 1) if extent else (None, None)
+            inner = scope.with_variable(about["var"], low, high)  # type: ignore[arg-type]
+        yield from _statement(node["body"], (*path, ("body", -1)), inner)  # type: ignore[arg-type]
+    elif kind == "tirx.BufferStore":
+        yield from _one(node, "value", path, scope, "value")
+        yield from _indices(node, "buffer", path, scope)
+    elif kind in ("tirx.Bind", "tirx.Evaluate", "tirx.AssertStmt"):
+        name, role = ("condition", "condition") if kind == "tirx.AssertStmt" else ("value", "value")
+        yield from _one(node, name, path, scope, role)
+    elif kind == "s_tir.SBlockRealize":
+        yield from _block(node, path, scope)
+
+
+def _loop(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
+    for name, role in (("min", "bound"), ("extent", "extent")):
+        yield from _one(node, name, path, scope, role)
+    var, first, extent = _field(node, "loop_var"), N.number(node["min"]), N.number(node["extent"])
+    if var is None:
+        return
+    kind = node["kind"]
+    inner = replace(scope, kinds=(*scope.kinds, int(kind) if isinstance(kind, int) else 0))
+    if first is not None and extent is not None and extent > 0 and node.get("step") is None:
+        inner = inner.with_variable(var, first, first + extent - 1)
+    else:
+        inner = inner.with_variable(var)
+    yield from _statement(node["body"], (*path, ("body", -1)), inner)  # type: ignore[arg-type]
+
+
+def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
+    """A block sees its own iteration variables and no loop around it, and of memory what it says that it writes."""
+    block = _field(node, "block")
+    if block is None:
+        return
+    said = {region["source"] for region in _items(block["writes"])}
+    inner = replace(scope, variables=(), ranges=(), block=True)
+    inner = replace(inner, buffers=tuple(of for of in scope.buffers if of in said))
+    for item in _items(block["iter_vars"]):
+        var, domain = _field(item, "var"), _field(item, "dom")
+        if var is not None and domain is not None:
+            first, extent = N.number(domain["min"]), N.number(domain["extent"])
+            bounds = (first, first + extent - 1) if first is not None and extent else (None, None)
+            inner = inner.with_variable(var, *bounds)
+    inner = inner.with_buffer(*_items(block["alloc_buffers"]))
+    here = (*path, ("block", -1))
+    for name in ("init", "body"):
+        if (part := _field(block, name)) is not None:
+            yield from _statement(part, (*here, (name, -1)), inner)
+
+
+def after(item: ObjectNode, scope: Scope) -> Scope:
+    """The scope behind a statement."""
+    if item.type == "tirx.Bind":
+        var = _field(item, "var")
+        return scope.with_variable(var) if var is not None and N.dtype(var) else scope
+    if item.type in ("tirx.AllocBuffer", "tirx.DeclBuffer"):
+        of = _field(item, "buffer")
+        return scope.with_buffer(of) if of is not None else scope
+    return scope
+
+
+def _one(node: ObjectNode, name: str, path: Path, scope: Scope, role: str, bound: int = 0) -> Iterator[Hole]:
+    value = _field(node, name)
+    if value is not None:
+        yield from _expression(value, (*path, (name, -1)), scope, role, bound)
+
+
+def _indices(node: ObjectNode, name: str, path: Path, scope: Scope) -> Iterator[Hole]:
+    of = _field(node, name)
+    sizes = N.shape(of) if of is not None and N.is_buffer(of) else None
+    for at, index in enumerate(_items(node["indices"])):
+        bound = sizes[at] if sizes is not None and at < len(sizes) else 0
+        yield from _expression(index, (*path, ("indices", at)), scope, "index", bound)
+
+
+def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: int) -> Iterator[Hole]:
+    if not N.dtype(node) or N.is_buffer(node):
+        return
+    yield Hole(path, node, scope, role, bound)
+    # What stands deep in an index is still held in its bounds by what is around it only if that is one of ours: leave it.
+    inner = "part" if role in ("index", "extent", "bound") else "value"
+    if node.type == "ir.TensorLoad":
+        yield from _indices(node, "source", path, scope)
+    elif node.type == "prim.Let":
+        yield from _one(node, "value", path, scope, inner)
+        yield from _one(node, "body", path, scope.with_variable(node["var"]), inner)  # type: ignore[arg-type]
+    elif node.type == "ir.Call":
+        for at, item in enumerate(_items(node["args"])):
+            yield from _expression(item, (*path, ("args", at)), scope, inner, 0)
+    elif node.type.startswith("prim."):
+        for name, value in node.fields.items():
+            if isinstance(value, ObjectNode) and name not in ("ty", "span", "lanes"):
+                yield from _expression(value, (*path, (name, -1)), scope, inner, 0)
+
+
+def defines(item: ObjectNode) -> set[ObjectNode]:
+    """What a statement defines for those behind it."""
+    name = {"tirx.Bind": "var", "tirx.AllocBuffer": "buffer", "tirx.DeclBuffer": "buffer"}.get(item.type, "")
+    var = item.get(name) if name else None
+    return {var} if isinstance(var, ObjectNode) else set()
+
+
+def open_holes(function: ObjectNode) -> list[Hole]:
+    """The holes that can be filled otherwise or built around: not the definitions that statements behind them need."""
+    return [hole for hole in holes(function) if not defines(hole.node)]
+
+
+def free(node: ObjectNode) -> set[ObjectNode]:
+    """The variables and buffers that a tree reads and does not define."""
+    defined: set[ObjectNode] = set()
+    used: set[ObjectNode] = set()
+    for item in N.walk(node):
+        if item.type == "ir.Var":
+            used.add(item)
+        for name in ("loop_var", "var") if item.type != "tirx.AllocBuffer" else ("buffer",):
+            if item.type in (
+                "tirx.For",
+                "tirx.Bind",
+                "prim.Let",
+                "tirx.IterVar",
+                "tirx.AllocBuffer",
+                "tirx.DeclBuffer",
+            ):
+                var = item.get(name)
+                if isinstance(var, ObjectNode):
+                    defined.add(var)
+        if item.type == "tirx.DeclBuffer" and isinstance(of := item.get("buffer"), ObjectNode):
+            defined.add(of)
+    return used - defined

@@ -1,0 +1,216 @@
+"""TVM's JSON of an IR, read and written without TVM: a graph of typed nodes, any node type, nothing lost.
+
+The format is that of tvm_ffi's `ToJSONGraph` (src/ffi/extra/serialization.cc of apache-tvm-ffi 0.1): a list of nodes, each
+`{"type": KEY, "data": ...}`, that refer to one another by index, children first. Whether an integer in an object is a number or an
+index depends on the declared type of the field, which `schema.json` holds for TVM 0.27 (read from TVM's own reflection;
+tests/workers check that it still is). A node of a type that the table lacks is refused: its references cannot be distinguished from its numbers.
+
+In Python a string, number, boolean or None of the graph is itself; an array is a tuple, a map `Pairs`, an element type `Dtype`,
+anything else a `ObjectNode`. Nodes are equal when they are the same object, as in TVM: a variable is one node, wherever it is read.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Union
+
+from opsieve.gen.irs.tvm.limits import Measure
+
+VERSION = "0.27.0.post1"  # of the TVM that the schema describes
+_LITERAL: dict[str, Any] = {"int": int, "bool": bool, "float": (int, float), "dtype": str}
+_PLAIN: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "ffi.String": str}
+
+
+class MalformedGraph(ValueError):
+    """A text that is no JSON graph of TVM's, or one of a size or type that cannot be read; the message says which."""
+
+
+class Dtype(str):
+    """An element type that stands as a value of its own (`DataType` in the graph), not as a string."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A map of the graph, in its order."""
+
+    items: tuple[tuple["Value", "Value"], ...] = ()
+
+    def get(self, key: str) -> "Value":
+        """The value of a string key, or None."""
+        return next((value for name, value in self.items if name == key), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectNode:
+    """An object of the graph: its type key and its fields, or the raw JSON of a type that has its own form (`ir.Op`: its name)."""
+
+    type: str
+    fields: dict[str, "Value"] = field(default_factory=dict)
+    raw: Any = None
+
+    def __getitem__(self, name: str) -> "Value":
+        return self.fields[name]
+
+    def get(self, name: str) -> "Value":
+        """A field, or None where it is absent."""
+        return self.fields.get(name)
+
+    def children(self) -> Iterator["Value"]:
+        """The values of the fields."""
+        return iter(self.fields.values())
+
+
+Value = Union[None, bool, int, float, str, bytes, Dtype, Pairs, ObjectNode, "tuple[Value, ...]"]
+
+
+@cache
+def schema() -> dict[str, dict[str, str]]:
+    """Fields by type key: `int`, `bool`, `float`, `dtype` are written in place, `@TYPE` by reference."""
+    table: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+    return table
+
+
+def decode(text: str) -> Value:
+    """The root of a JSON graph.
+
+    Raises:
+        MalformedGraph: it is not one, a node refers to a later one or to none, a type is unknown, or it is too large or deep.
+    """
+    try:
+        graph = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedGraph(f"this is not JSON: {str(error)[:200]}") from None
+    nodes, root = (graph.get("nodes"), graph.get("root_index")) if isinstance(graph, dict) else (None, None)
+    if not isinstance(nodes, list) or type(root) is not int or not 0 <= root < len(nodes):
+        raise MalformedGraph("this is no JSON graph of TVM: it has no list `nodes` with a `root_index` in it")
+    reader = _NodeReader()
+    for entry in nodes:
+        reader.read(entry)
+    return reader.values[root]
+
+
+class _NodeReader:
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.measure = Measure(MalformedGraph)
+        self.used: list[int] = []  # the indices that the node at hand refers to
+
+    def read(self, entry: Any) -> None:
+        if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
+            raise MalformedGraph(f"node {len(self.values)} has no type")
+        self.used = []
+        self.values.append(self.value(entry["type"], entry.get("data")))
+        self.measure.add(self.used)
+
+    def at(self, index: Any) -> Value:
+        if type(index) is not int or not 0 <= index < len(self.values):
+            raise MalformedGraph(
+                f"node {len(self.values)} refers to node {str(index)[:20]!s}, which does not stand before it"
+            )
+        self.used.append(index)
+        return self.values[index]
+
+    def sequence(self, data: Any) -> tuple[Value, ...]:
+        if not isinstance(data, list):
+            raise MalformedGraph(f"node {len(self.values)} holds no list")
+        return tuple(map(self.at, data))
+
+    def value(self, kind: str, data: Any) -> Value:
+        if kind == "None":
+            return None
+        if kind in _PLAIN:
+            if not isinstance(data, _PLAIN[kind]):
+                raise MalformedGraph(f"node {len(self.values)} is no {kind}")
+            return float(data) if kind == "float" else data
+        if kind == "DataType":
+            return Dtype(data)
+        if kind == "ffi.Array":
+            return self.sequence(data)
+        if kind == "ffi.Map":
+            flat = self.sequence(data)
+            if len(flat) % 2:
+                raise MalformedGraph(f"node {len(self.values)} is a map with a key that has no value")
+            return Pairs(tuple(zip(flat[::2], flat[1::2], strict=True)))
+        if not isinstance(data, dict):
+            return ObjectNode(kind, raw=data)
+        if kind not in schema():
+            raise MalformedGraph(
+                f"a node of type {kind[:80]!r} is not known here (the nodes of TVM {VERSION} for Relax and TIR are)"
+            )
+        return ObjectNode(kind, self.fields(kind, data))
+
+    def fields(self, kind: str, data: dict[str, Any]) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for name, declared in schema()[kind].items():
+            if name not in data:
+                continue
+            value = data[name]
+            if declared.startswith("@"):
+                found[name] = self.at(value)
+            elif isinstance(value, _LITERAL[declared]):
+                found[name] = float(value) if declared == "float" else value
+            else:
+                raise MalformedGraph(f"node {len(self.values)}: {kind}.{name} is no {declared}")
+        unknown = sorted(set(data) - set(found))
+        if unknown:
+            raise MalformedGraph(f"node {len(self.values)}: {kind} has no field {unknown[0][:80]!r} in TVM {VERSION}")
+        return found
+
+
+def encode(root: Value) -> str:
+    """The JSON graph of a value, as compact text; equal values give equal text.
+
+    Raises:
+        KeyError: a node of a type that `schema.json` lacks.
+    """
+    writer = _NodeWriter()
+    index = writer.index(root)
+    graph = {"root_index": index, "nodes": writer.nodes, "metadata": {"tvm_version": VERSION}}
+    return json.dumps(graph, separators=(",", ":"))
+
+
+class _NodeWriter:
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.known: dict[Any, int] = {}
+
+    def index(self, value: Value) -> int:
+        """Where a value stands in the list, written now if it is not there."""
+        key = value if isinstance(value, ObjectNode) else (type(value), repr(value)) if _is_plain(value) else None
+        if key is not None and key in self.known:
+            return self.known[key]
+        entry = self.entry(value)
+        self.nodes.append(entry)
+        if key is not None:
+            self.known[key] = len(self.nodes) - 1
+        return len(self.nodes) - 1
+
+    def entry(self, value: Value) -> dict[str, Any]:
+        if value is None:
+            return {"type": "None"}
+        if isinstance(value, bool | int | float):
+            return {"type": type(value).__name__, "data": value}
+        if isinstance(value, Dtype):
+            return {"type": "DataType", "data": str(value)}
+        if isinstance(value, str):
+            return {"type": "ffi.String", "data": value}
+        if isinstance(value, tuple):
+            return {"type": "ffi.Array", "data": [self.index(item) for item in value]}
+        if isinstance(value, Pairs):
+            return {"type": "ffi.Map", "data": [self.index(part) for pair in value.items for part in pair]}
+        assert isinstance(value, ObjectNode)
+        if value.raw is not None:
+            return {"type": value.type, "data": value.raw}
+        data: dict[str, Any] = {}
+        for name, declared in schema()[value.type].items():
+            item = value.fields.get(name)
+            data[name] = self.index(item) if declared.startswith("@") else item
+        return {"type": value.type, "data": data}
+
+
+def _is_plain(value: Value) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

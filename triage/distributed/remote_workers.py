@@ -1,0 +1,145 @@
+"""Compilers of a Dask cluster asked as those of this machine are, for the tests of a reduction.
+
+Programs, values and observations travel as they do to a lane (campaign/lane_messages.py): as bytes, nothing of opsieve's is pickled. What the cluster cannot
+answer is asked here, so that the cluster decides how long a reduction takes and never what comes of it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.triage.campaign.lane_messages import (
+    SentObservation,
+    SentProgram,
+    encode,
+    packed,
+    read_observation,
+    read_program,
+    sent_observation,
+    sent_program,
+    unpacked,
+)
+from opsieve.triage.distributed.cluster import Cluster
+from opsieve.triage.distributed.kept import Kept
+from opsieve.triage.distributed.remote_lane import installed
+
+Further = Callable[[Sequence[ResolvedTarget]], list[Workers]]  # workers that can be asked about these targets
+
+
+class _SentTest(msgspec.Struct):
+    """A `Test`; the values are a frame of `wire`."""
+
+    program: SentProgram
+    inputs: bytes
+    as_is: bool
+    again: bool
+
+
+class _Question(msgspec.Struct):
+    """To a worker: what a target makes of tests. `owner` is the reduction that asks, for which compilers are kept."""
+
+    owner: str
+    target: str
+    tests: list[_SentTest]
+    fresh: bool
+    repeat: int
+    limits: Limits
+    offline: bool
+
+
+class _Answer(msgspec.Struct):
+    """From a worker: an observation for each test, in order."""
+
+    observations: list[SentObservation]
+
+
+class RemoteWorkers(Workers):
+    """Workers that are asked on a cluster; `here` answers in their place when nobody does there."""
+
+    def __init__(
+        self, cluster: Cluster, here: Workers, owner: str, given_up: threading.Event, say: Callable[[str], None]
+    ):
+        super().__init__(here.limits, offline=here.offline, say=say)
+        self._cluster, self._here, self._owner, self._given_up = cluster, here, owner, given_up
+
+    def version(self, target: ResolvedTarget) -> str:
+        """The version here, which is that of each worker."""
+        return self._here.version(target)
+
+    def observe_many(
+        self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+    ) -> Iterator[Observation]:
+        """An observation for each test, in order, all by one worker of the cluster."""
+        found = [] if self._given_up.is_set() else self._there(target, tests, fresh, repeat)
+        if not found or any(each.outcome == "environment" for each in found):  # which may be that machine's alone
+            found = list(self._here.observe_many(target, tests, fresh=fresh, repeat=repeat))
+        yield from found
+
+    def _there(self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int) -> list[Observation]:
+        """What the cluster answers; nothing where it does not."""
+        asked = [_SentTest(sent_program(each.program), packed(each.inputs), each.as_is, each.again) for each in tests]
+        question = _Question(self._owner, str(target), asked, fresh, repeat, self.limits, self.offline)
+        try:
+            answer = self._cluster.done(self._given_up, answered_there, encode(question))
+            return list(map(read_observation, msgspec.msgpack.decode(answer, type=_Answer).observations))
+        except (EOFError, msgspec.MsgspecError) as error:
+            self._say(f"a test is run here, for the cluster gives no answer: {shown(str(error), 200)}")
+        except (BadInput, OSError) as error:
+            if not self._given_up.is_set():  # others hear of it too
+                self._given_up.set()
+                self._say(f"the tests are run here from now on: {shown(str(error), 200)}")
+        return []
+
+
+@contextmanager
+def cluster_workers(
+    address: str, resources: Mapping[str, float], lanes: int | None, here: Workers, say: Callable[[str], None]
+) -> Iterator[Further]:
+    """What gives as many workers on the cluster at an address as it has threads, or `lanes`. BadInput where nobody answers or fits."""
+    owner, given_up = os.urandom(8).hex(), threading.Event()
+    with Cluster(address, installed(()), resources, say) as cluster:
+        cluster.threads()
+
+        def further(targets: Sequence[ResolvedTarget]) -> list[Workers]:
+            cluster.require(installed([str(target) for target in targets], here.offline))
+            count = lanes or cluster.threads()
+            return [RemoteWorkers(cluster, here, owner, given_up, say) for _ in range(count)]
+
+        try:
+            yield further
+        finally:
+            given_up.set()
+            cluster.each(end_workers, owner)
+
+
+def answered_there(frame: bytes) -> bytes:
+    """On a worker: what is asked, observed by compilers that are kept for the next question of the same reduction."""
+    question = msgspec.msgpack.decode(frame, type=_Question)
+    workers = _KEPT.take(question.owner) or Workers(question.limits, offline=question.offline)
+    try:
+        tests = [
+            Test(read_program(each.program), unpacked(each.inputs), each.as_is, each.again) for each in question.tests
+        ]
+        answers = workers.observe_many(resolve(question.target), tests, fresh=question.fresh, repeat=question.repeat)
+        answer = encode(_Answer(list(map(sent_observation, answers))))
+    except BaseException:
+        workers.close()
+        raise
+    _KEPT.keep(question.owner, workers)
+    return answer
+
+
+def end_workers(owner: str) -> None:
+    """On a worker: end the compilers that are kept for a reduction."""
+    _KEPT.end(owner)
+
+
+_KEPT: Kept[Workers] = Kept(Workers.close)
