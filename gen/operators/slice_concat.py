@@ -33,7 +33,7 @@ from opsieve.gen.operators.layouts import all_hull, layout, values_of, with_zero
 
 def _slice(builder: Builder, x: Tensor) -> Instance:
     """Starts and ends inside, at and beyond the border, from both sides, steps in both directions; never an empty result."""
-    rng = builder.rng
+    rng, rates = builder.rng, builder.style.rates
     axes = rng.some(range(x.rank), rng.between(1, x.rank))
     starts, ends, steps = [], [], []
     for axis in axes:
@@ -44,24 +44,19 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
         start, end = (low, high + 1) if step > 0 else (high, low - 1)
         if step < 0 and end < 0:
             end = -side - 1 - rng.below(2) * 1000  # before the first: counting from the end has no other way to say so
-        elif rng.random() < builder.style.rates.end_beyond:
+        elif rng.random() < rates.end_beyond:
             end = end - side if 0 < end < side else (2**31 - 1 if step > 0 and high == side - 1 else end)
-        if rng.random() < builder.style.rates.negative_start:
+        if rng.random() < rates.negative_start:
             start -= side
         starts.append(start)
         ends.append(end)
         steps.append(step)
     dtype = rng.choice(("int64", "int64", "int32"))
-    given = [axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
+    given = [axis - x.rank if rng.random() < rates.negative_axis else axis for axis in axes]
     ins = [x, builder.ints(starts, dtype), builder.ints(ends, dtype)]
-    if (
-        axes != list(range(len(axes)))
-        or set(steps) != {1}
-        or rng.random() < builder.style.rates.optional_input
-        or min(given) < 0
-    ):
+    if axes != list(range(len(axes))) or set(steps) != {1} or rng.random() < rates.optional_input or min(given) < 0:
         ins.append(builder.ints(given, dtype))
-    if set(steps) != {1} or (len(ins) == 4 and rng.random() < builder.style.rates.rare_input):
+    if set(steps) != {1} or (len(ins) == 4 and rng.random() < rates.rare_input):
         ins.append(builder.ints(steps, dtype))
     return Instance(ins)
 
