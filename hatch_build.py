@@ -1,7 +1,9 @@
-"""A wheel whose generator is compiled by mypyc: `HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 pip install .`, or `make compiled`.
+"""A wheel whose generator is compiled by mypyc: `HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 pip install .`, or `make
+compiled`.
 
-Without that variable this file is not even read: the wheel is pure and needs no compiler. The sources are the same; which modules are
-compiled stands in pyproject.toml. Extensions lie beside their `.py` files, which Python passes over for them.
+Without that variable this file is not even read: the wheel is pure and needs no compiler. The sources are the
+same; which modules are compiled stands in pyproject.toml. Extensions lie beside their `.py` files, which
+Python passes over for them.
 """
 
 import os
@@ -16,9 +18,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# A class that `slots=True` makes is another one than the class that mypyc compiled, and that has slots anyway.
+# A class that `slots=True` makes is another one than the class that mypyc compiled, and that has slots
+# anyway.
 _SLOTTED = re.compile(r"^(@dataclass\(.*), slots=True", re.MULTILINE)
-# What runs once, at import, is most of the code: optimised, it takes twice as long to compile as all the rest.
+# What runs once, at import, is most of the code: optimised, it takes twice as long to compile as all the
+# rest.
 _ONCE = re.compile(r"^char CPyDef_\w*_____top_level__\(void\) \{", re.MULTILINE)
 _ONCE_AS_IT_IS = '__attribute__((optimize("O0"), cold)) '
 _CONFIG = """[mypy]
@@ -41,7 +45,9 @@ setup(name="opsieve", packages=[], ext_modules=made)
 
 
 def plain_where_it_runs_once(source: Path) -> None:
-    """Have a file of C leave the code of modules that runs at their import as it is; gcc and clang know how to."""
+    """Have a file of C leave the code of modules that runs at their import as it is; gcc and clang know how
+    to.
+    """
     if os.name == "posix":
         text = source.read_text(encoding="utf-8")
         source.write_text(_ONCE.sub(lambda found: _ONCE_AS_IT_IS + found[0], text), encoding="utf-8")
@@ -51,7 +57,9 @@ class CompiledGenerator(BuildHookInterface[Any]):
     """Puts extensions for the modules that pyproject.toml lists into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile a copy of the sources. Editable installs stay as they are: what is edited is to be what runs."""
+        """Compile a copy of the sources. Editable installs stay as they are: what is edited is to be what
+        runs.
+        """
         if version == "editable":
             return
         self._folder = tempfile.TemporaryDirectory()
@@ -67,7 +75,9 @@ class CompiledGenerator(BuildHookInterface[Any]):
 
 
 def compiled(root: Path, modules: list[str], folder: Path) -> list[Path]:
-    """The extensions for modules (patterns below `root`), made in a folder that has the layout of the installed package."""
+    """The extensions for modules (patterns below `root`), made in a folder that has the layout of the
+    installed package.
+    """
     package, wanted = folder / "opsieve", []
     for path in sorted(root.glob("gen/**/*.py")):
         copy = package / path.relative_to(root)

@@ -1,7 +1,8 @@
 """The words of a command that is a target: `command:./compile {model} {inputs} {outputs}`.
 
-They are split as a POSIX shell splits them (shlex), and no shell runs. `{model}` becomes the path of the model's file, `{inputs}` that of a folder with a file for each
-input, `{outputs}` that of an empty folder for the outputs; the files are numpy's `.npy`, or ONNX's TensorProto where `{inputs:pb}` or `{outputs:pb}` stands.
+They are split as a POSIX shell splits them (shlex), and no shell runs. `{model}` becomes the path of the
+model's file, `{inputs}` that of a folder with a file for each input, `{outputs}` that of an empty folder for
+the outputs; the files are numpy's `.npy`, or ONNX's TensorProto where `{inputs:pb}` or `{outputs:pb}` stands.
 """
 
 import os
@@ -18,9 +19,11 @@ _LIKE_A_PLACE = re.compile(r"\{[\w:]*\}")
 
 
 def absolute_command(text: str) -> str:
-    """The command with the files that it names as absolute paths, each word quoted where it must be. BadTarget for what is no command.
+    """The command with the files that it names as absolute paths, each word quoted where it must be.
+    BadTarget for what is no command.
 
-    The program is a path where it has a slash, else it is looked up on PATH when it runs; of the other words those are paths that name a file that is there.
+    The program is a path where it has a slash, else it is looked up on PATH when it runs; of the other words
+    those are paths that name a file that is there.
     """
     words = command_words(text)
     found = {name.partition(":")[0] for word in words for name in _PLACE.findall(word)}
@@ -30,7 +33,9 @@ def absolute_command(text: str) -> str:
     for word in words:
         for like in _LIKE_A_PLACE.findall(word):
             if not _PLACE.fullmatch(like):
-                raise BadTarget(f"the command {shown(text)} has {shown(like)}, which stands for nothing: write {_FORM}")
+                raise BadTarget(
+                    f"the command {shown(text)} has {shown(like)}, which stands for nothing: write {_FORM}"
+                )
     if _PLACE.search(words[0]):
         raise BadTarget(f"the command {shown(text)} begins with no program: write {_FORM}")
     paths = [_absolute(word, place == 0) for place, word in enumerate(words)]
@@ -42,11 +47,15 @@ def command_words(text: str) -> list[str]:
     if not text.strip():
         raise BadTarget(f"command needs what it runs: write {_FORM}")
     if not text.isprintable():
-        raise BadTarget(f"the command {shown(text)} holds what cannot be printed: write it in plain characters")
+        raise BadTarget(
+            f"the command {shown(text)} holds what cannot be printed: write it in plain characters"
+        )
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise BadTarget(f"the command {shown(text)} cannot be split into words: {str(error).lower()}") from None
+        raise BadTarget(
+            f"the command {shown(text)} cannot be split into words: {str(error).lower()}"
+        ) from None
 
 
 def _absolute(word: str, program: bool) -> str:

@@ -1,7 +1,7 @@
 """Whether two sets of outputs agree, by a policy that was measured (docs/explanation/oracles.md).
 
-An error is the largest absolute difference over the largest magnitude of the expected output, never a relative one and never
-in ULPs. Integers, booleans and strings are equal or not. Everything is pure.
+An error is the largest absolute difference over the largest magnitude of the expected output, never a
+relative one and never in ULPs. Integers, booleans and strings are equal or not. Everything is pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,8 +44,9 @@ _SHORT_SUM_ELSE = 1 << 20
 class Policy:
     """How much two outputs may differ.
 
-    `screens` by dtype name; an output that a sum of more than 1024 terms feeds (2**20 in float32 and wider) gets the
-    screen times the root of how much longer it is. `signed_zero` asks that zeros have the same sign. `tolerance` is a relative and an absolute tolerance that a user states
+    `screens` by dtype name; an output that a sum of more than 1024 terms feeds (2**20 in float32 and wider)
+    gets the screen times the root of how much longer it is. `signed_zero` asks that zeros have the same sign.
+    `tolerance` is a relative and an absolute tolerance that a user states
     instead: every element of a float output must then keep to both together, and peers excuse nothing.
     """
 
@@ -59,7 +60,9 @@ class Policy:
         return float(screen * max(1.0, terms / _SHORT_SUM.get(dtype, _SHORT_SUM_ELSE)) ** 0.5)
 
     def bound(self, dtype: str, terms: int, size: Any) -> Any:
-        """The absolute difference allowed where the expected magnitudes are `size`: one number, or one an element."""
+        """The absolute difference allowed where the expected magnitudes are `size`: one number, or one an
+        element.
+        """
         if self.tolerance is None:
             return max(self.screen(dtype, terms) * float(size.max()), _FLOOR[dtype])
         relative, absolute = self.tolerance
@@ -71,7 +74,9 @@ POLICY = Policy()
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of comparing: the mismatch of each output that has one, and the rules that let others pass."""
+    """What came of comparing: the mismatch of each output that has one, and the rules that let others
+    pass.
+    """
 
     mismatches: Mapping[str, Mismatch]
     rules: tuple[str, ...] = ()
@@ -96,8 +101,9 @@ def compare(
 ) -> Comparison:
     """Compare every output of `expected` with its namesake in `got`.
 
-    `dtypes` are the declared dtype names of the outputs, "" or absent where unknown. `expected` may be wider than declared (the
-    float64 reference); `got` may not. `terms` are the lengths of the longest sums that feed an output.
+    `dtypes` are the declared dtype names of the outputs, "" or absent where unknown. `expected` may be wider
+    than declared (the float64 reference); `got` may not. `terms` are the lengths of the longest sums that
+    feed an output.
     """
     mismatches: dict[str, Mismatch] = {}
     rules: set[str] = set()
@@ -114,9 +120,11 @@ def compare(
 
 
 def error(got: Any, want: Any) -> float:
-    """The scaled error of one output, infinite when the two cannot be subtracted or disagree on NaN or infinity.
+    """The scaled error of one output, infinite when the two cannot be subtracted or disagree on NaN or
+    infinity.
 
-    Of an expected output of zeros the scale is the smallest normal number of the type (1 of integers), so that errors can be compared.
+    Of an expected output of zeros the scale is the smallest normal number of the type (1 of integers), so
+    that errors can be compared.
     """
     if isinstance(want, (list, tuple)):
         if not isinstance(got, (list, tuple)) or len(got) != len(want):
@@ -157,7 +165,9 @@ def identical(a: Any, b: Any) -> bool:
     return bool(((x == y) | ((x != x) & (y != y))).all())  # only a NaN differs from itself
 
 
-def _value(name: str, got: Any, want: Any, dtype: str, policy: Policy, terms: int, rules: set[str]) -> Mismatch | None:
+def _value(
+    name: str, got: Any, want: Any, dtype: str, policy: Policy, terms: int, rules: set[str]
+) -> Mismatch | None:
     if isinstance(want, (list, tuple)) or isinstance(got, (list, tuple)):
         if not (isinstance(want, (list, tuple)) and isinstance(got, (list, tuple))):
             return Mismatch(name, "type", fraction=1.0, got=type_text(got), expected=type_text(want))
@@ -185,7 +195,9 @@ def _tensor(
     rules: set[str],
 ) -> Mismatch | None:
     if got.dtype != want.dtype or dtype:
-        asked = dtype or ("" if _name(want.dtype) == "float64" and _is_float(_name(got.dtype)) else _name(want.dtype))
+        asked = dtype or (
+            "" if _name(want.dtype) == "float64" and _is_float(_name(got.dtype)) else _name(want.dtype)
+        )
         if asked and _name(got.dtype) != asked:
             return Mismatch(name, "dtype", fraction=1.0, got=_name(got.dtype), expected=asked)
     if got.shape != want.shape:
@@ -195,7 +207,8 @@ def _tensor(
     if got.dtype.kind in "OUS":
         same = _same_text(got, want)
         return None if same.all() else _exact(name, got, want, ~same)
-    if got.dtype == want.dtype and got.tobytes() == want.tobytes():  # as most outputs of two levels of a compiler are
+    # as most outputs of two levels of a compiler are
+    if got.dtype == want.dtype and got.tobytes() == want.tobytes():
         return None
     kind = _name(got.dtype)
     if not _is_float(kind):
@@ -270,7 +283,12 @@ def _zeros(name: str, a: "np.ndarray[Any, Any]", b: "np.ndarray[Any, Any]") -> M
         return None
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), a.shape))
     return Mismatch(
-        name, "sign-of-zero", fraction=float(bad.mean()), index=index, got=str(a[index]), expected=str(b[index])
+        name,
+        "sign-of-zero",
+        fraction=float(bad.mean()),
+        index=index,
+        got=str(a[index]),
+        expected=str(b[index]),
     )
 
 
@@ -310,7 +328,9 @@ def _clip(value: Any) -> str:
 
 
 def type_text(value: Any, dtype: str = "") -> str:
-    """What a value is, as `float32[2,3]`; `dtype` is the type that the model declares, where that is not numpy's."""
+    """What a value is, as `float32[2,3]`; `dtype` is the type that the model declares, where that is not
+    numpy's.
+    """
     if value is None:
         return "nothing"
     if isinstance(value, (list, tuple)):
@@ -358,8 +378,8 @@ def _infos() -> dict[str, Any]:
 
 
 _INFOS = _infos()
-# Differences up to this never count. Compilers may flush the denormals of wide types to zero; the narrow types' are
-# ordinary values, where two steps of the grid are rounding.
+# Differences up to this never count. Compilers may flush the denormals of wide types to zero; the narrow
+# types' are ordinary values, where two steps of the grid are rounding.
 _FLOOR = {
     name: float(info.tiny) if float(info.tiny) < 1e-30 else 2 * float(info.smallest_subnormal)
     for name, info in _INFOS.items()

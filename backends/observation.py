@@ -20,8 +20,9 @@ Stage = Literal["import", "compile", "run"]
 class Frame:
     """One frame of a stack, innermost last as in a Python traceback.
 
-    A Python frame has `file`, `line` and `function` (its qualified name where the interpreter knows it); a native frame has
-    `module` (its file's name), `offset` into the module and `build_id`, and a `function` only where there is a symbol.
+    A Python frame has `file`, `line` and `function` (its qualified name where the interpreter knows it); a
+    native frame has `module` (its file's name), `offset` into the module and `build_id`, and a `function`
+    only where there is a symbol.
     """
 
     language: Literal["python", "native"]
@@ -35,7 +36,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """A place where ONNX leaves the result of a program open for the values it met (an integer division by zero, say)."""
+    """A place where ONNX leaves the result of a program open for the values it met (an integer division by
+    zero, say).
+    """
 
     rule: str
     node: str
@@ -47,12 +50,14 @@ class Hazard:
 class Observation:
     """The outcome of a program on a target, with what is needed to judge and to explain it.
 
-    `outputs` maps output names to values (see `opsieve.backends.workers.inside.wire`); None unless the outcome is `ok`. `exception` is the
-    qualified name of the exception's class. `signal` is the number of the signal that killed the process, 0 otherwise.
-    `seconds` is wall time by stage, `cpu_seconds` the CPU time of all threads in one run (the median of several), None where it was not
-    asked for; `peak_memory` the worker's resident peak in bytes. `log` is what was printed, bounded.
-    `reached` holds the numbers of the probes that this run was the first of its campaign to reach, None where none were planted.
-    `notes` say what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism settings in force.
+    `outputs` maps output names to values (see `opsieve.backends.workers.inside.wire`); None unless the
+    outcome is `ok`. `exception` is the qualified name of the exception's class. `signal` is the number of the
+    signal that killed the process, 0 otherwise. `seconds` is wall time by stage, `cpu_seconds` the CPU time
+    of all threads in one run (the median of several), None where it was not asked for; `peak_memory` the
+    worker's resident peak in bytes. `log` is what was printed, bounded. `reached` holds the numbers of the
+    probes that this run was the first of its campaign to reach, None where none were planted. `notes` say
+    what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism settings in
+    force.
     """
 
     target: str

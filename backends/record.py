@@ -11,7 +11,8 @@ from opsieve.gen.model.bad_input import BadInput, shown
 
 
 def write_observations(folder: Path, observations: Sequence[Observation]) -> None:
-    """Write `observations/NN-target.json` and, where something was printed, `.log`; BadInput when the disk refuses.
+    """Write `observations/NN-target.json` and, where something was printed, `.log`; BadInput when the disk
+    refuses.
 
     Output values are left out: the case holds the inputs, and a target gives its outputs again.
     """
@@ -21,10 +22,14 @@ def write_observations(folder: Path, observations: Sequence[Observation]) -> Non
         for number, observation in enumerate(observations):
             stem = f"{number:02d}-{re.sub(r'[^A-Za-z0-9._=-]', '_', observation.target)[:80]}"
             record = {
-                name: value for name, value in asdict(observation).items() if name not in ("outputs", "log", "reached")
+                name: value
+                for name, value in asdict(observation).items()
+                if name not in ("outputs", "log", "reached")
             }
             (place / f"{stem}.json").write_text(json.dumps(record, indent=2) + "\n")
             if observation.log:
                 (place / f"{stem}.log").write_text(observation.log)
     except OSError as error:
-        raise BadInput(f"cannot write observations into {shown(place, 200)}: {error.strerror or error}.") from error
+        raise BadInput(
+            f"cannot write observations into {shown(place, 200)}: {error.strerror or error}."
+        ) from error

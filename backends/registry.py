@@ -1,6 +1,7 @@
 """The backends that are there, found by entry point, and targets resolved against them.
 
-Text becomes a `ResolvedTarget` once, where it enters (an option, a case, a store); everything behind that takes the object.
+Text becomes a `ResolvedTarget` once, where it enters (an option, a case, a store); everything behind that
+takes the object.
 """
 
 import importlib
@@ -31,7 +32,9 @@ class Plugin:
 
 @cache
 def _entries() -> dict[str, dict[str, importlib.metadata.EntryPoint]]:
-    """Entry points by name and by what they name: looked up once, for that reads a file of every distribution."""
+    """Entry points by name and by what they name: looked up once, for that reads a file of every
+    distribution.
+    """
     found: dict[str, dict[str, importlib.metadata.EntryPoint]] = {}
     for entry in importlib.metadata.entry_points(group=GROUP):
         found.setdefault(entry.name, {})[entry.value] = entry
@@ -50,7 +53,8 @@ def plugin(name: str) -> Plugin:
     if len(entries) > 1:
         brought = " and ".join(entry.dist.name if entry.dist else entry.value for entry in entries)
         raise BadTarget(
-            f"two backends are called {name}, one of each of {brought}: uninstall one, or rename its entry point"
+            f"two backends are called {name}, one of each of {brought}: uninstall one, or rename its entry"
+            " point"
         )
     entry = next(iter(entries), None)
     if entry is None:
@@ -69,7 +73,8 @@ def plugin(name: str) -> Plugin:
 class ResolvedTarget:
     """A target whose backend is there and has its options; what is known of it without asking a worker.
 
-    Made by `resolve`. `target` is in normal form (every option named, defaults left out), so equal compilers are equal.
+    Made by `resolve`. `target` is in normal form (every option named, defaults left out), so equal compilers
+    are equal.
     """
 
     target: Target
@@ -116,18 +121,23 @@ class ResolvedTarget:
 
     @property
     def baseline(self) -> "ResolvedTarget | None":
-        """The unoptimised build of the same compiler and release, None when it has none or the target is it."""
+        """The unoptimised build of the same compiler and release, None when it has none or the target is
+        it.
+        """
         return _baseline(self)
 
     @property
     def runtime(self) -> "ResolvedTarget | None":
-        """The compiler that runs what the target makes of a program, None where the target runs it itself (`protocol.RunsElsewhere`)."""
+        """The compiler that runs what the target makes of a program, None where the target runs it itself
+        (`protocol.RunsElsewhere`).
+        """
         text = getattr(self.backend, "runs_on", "")
         return resolve(text) if text else None
 
     @property
     def stand_in(self) -> "ResolvedTarget | None":
-        """The target that gives its outputs where it gives any, since it hands programs on unchanged (`protocol.HandsOn`); None for others.
+        """The target that gives its outputs where it gives any, since it hands programs on unchanged
+        (`protocol.HandsOn`); None for others.
 
         Which runtime a release has beside it is another question.
         """
@@ -135,7 +145,9 @@ class ResolvedTarget:
 
     @property
     def showing_graph(self) -> "ResolvedTarget | None":
-        """The same build, but that it gives its optimised graph and computes nothing (`protocol.ShowsGraph`); None where it cannot."""
+        """The same build, but that it gives its optimised graph and computes nothing (`protocol.ShowsGraph`);
+        None where it cannot.
+        """
         shows: dict[str, str] = getattr(self.backend, "shows_graph", {})
         return self.with_options(**shows) if shows else None
 
@@ -146,7 +158,9 @@ class ResolvedTarget:
 
     @property
     def family(self) -> str:
-        """The name under which backends stand that share an optimiser or its kernels (`protocol.Related`); most are their own."""
+        """The name under which backends stand that share an optimiser or its kernels (`protocol.Related`);
+        most are their own.
+        """
         return str(getattr(self.backend, "family", self.name))
 
     @property
@@ -157,7 +171,9 @@ class ResolvedTarget:
 
     @property
     def zygote(self) -> tuple[str, str]:
-        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`), and the release or `@` and the build, with what only its sandbox shows."""
+        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`),
+        and the release or `@` and the build, with what only its sandbox shows.
+        """
         version = f"@{self.build}" if self.build else self.release
         version = "+".join([version, *self.libraries])
         return (getattr(self.backend, "shares_zygote_of", "") or self.name, version)
@@ -168,7 +184,9 @@ class ResolvedTarget:
         return _display(self)
 
     def with_options(self, **changes: str) -> "ResolvedTarget":
-        """The same compiler with some options set otherwise; BadTarget for an option or a value that it does not have."""
+        """The same compiler with some options set otherwise; BadTarget for an option or a value that it does
+        not have.
+        """
         return replace(self, target=_normal(self.target.with_options(**changes), self.backend))
 
     def with_release(self, release: str) -> "ResolvedTarget":
@@ -200,15 +218,19 @@ def _display(target: ResolvedTarget) -> str:
 
 
 def resolve(text: str | Target) -> ResolvedTarget:
-    """The target with its bare word named and every option that differs from the default checked; BadTarget otherwise.
+    """The target with its bare word named and every option that differs from the default checked; BadTarget
+    otherwise.
 
-    Equal compilers give equal targets: `onnxruntime:all` and `onnxruntime:level=all` are the same as `onnxruntime`.
-    The path of a build becomes absolute; whether there is one is not looked at (`releases.builds`).
+    Equal compilers give equal targets: `onnxruntime:all` and `onnxruntime:level=all` are the same as
+    `onnxruntime`. The path of a build becomes absolute; whether there is one is not looked at
+    (`releases.builds`).
     """
     target = Target.parse(text) if isinstance(text, str) else text
     found = plugin(target.backend)
     if target.release and not found.backend.package:
-        raise BadTarget(f"{found.backend.name} has no releases: write {found.backend.name} without =={target.release}")
+        raise BadTarget(
+            f"{found.backend.name} has no releases: write {found.backend.name} without =={target.release}"
+        )
     if runs_command(found.backend):
         target = replace(target, build=absolute_command(target.build))
     elif target.build:
@@ -231,29 +253,38 @@ def _normal(target: Target, backend: Backend) -> Target:
             continue
         if name not in backend.options:
             raise BadTarget(
-                f"{backend.name} has no option {(name or value)!r}; it has {', '.join(backend.options) or 'none'}{meant(name, backend.options)}"
+                f"{backend.name} has no option {(name or value)!r}; it has"
+                f" {', '.join(backend.options) or 'none'}{meant(name, backend.options)}"
             )
         legal = backend.options[name]
         if legal and value not in legal:
             raise BadTarget(
-                f"{name} of {backend.name} cannot be {value!r}; it can be {', '.join(legal)}{meant(value, legal)}"
+                f"{name} of {backend.name} cannot be {value!r}; it can be"
+                f" {', '.join(legal)}{meant(value, legal)}"
             )
         if value and name == getattr(backend, "libraries", ""):
-            value = "+".join(os.path.abspath(os.path.expanduser(path)) for path in filter(None, value.split("+")))
+            value = "+".join(
+                os.path.abspath(os.path.expanduser(path)) for path in filter(None, value.split("+"))
+            )
         if value != (legal[0] if legal else ""):
             chosen[name] = value
     return replace(target, options=tuple(sorted(chosen.items())))
 
 
 def _set_by(word: str, backend: Backend) -> str:
-    """The option that a bare word sets: the main one, unless only another one has that value (`onnxruntime:cuda`)."""
+    """The option that a bare word sets: the main one, unless only another one has that value
+    (`onnxruntime:cuda`).
+    """
     main = backend.options.get(backend.main_option, ())
     others = [name for name, legal in backend.options.items() if word in legal]
     return others[0] if main and word not in main and len(others) == 1 else backend.main_option
 
 
 def _check_rewrite(written: str) -> None:
-    from opsieve.gen.metamorphic.relation import check_relation  # brings onnx in, which most targets do without
+    # brings onnx in, which most targets do without
+    from opsieve.gen.metamorphic.relation import (
+        check_relation,
+    )
 
     try:
         check_relation(written)
@@ -267,6 +298,10 @@ def runs_command(backend: Backend) -> bool:
 
 
 def compilers() -> tuple[str, ...]:
-    """The names of every backend that can be asked by its name and whose bugs are looked for: not those that help to find them (`protocol.Helper`)."""
+    """The names of every backend that can be asked by its name and whose bugs are looked for: not those that
+    help to find them (`protocol.Helper`).
+    """
     found = ((name, plugin(name).backend) for name in names())
-    return tuple(name for name, backend in found if not (getattr(backend, "helper", False) or runs_command(backend)))
+    return tuple(
+        name for name, backend in found if not (getattr(backend, "helper", False) or runs_command(backend))
+    )

@@ -1,11 +1,12 @@
 """A target: the compiler, release and options that a program is run on.
 
 Written `backend[==release | @path][:option[=value],...]`, for example `onnxruntime`, `onnxruntime:all`,
-`onnxruntime==1.20.1:extended`, `onnxruntime@~/venvs/nightly:basic`, `tvm:pipeline=zero`, `reference:float64`. One kind has no options: all that stands behind `command:` is the
-command (command_words.py), which is kept as the path of a build is, for it too is code of the user's own.
+`onnxruntime==1.20.1:extended`, `onnxruntime@~/venvs/nightly:basic`, `tvm:pipeline=zero`, `reference:float64`.
+One kind has no options: all that stands behind `command:` is the command (command_words.py), which is kept as
+the path of a build is, for it too is code of the user's own.
 
-The path of a build ends at the first colon. What would end it is percent-encoded as in a URL (RFC 3986, section 2.1): a colon as `%3A`,
-a percent sign as `%25`.
+The path of a build ends at the first colon. What would end it is percent-encoded as in a URL (RFC 3986,
+section 2.1): a colon as `%3A`, a percent sign as `%25`.
 """
 
 import re
@@ -25,7 +26,9 @@ _FORM = "backend[==release][:option[=value],...] or backend@path[:option[=value]
 
 
 def may_be_own(text: str) -> bool:
-    """Whether a target may name code of the user's own, a build, a command or a library; nothing is loaded."""
+    """Whether a target may name code of the user's own, a build, a command or a library; nothing is
+    loaded.
+    """
     return "@" in text or text.startswith(COMMAND) or "=" in text.replace("==", "")
 
 
@@ -37,8 +40,9 @@ class BadTarget(BadInput):
 class Target:
     """One compiler under test.
 
-    `release` is "" for what is installed beside opsieve, and for a build by its path, `build` ("" for none). `options` are sorted (name, value) pairs; a word without a `=`
-    has the name "" until the backend says which of its options that word sets (`Registry.resolve`).
+    `release` is "" for what is installed beside opsieve, and for a build by its path, `build` ("" for none).
+    `options` are sorted (name, value) pairs; a word without a `=` has the name "" until the backend says
+    which of its options that word sets (`Registry.resolve`).
     """
 
     backend: str

@@ -19,7 +19,8 @@ Kind = Literal[
     "nondeterminism",
     "metamorphic",
 ]
-# The kind of failure that a run shows by how it ended. `unsupported` and `environment` are none, `ok` may be a wrong result.
+# The kind of failure that a run shows by how it ended. `unsupported` and `environment` are none, `ok` may be
+# a wrong result.
 KIND_OF_OUTCOME: Mapping[str, Kind] = {
     "crash": "crash",
     "hang": "hang",
@@ -41,9 +42,9 @@ STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that 
 class Mismatch:
     """How one output differs from what it should be.
 
-    `max_abs`, `max_scaled` (largest absolute error over the largest magnitude of the expected output), `max_rel` and
-    `max_ulps` are over elements finite on both sides; `fraction` is the share of elements that differ. `index` is the worst
-    element, `got` and `expected` its values as text.
+    `max_abs`, `max_scaled` (largest absolute error over the largest magnitude of the expected output),
+    `max_rel` and `max_ulps` are over elements finite on both sides; `fraction` is the share of elements that
+    differ. `index` is the worst element, `got` and `expected` its values as text.
     """
 
     output: str
@@ -62,10 +63,11 @@ class Mismatch:
 class Verdict:
     """The answer for one program on one target.
 
-    `reason` is a sentence for a person. `rules` are the names of the tolerance and undefined-behaviour rules that decided
-    (docs/explanation/oracles.md explains each). `oracles` are the targets whose answers were consulted. `blame` is where the fault lies as far as
-    the oracles tell: `optimiser` when the unoptimised build of the same compiler is right, `compiler` otherwise, "" when unknown.
-    `operator` is the first operator that differs given equal inputs, where it was looked for.
+    `reason` is a sentence for a person. `rules` are the names of the tolerance and undefined-behaviour rules
+    that decided (docs/explanation/oracles.md explains each). `oracles` are the targets whose answers were
+    consulted. `blame` is where the fault lies as far as the oracles tell: `optimiser` when the unoptimised
+    build of the same compiler is right, `compiler` otherwise, "" when unknown. `operator` is the first
+    operator that differs given equal inputs, where it was looked for.
     """
 
     verdict: Judgement
@@ -81,5 +83,7 @@ class Verdict:
 
     @property
     def is_judged(self) -> bool:
-        """Whether it says that the target passes or fails; `environment`, `unsupported`, `invalid` and `undecided` leave that open."""
+        """Whether it says that the target passes or fails; `environment`, `unsupported`, `invalid` and
+        `undecided` leave that open.
+        """
         return self.verdict in JUDGED

@@ -29,11 +29,15 @@ def chains(graph: onnx.GraphProto, length: int) -> set[tuple[str, ...]]:
                 for before in ending(makers[name], left - 1):
                     yield (*before, node.op_type)
 
-    return {chain for node in graph.node if node.op_type not in _PASSED_OVER for chain in ending(node, length)}
+    return {
+        chain for node in graph.node if node.op_type not in _PASSED_OVER for chain in ending(node, length)
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", default=["mix"])
     parser.add_argument("--programs", type=int, default=512)
     parser.add_argument("--nodes", type=int, default=20)
@@ -52,7 +56,8 @@ def main() -> None:
                 met[length] |= found
                 holding[length] += bool(found)
         told = (
-            f"of {length}: {len(met[length])} of {len(known)}, in {holding[length] / given.programs:.0%} of the programs"
+            f"of {length}: {len(met[length])} of {len(known)}, in {holding[length] / given.programs:.0%} of"
+            " the programs"
             for length, known in wanted.items()
         )
         print(f"{name}: chains {'; '.join(told)}; load {os.getloadavg()[0]:.1f}", flush=True)

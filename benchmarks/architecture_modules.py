@@ -1,4 +1,6 @@
-"""Small modules of PyTorch in the form of what people run: what benchmarks/export_architectures.py exports."""
+"""Small modules of PyTorch in the form of what people run: what benchmarks/export_architectures.py
+exports.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -63,9 +65,13 @@ class Inverted(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention of heads, as PyTorch's one call; of fewer keys than queries where `groups` is less than the heads."""
+    """Attention of heads, as PyTorch's one call; of fewer keys than queries where `groups` is less than the
+    heads.
+    """
 
-    def __init__(self, context: int = _WIDTH, groups: int = _HEADS, causal: bool = False, rotary: bool = False) -> None:
+    def __init__(
+        self, context: int = _WIDTH, groups: int = _HEADS, causal: bool = False, rotary: bool = False
+    ) -> None:
         super().__init__()
         self.size = _WIDTH // _HEADS
         self.groups, self.causal, self.rotary = groups, causal, rotary
@@ -83,7 +89,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         q = self.q(x).unflatten(-1, (_HEADS, self.size)).transpose(1, 2)
-        k, v = (part(context).unflatten(-1, (self.groups, self.size)).transpose(1, 2) for part in (self.k, self.v))
+        k, v = (
+            part(context).unflatten(-1, (self.groups, self.size)).transpose(1, 2) for part in (self.k, self.v)
+        )
         if self.rotary:
             q, k = self.turned(q), self.turned(k)
         if self.groups != _HEADS:
@@ -148,7 +156,10 @@ class Vit(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, _WIDTH, 4, 4)
-        self.token, self.places = nn.Parameter(torch.zeros(1, 1, _WIDTH)), nn.Parameter(torch.randn(1, 5, _WIDTH))
+        self.token, self.places = (
+            nn.Parameter(torch.zeros(1, 1, _WIDTH)),
+            nn.Parameter(torch.randn(1, 5, _WIDTH)),
+        )
         self.layer = nn.TransformerEncoderLayer(
             _WIDTH, _HEADS, 32, activation="gelu", batch_first=True, norm_first=True
         )
@@ -230,7 +241,9 @@ class Yolo(nn.Module):
 
 
 class Quantised(nn.Module):
-    """A quantised convolution and linear layer, by fake quantisation: QuantizeLinear and DequantizeLinear in pairs."""
+    """A quantised convolution and linear layer, by fake quantisation: QuantizeLinear and DequantizeLinear in
+    pairs.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,9 +251,13 @@ class Quantised(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         def q(y: Tensor, scale: float, zero: int = 0) -> Tensor:
-            return torch.fake_quantize_per_tensor_affine(y, scale, zero, 0 if zero else -128, 255 if zero else 127)
+            return torch.fake_quantize_per_tensor_affine(
+                y, scale, zero, 0 if zero else -128, 255 if zero else 127
+            )
 
-        y = q(F.relu(F.conv2d(q(x, 0.02, 128), q(self.conv.weight, 0.01), self.conv.bias, padding=1)), 0.05, 3)
+        y = q(
+            F.relu(F.conv2d(q(x, 0.02, 128), q(self.conv.weight, 0.01), self.conv.bias, padding=1)), 0.05, 3
+        )
         y = q(F.avg_pool2d(F.max_pool2d(y, 2), 2).flatten(1), 0.05, 3)
         return q(F.linear(y, q(self.head.weight, 0.01), self.head.bias), 0.1, 128)
 
@@ -251,7 +268,10 @@ class Experts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.router = nn.Linear(_WIDTH, 4, False)
-        self.up, self.down = nn.Parameter(torch.randn(4, _WIDTH, 12)), nn.Parameter(torch.randn(4, 12, _WIDTH))
+        self.up, self.down = (
+            nn.Parameter(torch.randn(4, _WIDTH, 12)),
+            nn.Parameter(torch.randn(4, 12, _WIDTH)),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         weights, chosen = self.router(x).softmax(-1).topk(2, -1)
@@ -300,7 +320,8 @@ MODULES = (
     Module("llama", lambda: (Llama(), (_r(2, _LENGTH, _WIDTH),))),
     Module("llama-open", lambda: (Llama(), (_r(2, _LENGTH, _WIDTH),)), (_TEXT,)),
     Module(
-        "bert", lambda: (nn.TransformerEncoderLayer(_WIDTH, _HEADS, 32, batch_first=True), (_r(2, _LENGTH, _WIDTH),))
+        "bert",
+        lambda: (nn.TransformerEncoderLayer(_WIDTH, _HEADS, 32, batch_first=True), (_r(2, _LENGTH, _WIDTH),)),
     ),
     Module("vit", lambda: (Vit(), (_r(2, 3, 8, 8),)), (_BATCH,)),
     Module("whisper", lambda: (Whisper(), (_r(1, 8, 12),))),

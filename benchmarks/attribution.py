@@ -2,8 +2,9 @@
 
     python benchmarks/attribution.py CASES [NAME]...
 
-CASES holds `releases/manifest.json` with `pass_attribution` for some of its cases, `reduce/manifest.json` with models and their
-culprits, and `bugs/*/meta.json` with a `backend`. Each case is asked by the command itself, so the seconds hold the start of Python and of the compiler.
+CASES holds `releases/manifest.json` with `pass_attribution` for some of its cases, `reduce/manifest.json`
+with models and their culprits, and `bugs/*/meta.json` with a `backend`. Each case is asked by the command
+itself, so the seconds hold the start of Python and of the compiler.
 """
 
 import json
@@ -27,7 +28,8 @@ def main() -> None:
         kept = f", {len(told['kept'])} kept on" if told.get("kept") else ""
         figures = f"{told['probes']:>4} probes {told['seconds_cpu']:>6.2f} s" if "probes" in told else ""
         print(
-            f"{folder.stem:<34}{target:<24}{figures}  {found}{kept}  alone {told.get('alone')}  [{levels}]  known: {known}"
+            f"{folder.stem:<34}{target:<24}{figures}  {found}{kept}  alone {told.get('alone')}  [{levels}] "
+            f" known: {known}"
         )
 
 
@@ -44,7 +46,9 @@ def from_manifest(folder: Path) -> list[tuple[Path, str, str]]:
 def from_models(folder: Path) -> list[tuple[Path, str, str]]:
     """The same of larger models, each a file."""
     cases: list[dict[str, Any]] = json.loads((folder / "manifest.json").read_text())
-    return [(folder / case["model"], f"onnxruntime=={case['ort']}", case["culprit_optimizer"]) for case in cases]
+    return [
+        (folder / case["model"], f"onnxruntime=={case['ort']}", case["culprit_optimizer"]) for case in cases
+    ]
 
 
 def from_bugs(folder: Path) -> list[tuple[Path, str, str]]:
@@ -65,7 +69,11 @@ def attribute(folder: Path, target: str) -> dict[str, Any]:
         if (folder / f"{name}.npz").exists():
             command += [f"--{name}", str(folder / f"{name}.npz")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr.strip().splitlines()[-1][:300]}
+    return (
+        json.loads(done.stdout)
+        if done.returncode == 0
+        else {"error": done.stderr.strip().splitlines()[-1][:300]}
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""The search of the bisector on made-up histories: tests needed, how often right, whether the stated confidence is true.
+"""The search of the bisector on made-up histories: tests needed, how often right, whether the stated
+confidence is true.
 
     python benchmarks/bisector.py [--runs N] [--commits N]
 
-A commit is bad from the culprit on; a test of a bad commit shows the failure with probability p. Beside the search stand plain
-bisection with repeats (every step repeated until a wrong "good" has probability 1 % over the whole search) and Bayesian search
-at the median of the posterior (Ben-Or and Hassidim 2008; at most 100 runs, for it is slow here), each stopping at the same confidence.
-The file is not called bisect.py, which would shadow the standard library's module for every benchmark.
+A commit is bad from the culprit on; a test of a bad commit shows the failure with probability p. Beside the
+search stand plain bisection with repeats (every step repeated until a wrong "good" has probability 1 % over
+the whole search) and Bayesian search at the median of the posterior (Ben-Or and Hassidim 2008; at most 100
+runs, for it is slow here), each stopping at the same confidence. The file is not called bisect.py, which
+would shadow the standard library's module for every benchmark.
 """
 
 import argparse
@@ -33,7 +35,9 @@ def ours(count: int, chance: float, confidence: float, test: Test) -> tuple[int,
 
 
 def repeated(count: int, chance: float, confidence: float, test: Test) -> tuple[int, int, float]:
-    """Plain bisection; a version is good when it did not fail in as many tests as keep the whole search right."""
+    """Plain bisection; a version is good when it did not fail in as many tests as keep the whole search
+    right.
+    """
     steps = math.ceil(math.log2(count))
     repeats = 1 if chance == 1 else math.ceil(math.log((1 - confidence) / steps) / math.log(1 - chance))
     low, high, tests = -1, count - 1, 0
@@ -58,7 +62,8 @@ def median(count: int, chance: float, confidence: float, test: Test) -> tuple[in
         while total + weights[place] < 0.5:
             total += weights[place]
             place += 1
-        # the median itself, or the version before it: the one whose share is nearer to a half and that still tells something
+        # the median itself, or the version before it: the one whose share is nearer to a half and that still
+        # tells something
         if place and (total + weights[place] > 1 - 1e-12 or 0.5 - total < total + weights[place] - 0.5):
             place -= 1
         tests += 1
@@ -71,7 +76,9 @@ def median(count: int, chance: float, confidence: float, test: Test) -> tuple[in
     return weights.index(max(weights)), tests, max(weights)
 
 
-def trial(way: Way, count: int, chance: float, confidence: float, rng: random.Random) -> tuple[bool, int, float]:
+def trial(
+    way: Way, count: int, chance: float, confidence: float, rng: random.Random
+) -> tuple[bool, int, float]:
     """One search for a random culprit: whether it was right, the tests, the confidence stated."""
     culprit = rng.randrange(count)
     found, tests, sure = way(count, chance, confidence, lambda v: v >= culprit and rng.random() < chance)
@@ -89,9 +96,14 @@ def noise(runs: int, count: int) -> None:
             rng = random.Random(1)
             asked = min(runs, 100) if way is median else runs
             trials = [trial(way, count, chance, 0.99, rng) for _ in range(asked)]
-            cells.append((sum(used for _, used, _ in trials) / asked, sum(right for right, _, _ in trials) / asked))
+            cells.append(
+                (sum(used for _, used, _ in trials) / asked, sum(right for right, _, _ in trials) / asked)
+            )
         texts = [f"{mean:7.1f} {share:7.1%}" for mean, share in cells]
-        print(f"{chance:>4} {bound:6.1f}   {texts[0]:>16} {cells[0][0] / bound:8.2f}   {texts[1]:>16}   {texts[2]:>16}")
+        print(
+            f"{chance:>4} {bound:6.1f}   {texts[0]:>16} {cells[0][0] / bound:8.2f}   {texts[1]:>16}  "
+            f" {texts[2]:>16}"
+        )
 
 
 def calibration(runs: int, count: int) -> None:
@@ -103,12 +115,15 @@ def calibration(runs: int, count: int) -> None:
         stated, right = sum(sure for _, _, sure in trials), sum(found for found, _, _ in trials)
         error = math.sqrt(max(right * (runs - right), 1) / runs) / runs
         print(
-            f"  stated {stated / runs:6.1%}  right {right / runs:6.1%} +- {error:4.1%}  {'#' * round(40 * right / runs)}"
+            f"  stated {stated / runs:6.1%}  right {right / runs:6.1%} +- {error:4.1%} "
+            f" {'#' * round(40 * right / runs)}"
         )
 
 
 def learnt(runs: int, count: int) -> None:
-    """The chance is not given: the failing end is run until it failed a few times, and the search learns the rest."""
+    """The chance is not given: the failing end is run until it failed a few times, and the search learns the
+    rest.
+    """
     print(f"\nchance measured first, {runs} runs, {count} commits, 99 % asked for")
     for chance in (1.0, 0.9, 0.5, 0.3):
         rng = random.Random(4)
@@ -128,13 +143,16 @@ def learnt(runs: int, count: int) -> None:
             stated += search.suspects.confidence
             first, tests = first + tried, tests + search.tests
         figures = (
-            f"{first / runs:5.1f} + {tests / runs:5.1f} tests, right {right / runs:6.1%}, stated {stated / runs:6.1%}"
+            f"{first / runs:5.1f} + {tests / runs:5.1f} tests, right {right / runs:6.1%}, stated"
+            f" {stated / runs:6.1%}"
         )
         print(f"{chance:>4} bound {math.log2(count) / capacity(chance):5.1f}: {figures}")
 
 
 def unnoticed(runs: int, count: int) -> None:
-    """Nobody says that the test is flaky: what `bisect --check` does without --repro-rate, its runs of the failing end counted."""
+    """Nobody says that the test is flaky: what `bisect --check` does without --repro-rate, its runs of the
+    failing end counted.
+    """
     print(f"\nnobody says that the test is flaky, {runs} runs, {count} commits, 99 % asked for")
     for chance in (1.0, 0.9, 0.5, 0.3):
         rng = random.Random(5)
@@ -147,13 +165,15 @@ def unnoticed(runs: int, count: int) -> None:
             unsure += found is False and sure < 0.99
         bound = math.log2(count) / capacity(chance)
         print(
-            f"{chance:>4} bound {bound:5.1f}: {tests / runs:5.1f} tests ({tests / runs / bound:.2f} x), wrong {wrong} of {runs} "
-            f"({wrong / runs:.1%}), the failing end never failed {missed}"
+            f"{chance:>4} bound {bound:5.1f}: {tests / runs:5.1f} tests ({tests / runs / bound:.2f} x), wrong"
+            f" {wrong} of {runs} ({wrong / runs:.1%}), the failing end never failed {missed}"
         )
 
 
 def undeclared(count: int, chance: float, rng: random.Random) -> tuple[bool | None, int, float]:
-    """One search by a test of an unknown rate: whether the answer is right (None: the failing end showed nothing), tests, confidence stated."""
+    """One search by a test of an unknown rate: whether the answer is right (None: the failing end showed
+    nothing), tests, confidence stated.
+    """
     culprit, used = rng.randrange(1, count + 1), 0
 
     def test(version: int) -> TestResult:
@@ -182,7 +202,9 @@ def undeclared(count: int, chance: float, rng: random.Random) -> tuple[bool | No
 
 
 def unbuildable(runs: int, count: int, share: float) -> None:
-    """The right commit, or exactly the smallest set that can be proven, with single commits and with stretches unbuildable."""
+    """The right commit, or exactly the smallest set that can be proven, with single commits and with
+    stretches unbuildable.
+    """
     print(f"\n{share:.0%} of {count} commits unbuildable, {runs} runs")
     for kind in ("single commits", "stretches of 20"):
         rng = random.Random(3)
@@ -193,7 +215,9 @@ def unbuildable(runs: int, count: int, share: float) -> None:
                 broken = {v for v in range(1, count - 1) if rng.random() < share}
             else:
                 broken = {
-                    v for at in rng.sample(range(1, count - 21), int(share * count / 20)) for v in range(at, at + 20)
+                    v
+                    for at in rng.sample(range(1, count - 21), int(share * count / 20))
+                    for v in range(at, at + 20)
                 }
             search = Search(Chain(count))
             while versions := search.next_versions():

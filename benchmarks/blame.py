@@ -1,12 +1,17 @@
-"""Commits behind changes between releases: where the true one stands in the ranking of `opsieve bisect --history`.
+"""Commits behind changes between releases: where the true one stands in the ranking of `opsieve bisect
+--history`.
 
-    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--tvm CLONE] [--set all] [--plot FILE] [--cases FOLDER] [--json FILE]
+    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--tvm CLONE] [--set all] [--plot
+    FILE] [--cases FOLDER] [--json FILE]
 
-Each change in `blaming/known_commits.toml` names the case, the two releases, the guilty pass where attribution finds one, the pull request and
-how it was established by reading the change. The releases are installed on demand; nothing is built. Prints the rank and the probability of the true commit, the
-commits in the range, seconds of the wall and of the CPU with git's, and how the stated probabilities compare with what was found. A fork will do as a clone where it
-carries the commits; a change whose commits it lacks is named. Those of the sets `held-out` and `held-out-2` are in files of these names; the weights were not fitted
-to them: what is known of each failure is what its public thread says, and nothing is run. `--plot` draws stated against true, of the sets asked for.
+Each change in `blaming/known_commits.toml` names the case, the two releases, the guilty pass where
+attribution finds one, the pull request and how it was established by reading the change. The releases are
+installed on demand; nothing is built. Prints the rank and the probability of the true commit, the commits in
+the range, seconds of the wall and of the CPU with git's, and how the stated probabilities compare with what
+was found. A fork will do as a clone where it carries the commits; a change whose commits it lacks is named.
+Those of the sets `held-out` and `held-out-2` are in files of these names; the weights were not fitted to
+them: what is known of each failure is what its public thread says, and nothing is run. `--plot` draws stated
+against true, of the sets asked for.
 """
 
 import argparse
@@ -42,7 +47,8 @@ BINS = (0.0, 0.1, 0.5, 0.9, 1.01)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A change between two releases whose commit is known; `pull` is its pull request, or the start of its hash.
+    """A change between two releases whose commit is known; `pull` is its pull request, or the start of its
+    hash.
 
     One with a `symptom` is not run: operators, message and passes are those of its public thread.
     """
@@ -81,7 +87,9 @@ class Result:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--onnxruntime", type=Path)
     parser.add_argument("--onnxscript", type=Path)
     parser.add_argument("--onnxoptimizer", type=Path)
@@ -101,12 +109,16 @@ def main() -> None:
         lab = ObservationCache(workers)
         for name, known in sets.items():
             print(
-                f"\n{name}\n{'case':<54}{'change':<20}{'rank':>5}{'share':>8}{'of':>6}{'wall s':>8}{'CPU s':>7}  true commit"
+                f"\n{name}\n{'case':<54}{'change':<20}{'rank':>5}{'share':>8}{'of':>6}{'wall s':>8}{'CPU s':>7}"
+                "  true commit"
             )
             found[name] = []
             for change in known:
                 if change.package not in clones:
-                    print(f"{change.case:<54}{change.old}..{change.new}: left out, no clone of {change.package} given")
+                    print(
+                        f"{change.case:<54}{change.old}..{change.new}: left out, no clone of {change.package}"
+                        " given"
+                    )
                     continue
                 found[name].append(measure(change, clones[change.package], given.cases, lab))
                 show(found[name][-1])
@@ -118,7 +130,9 @@ def main() -> None:
         }
         given.plot.write_text(calibration_svg(points))
     if given.json:
-        text = json.dumps({name: [asdict(result) for result in results] for name, results in found.items()}, indent=1)
+        text = json.dumps(
+            {name: [asdict(result) for result in results] for name, results in found.items()}, indent=1
+        )
         given.json.write_text(text + "\n")
 
 
@@ -135,7 +149,11 @@ def clues_of(change: Known, cases: Path, lab: ObservationCache) -> Clues:
     """What is known of the failure: from the thread, else from running the case on the bad release."""
     if change.symptom:
         return Clues(
-            change.passes, tuple(sorted(change.operators)), change.message, change.symptom, change.kind == "fix"
+            change.passes,
+            tuple(sorted(change.operators)),
+            change.message,
+            change.symptom,
+            change.kind == "fix",
         )
     folder = ROOT.parent / "samples" / change.case
     if folder.is_dir():
@@ -145,7 +163,11 @@ def clues_of(change: Known, cases: Path, lab: ObservationCache) -> Clues:
         case = open_case(there / "model.onnx", there / "inputs.npz", there / "expected.npz", 0)
     seen = evaluate(case, resolve(f"{change.package}=={change.bad}"), lab)
     return Clues(
-        change.passes, tuple(sorted(set(case.program.operators()))), seen.message, seen.symptom, change.kind == "fix"
+        change.passes,
+        tuple(sorted(set(case.program.operators()))),
+        seen.message,
+        seen.symptom,
+        change.kind == "fix",
     )
 
 
@@ -161,7 +183,11 @@ def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> R
     wall, cpu = time.perf_counter() - started, cpu_seconds() - before
     ranked = found.ranked
     place = next(
-        (at for at, item in enumerate(ranked) if change.pull in (item.pull_request, item.sha[: len(change.pull)])),
+        (
+            at
+            for at, item in enumerate(ranked)
+            if change.pull in (item.pull_request, item.sha[: len(change.pull)])
+        ),
         -1,
     )
     share = ranked[place].probability if place >= 0 else 0.0
@@ -171,7 +197,9 @@ def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> R
 
 
 def end_of(package: str, release: str) -> ReleaseEnd:
-    """A release, installed where its wheel may say its commit and its sources; those of TVM are large, and their tags are there."""
+    """A release, installed where its wheel may say its commit and its sources; those of TVM are large, and
+    their tags are there.
+    """
     folders = () if package == "tvm" else ReleaseStore().environment(resolve(package).backend, release).path
     return ReleaseEnd(release, release, folders)
 
@@ -184,7 +212,8 @@ def show(result: Result) -> None:
         return
     near = "" if result.exact else " (an end is near, not exact)"
     print(
-        f"{head}{result.rank or '-':>5}{result.probability:>8.1%}{result.commits:>6}{result.wall:>8.1f}{result.cpu:>7.1f}  {change.pull}{near}",
+        f"{head}{result.rank or '-':>5}{result.probability:>8.1%}{result.commits:>6}{result.wall:>8.1f}{result.cpu:>7.1f}"
+        f"  {change.pull}{near}",
         flush=True,
     )
 
@@ -204,7 +233,8 @@ def summary(results: list[Result]) -> None:
             right = sum(result.rank == 1 for result in there)
             mean = sum(result.first for result in there) / len(there)
             print(
-                f"  {low:.0%} to {min(high, 1.0):.0%}: {len(there)} changes, stated {mean:.0%}, true {right / len(there):.0%}"
+                f"  {low:.0%} to {min(high, 1.0):.0%}: {len(there)} changes, stated {mean:.0%}, true"
+                f" {right / len(there):.0%}"
             )
 
 

@@ -11,7 +11,9 @@ _Z = 1.645  # of a two-sided interval of 90 %
 
 
 def calibration_svg(sets: Mapping[str, Sequence[tuple[float, bool]]]) -> str:
-    """For each set its answers as (stated, true): a point for each bin of stated probability, with its 90 % interval (Wilson) and count."""
+    """For each set its answers as (stated, true): a point for each bin of stated probability, with its 90 %
+    interval (Wilson) and count.
+    """
     size = _SIDE + 2 * _EDGE
     body = [
         f'<rect x="{_EDGE}" y="{_EDGE}" width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#888"/>',
@@ -25,22 +27,29 @@ def calibration_svg(sets: Mapping[str, Sequence[tuple[float, bool]]]) -> str:
     for number, (name, answers) in enumerate(sets.items()):
         colour, shift = _COLOURS[number % len(_COLOURS)], 6 * number
         body.append(
-            f'<text x="{_EDGE + 8}" y="{_EDGE + 18 + 16 * number}" fill="{colour}">{name}: {len(answers)}</text>'
+            f'<text x="{_EDGE + 8}" y="{_EDGE + 18 + 16 * number}" fill="{colour}">{name}:'
+            f" {len(answers)}</text>"
         )
         for low, high in itertools.pairwise(BINS):
             there = [(stated, true) for stated, true in answers if low <= stated < high]
             if there:
                 body += _bin(there, colour, shift)
-    body.append(f'<text x="{size / 2:.0f}" y="{size - 10}" text-anchor="middle">stated for the first commit</text>')
+    body.append(
+        f'<text x="{size / 2:.0f}" y="{size - 10}" text-anchor="middle">stated for the first commit</text>'
+    )
     middle = f"12 {size / 2:.0f}"
     body.append(
-        f'<text x="12" y="{size / 2:.0f}" text-anchor="middle" transform="rotate(-90 {middle})">it was the true one</text>'
+        f'<text x="12" y="{size / 2:.0f}" text-anchor="middle" transform="rotate(-90 {middle})">it was the'
+        " true one</text>"
     )
     style = 'font-family="sans-serif" font-size="11"'
     opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}" {style}>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}"'
+        f" {style}>"
     )
-    return "\n".join([opening, f'<rect width="{size}" height="{size}" fill="white"/>', *body, "</svg>"]) + "\n"
+    return (
+        "\n".join([opening, f'<rect width="{size}" height="{size}" fill="white"/>', *body, "</svg>"]) + "\n"
+    )
 
 
 def _bin(there: Sequence[tuple[float, bool]], colour: str, shift: int) -> list[str]:

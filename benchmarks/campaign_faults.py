@@ -1,13 +1,16 @@
-"""Random kills of a campaign, a disk that fills up, and a reader throughout: is its store that of an undisturbed one?
+"""Random kills of a campaign, a disk that fills up, and a reader throughout: is its store that of an
+undisturbed one?
 
     python benchmarks/campaign_faults.py [--kills 100] [--full 5] [--tests-a-kill 4] [--seed 1] [--jobs 2]
 
-`opsieve fuzz` runs on the fake compiler and onnxruntime, with its store on a tmpfs of its own. At moments drawn by the seed the main process, a
-lane or a worker is killed with SIGKILL (`--kills`), and the tmpfs is filled to its last byte for some seconds (`--full`), in half of the
-cases with a kill of the main process while it is full. A campaign whose main process is gone is resumed. `opsieve clusters` and `show`
-read the store all the while. In the end the campaign is brought to a whole number of tests and compared with one of as many tests that
-nobody disturbed, with one lane: programs, tests, failures, fingerprints, totals and clusters must be equal, `opsieve index` must find
-nothing to do, and no process may be left. Needs the right to mount (root, or user namespaces). Exit code 1 when anything differs.
+`opsieve fuzz` runs on the fake compiler and onnxruntime, with its store on a tmpfs of its own. At moments
+drawn by the seed the main process, a lane or a worker is killed with SIGKILL (`--kills`), and the tmpfs is
+filled to its last byte for some seconds (`--full`), in half of the cases with a kill of the main process
+while it is full. A campaign whose main process is gone is resumed. `opsieve clusters` and `show` read the
+store all the while. In the end the campaign is brought to a whole number of tests and compared with one of as
+many tests that nobody disturbed, with one lane: programs, tests, failures, fingerprints, totals and clusters
+must be equal, `opsieve index` must find nothing to do, and no process may be left. Needs the right to mount
+(root, or user namespaces). Exit code 1 when anything differs.
 """
 
 import argparse
@@ -208,7 +211,9 @@ class Reader(threading.Thread):
             if not campaigns_in(self._store):
                 continue
             for words in (("clusters", "--json"), ("show", "c1", "--json")):
-                done = subprocess.run([OPSIEVE, *words, "--store", self._store], capture_output=True, text=True)
+                done = subprocess.run(
+                    [OPSIEVE, *words, "--store", self._store], capture_output=True, text=True
+                )
                 self.reads += 1
                 if done.returncode not in (0, 2) or (words[0] == "clusters" and done.returncode):
                     self.complaints.append(f"{words[0]} ended with {done.returncode}: {done.stderr[-200:]}")
@@ -229,7 +234,9 @@ def free(disk: Path) -> int:
 
 
 def asked(store: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of the index; none where there is no such table yet, or the disk has no room for a reader's files."""
+    """Rows of the index; none where there is no such table yet, or the disk has no room for a reader's
+    files.
+    """
     try:
         with closing(sqlite3.connect(f"file:{store / 'index.sqlite'}?mode=ro", uri=True)) as index:
             return index.execute(sql).fetchall()

@@ -1,10 +1,13 @@
-"""Whether other targets leave a quick one its share of the time: onnxruntime alone, and with TVM, or more, in the campaign.
+"""Whether other targets leave a quick one its share of the time: onnxruntime alone, and with TVM, or more, in
+the campaign.
 
     python benchmarks/campaign_pace.py [--seconds S] [--jobs J] [--beside TARGET]...
 
-Both campaigns run for S seconds of CPU of everything that they start (half of that alone), counted from the 64th test on (imports are left
-out). Of N targets each has an Nth of the time, so onnxruntime's tests in a second of CPU, with the others beside it, are to be compared with an
-Nth of those without. `of_compilers` is the share of that CPU which the compilers' processes took, their unoptimised builds and the reference included.
+Both campaigns run for S seconds of CPU of everything that they start (half of that alone), counted from the
+64th test on (imports are left out). Of N targets each has an Nth of the time, so onnxruntime's tests in a
+second of CPU, with the others beside it, are to be compared with an Nth of those without. `of_compilers` is
+the share of that CPU which the compilers' processes took, their unoptimised builds and the reference
+included.
 """
 
 import argparse
@@ -33,7 +36,9 @@ WARM = 64  # tests before the measurement
 
 
 def measured(names: list[str], seconds: float, jobs: int) -> dict[str, Any]:
-    """Tests in a second of CPU, by target, how many it did, the CPU of each compiler (all builds, confirming included), and what was found."""
+    """Tests in a second of CPU, by target, how many it did, the CPU of each compiler (all builds, confirming
+    included), and what was found.
+    """
     targets = [resolve(name) for name in names]
     with Workers() as workers:
         supports = tuple(support(Prober(workers, target).table()) for target in targets)
@@ -52,7 +57,9 @@ def measured(names: list[str], seconds: float, jobs: int) -> dict[str, Any]:
                 begun, parts = (spent, tests), cpu_by_compiler(os.getpid())
             cpu = spent - begun[0]
             if cpu >= seconds:
-                parts = {name: used - parts.get(name, 0.0) for name, used in cpu_by_compiler(os.getpid()).items()}
+                parts = {
+                    name: used - parts.get(name, 0.0) for name, used in cpu_by_compiler(os.getpid()).items()
+                }
                 break
         assert begun is not None
         found = {name: (tests[name] - begun[1][name]) / cpu for name in tests}

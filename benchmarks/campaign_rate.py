@@ -1,11 +1,14 @@
-"""Tests per second of a campaign on two levels of onnxruntime, beside the ceiling: bare sessions of the same programs on the same cores.
+"""Tests per second of a campaign on two levels of onnxruntime, beside the ceiling: bare sessions of the same
+programs on the same cores.
 
     python benchmarks/campaign_rate.py [--tests N] [--jobs J]... [--nodes A-B] [--tables FOLDER]
 
-Half of the bare sessions run before the campaign and half after it, in one minute. CPU is read from /proc for the main process, the lanes
-and the compilers, from the 256th test on: most imports are left out, but a second witness (TVM) that a lane first asks later is not, so few
-tests tell little. With several `--jobs` there is a campaign for each, and the gain of the last over the first. `--tables` names a folder of probed tables (the user's
-cache unless given, so that a second run probes nothing); without any, `--no-probe` has programs of whatever operators.
+Half of the bare sessions run before the campaign and half after it, in one minute. CPU is read from /proc for
+the main process, the lanes and the compilers, from the 256th test on: most imports are left out, but a second
+witness (TVM) that a lane first asks later is not, so few tests tell little. With several `--jobs` there is a
+campaign for each, and the gain of the last over the first. `--tables` names a folder of probed tables (the
+user's cache unless given, so that a second run probes nothing); without any, `--no-probe` has programs of
+whatever operators.
 """
 
 import argparse
@@ -71,7 +74,9 @@ while True:
 
 @dataclass(slots=True)
 class Spent:
-    """Seconds, of which `main`, `lanes` and `compilers` are CPU of the main process and of what it started."""
+    """Seconds, of which `main`, `lanes` and `compilers` are CPU of the main process and of what it
+    started.
+    """
 
     tests: int = 0
     wall: float = 0.0
@@ -141,7 +146,9 @@ def tables(folder: Path | None) -> tuple[Support, ...]:
 
 
 def measured(plan: CampaignPlan, tests: int, jobs: int, seed: int) -> Spent:
-    """The campaign from its `WARM`-th test on, between bare sessions of one half of the same programs and of the other."""
+    """The campaign from its `WARM`-th test on, between bare sessions of one half of the same programs and of
+    the other.
+    """
     spent = Spent()
     bare = Bare()
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "store") as store:

@@ -1,10 +1,12 @@
-"""What the judge says where the true value is 0: the difference of two ways to compute the same thing, on onnxruntime.
+"""What the judge says where the true value is 0: the difference of two ways to compute the same thing, on
+onnxruntime.
 
     python benchmarks/cancellation.py [--programs 300] [--seed 0]
 
-Each is judged as it is, which is a pass, and with an optimised build that is off by a hundredth (float16: a quarter) in one row of what is
-subtracted from, which is a failure. Half of the programs end in what jumps at 0 (Sign, Ceil, a comparison): there the reference itself is
-left with one side or the other, so they are judged as they are alone. Everything runs in this process.
+Each is judged as it is, which is a pass, and with an optimised build that is off by a hundredth (float16: a
+quarter) in one row of what is subtracted from, which is a failure. Half of the programs end in what jumps at
+0 (Sign, Ceil, a comparison): there the reference itself is left with one side or the other, so they are
+judged as they are alone. Everything runs in this process.
 """
 
 import argparse
@@ -25,8 +27,10 @@ from opsieve.gen.model.program import OnnxProgram
 
 # Each makes `a` and `b`, which are equal, of `x`, `z` and constants.
 WAYS = {
-    "product": "a = MatMul(x, w) x1, x2 = Split<axis = 1, num_outputs = 2>(x) w1, w2 = Split<axis = 0, num_outputs = 2>(w)"
-    " p = MatMul(x1, w1) q = MatMul(x2, w2) b = Add(p, q)",
+    "product": (
+        "a = MatMul(x, w) x1, x2 = Split<axis = 1, num_outputs = 2>(x) w1, w2 = Split<axis = 0, num_outputs ="
+        " 2>(w) p = MatMul(x1, w1) q = MatMul(x2, w2) b = Add(p, q)"
+    ),
     "mean": "a = ReduceMean(x, axes) s = ReduceSum(x, axes) b = Div(s, eight)",
     "softmax": "a = Softmax(x) e = Exp(x) s = ReduceSum(e, axes) b = Div(e, s)",
     "logsoftmax": "a = LogSoftmax(x) s = Softmax(x) b = Log(s)",
@@ -35,10 +39,16 @@ WAYS = {
     "distribution": "s = Add(x, z) a = Mul(s, v) p = Mul(x, v) q = Mul(z, v) b = Add(p, q)",
     "root": "s = Mul(x, x) a = Sqrt(s) b = Abs(x)",
     "exponents": "s = Add(x, z) a = Exp(s) p = Exp(x) q = Exp(z) b = Mul(p, q)",
-    "normalization": "a = LayerNormalization<axis = 1>(x, v) m = ReduceMean(x, axes) c = Sub(x, m) s = Mul(c, c)"
-    " r = ReduceMean(s, axes) t = Add(r, epsilon) u = Sqrt(t) g = Div(c, u) b = Mul(g, v)",
+    "normalization": (
+        "a = LayerNormalization<axis = 1>(x, v) m = ReduceMean(x, axes) c = Sub(x, m) s = Mul(c, c)"
+        " r = ReduceMean(s, axes) t = Add(r, epsilon) u = Sqrt(t) g = Div(c, u) b = Mul(g, v)"
+    ),
 }
-ENDS = ("y = Identity(d)",) * 3 + ("y = Sign(d)", "y = Ceil(d)", "k = Greater(d, zero) y = Where(k, one, zero)")
+ENDS = ("y = Identity(d)",) * 3 + (
+    "y = Sign(d)",
+    "y = Ceil(d)",
+    "k = Greater(d, zero) y = Where(k, one, zero)",
+)
 LEVELS = tuple(map(resolve, ("onnxruntime", "onnxruntime:basic")))
 FLOAT_NAMES = {"float32": "float", "float64": "double", "float16": "float16"}
 
@@ -81,11 +91,19 @@ def drawn(seed: int, number: int) -> tuple[OnnxProgram, dict[str, Any], "np.ndar
     name = FLOAT_NAMES[dtype]
     head = f'<ir_version: 10, opset_import: ["" : 21]> g ({name}[6,8] x, {name}[6,8] z) => ({name}[6,N] y) '
     model = onnx.parser.parse_model(f"{head}{{ {WAYS[way]} d = Sub(a, b) {end} }}")
-    constants = {"w": draw.normal(size=(8, 8)), "v": draw.normal(size=8), "one": 1.0, "zero": 0.0, "eight": 8.0}
+    constants = {
+        "w": draw.normal(size=(8, 8)),
+        "v": draw.normal(size=8),
+        "one": 1.0,
+        "zero": 0.0,
+        "eight": 8.0,
+    }
     tensors = {key: np.asarray(value, kind) for key, value in {**constants, "epsilon": 1e-5}.items()}
     tensors["axes"] = np.array([1])
     read = {key for node in model.graph.node for key in node.input}
-    model.graph.initializer.extend(numpy_helper.from_array(value, key) for key, value in tensors.items() if key in read)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, key) for key, value in tensors.items() if key in read
+    )
     fault = np.ones((6, 1), kind)
     fault[draw.integers(6)] = 1.25 if dtype == "float16" else 1.01
     inputs = {key: (size * draw.normal(size=(6, 8))).astype(kind) for key in ("x", "z")}
@@ -94,7 +112,9 @@ def drawn(seed: int, number: int) -> tuple[OnnxProgram, dict[str, Any], "np.ndar
 
 def main() -> None:
     """Judge and count."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--programs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()

@@ -2,11 +2,13 @@
 
     python benchmarks/cluster_overhead.py [--tests 1024] [--jobs 2] [--rounds 3]
 
-Two levels of onnxruntime, `mix` of 5 to 30 nodes. The cluster is a scheduler and as many worker processes of one thread as there are lanes,
-all on this machine, so equal cores do equal work; once as Dask is by default, once with the settings that docs/how-to/cluster.md names (what
-Dask does by the clock, in every process of it, weighs the more the fewer tests a second are done). Counted from the 256th test on, in which imports lie: CPU of everything (main process,
-lanes, compilers, scheduler, workers) and tests a second on the wall's clock. The stores of both must be equal. Prints one JSON object;
-`overhead_by_cpu` is what a cluster takes more, as a share.
+Two levels of onnxruntime, `mix` of 5 to 30 nodes. The cluster is a scheduler and as many worker processes of
+one thread as there are lanes, all on this machine, so equal cores do equal work; once as Dask is by default,
+once with the settings that docs/how-to/cluster.md names (what Dask does by the clock, in every process of it,
+weighs the more the fewer tests a second are done). Counted from the 256th test on, in which imports lie: CPU
+of everything (main process, lanes, compilers, scheduler, workers) and tests a second on the wall's clock. The
+stores of both must be equal. Prints one JSON object; `overhead_by_cpu` is what a cluster takes more, as a
+share.
 """
 
 import argparse
@@ -57,12 +59,16 @@ def main() -> None:
                     ) as cluster,
                     cluster_lanes(cluster.scheduler_address, campaign, {}, print) as (_, start),
                 ):
-                    found[name].append(steady(Path(folder) / name, campaign, plan, given.jobs, given.tests, start))
+                    found[name].append(
+                        steady(Path(folder) / name, campaign, plan, given.jobs, given.tests, start)
+                    )
                 equal = equal and contents(here) == contents(Path(folder) / name)
     print(json.dumps(facts(found, given, equal)))
 
 
-def facts(found: dict[str, list[tuple[float, float]]], given: argparse.Namespace, equal: bool) -> dict[str, Any]:
+def facts(
+    found: dict[str, list[tuple[float, float]]], given: argparse.Namespace, equal: bool
+) -> dict[str, Any]:
     """Medians over the rounds."""
     cpu = {name: statistics.median(cost for cost, _ in each) for name, each in found.items()}
     rate = {name: statistics.median(rate for _, rate in each) for name, each in found.items()}

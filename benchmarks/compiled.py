@@ -1,10 +1,12 @@
-"""The generator compiled by mypyc beside the same in Python: whether programs are equal, and how much faster it is.
+"""The generator compiled by mypyc beside the same in Python: whether programs are equal, and how much faster
+it is.
 
     python benchmarks/compiled.py [NAME ...] [--nodes 10,100] [--rounds 2] [--programs 200] [--keep FOLDER]
 
-Builds the wheel as users do (docs/how-to/generate.md), which takes some minutes, and unpacks it; `--keep` has it lie there, or takes what lies
-there already. Then equal_programs.py compares `--programs` of every strategy, and two processes take turns program by program, as `speed.py --before`
-has them. The exit code is 1 where a program differs.
+Builds the wheel as users do (docs/how-to/generate.md), which takes some minutes, and unpacks it; `--keep` has
+it lie there, or takes what lies there already. Then equal_programs.py compares `--programs` of every
+strategy, and two processes take turns program by program, as `speed.py --before` has them. The exit code is 1
+where a program differs.
 """
 
 import argparse
@@ -23,7 +25,16 @@ ROOT = Path(__file__).resolve().parent.parent
 def unpacked(folder: Path) -> Path:
     """A folder with `src/opsieve` as the compiled wheel has it."""
     if not (folder / "src").exists():
-        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+        command = [
+            sys.executable,
+            "-m",
+            "build",
+            "--wheel",
+            "--no-isolation",
+            "--outdir",
+            str(folder),
+            str(ROOT),
+        ]
         subprocess.run(command, env={**os.environ, "HATCH_BUILD_HOOK_ENABLE_CUSTOM": "1"}, check=True)
         with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
             wheel.extractall(folder / "src")

@@ -1,8 +1,10 @@
-"""Every ONNX node conformance test through the judge: how many pass, how many the compiler does not support, how many fail.
+"""Every ONNX node conformance test through the judge: how many pass, how many the compiler does not support,
+how many fail.
 
     python benchmarks/conformance.py [--target T]... [--every N] [--list VERDICT]
 
-The tests bring inputs and expected outputs. What cannot be asked is counted and its reasons are printed, never skipped in silence.
+The tests bring inputs and expected outputs. What cannot be asked is counted and its reasons are printed,
+never skipped in silence.
 """
 
 import argparse
@@ -38,14 +40,18 @@ def cases(every: int) -> list[tuple[str, Test, dict[str, Any]]]:
         program = OnnxProgram(test.model.SerializeToString(), test.name)
         for number, (inputs, outputs) in enumerate(test.data_sets):
             fed = {name: value(item) for name, item in zip(graph_inputs(test.model), inputs, strict=False)}
-            wanted = {name: value(item) for name, item in zip(graph_outputs(test.model), outputs, strict=False)}
+            wanted = {
+                name: value(item) for name, item in zip(graph_outputs(test.model), outputs, strict=False)
+            }
             name = test.name if len(test.data_sets) == 1 else f"{test.name}[{number}]"
             found.append((name, Test(program, fed), wanted))
     return found
 
 
 def value(item: Any) -> Any:
-    """The tests hold numpy scalars where the model has tensors without dimensions, and TensorProtos of types new to numpy."""
+    """The tests hold numpy scalars where the model has tensors without dimensions, and TensorProtos of types
+    new to numpy.
+    """
     if isinstance(item, TensorProto):
         return read_tensor(item)
     if item is None or isinstance(item, list):

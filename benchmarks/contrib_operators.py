@@ -2,8 +2,9 @@
 
     python -m benchmarks.contrib_operators [--programs 200] [--seed 1] [--only NAME]... [--target T]...
 
-Programs of one node each: how many a target ran, how many the judge's comparison finds to agree, and the largest difference in parts of the
-largest magnitude (for integers: in steps). What is refused or not computed is counted by its first line.
+Programs of one node each: how many a target ran, how many the judge's comparison finds to agree, and the
+largest difference in parts of the largest magnitude (for integers: in steps). What is refused or not computed
+is counted by its first line.
 """
 
 import argparse
@@ -50,7 +51,9 @@ def main() -> None:
             ran, worst, verdicts, notes = 0, 0.0, Counter[str](), Counter[str]()
             for number in range(chosen.programs):
                 instance = INSTANCES[name](np.random.default_rng([chosen.seed, number]))
-                model, fed = model_of(name, instance, "" if name == "SimplifiedLayerNormalization" else "com.microsoft")
+                model, fed = model_of(
+                    name, instance, "" if name == "SimplifiedLayerNormalization" else "com.microsoft"
+                )
                 program = OnnxProgram(model.SerializeToString(), f"{name}-{number}")
                 lab = ObservationCache(workers)
                 right = lab.observe(FLOAT64, program, fed)
@@ -59,14 +62,18 @@ def main() -> None:
                     if seen.outputs is not None and right.outputs is not None:
                         ran += 1
                         worst = max(
-                            [worst, *(difference(seen.outputs[key], right.outputs[key]) for key in seen.outputs)]
+                            [
+                                worst,
+                                *(difference(seen.outputs[key], right.outputs[key]) for key in seen.outputs),
+                            ]
                         )
                         found = judge(program, fed, target, lab).verdict
                         verdicts[found.verdict + "".join(f" ({rule})" for rule in found.rules)] += 1
                     else:
                         lacking = seen if seen.outputs is None else right
                         notes[
-                            f"{lacking.target}: {lacking.outcome} {lacking.message.strip().splitlines()[0][:110] if lacking.message else ''}"
+                            f"{lacking.target}: {lacking.outcome}"
+                            f" {lacking.message.strip().splitlines()[0][:110] if lacking.message else ''}"
                         ] += 1
             print(
                 f"{name:36} ran {ran:4} worst {worst:.1e}  {dict(verdicts)}",

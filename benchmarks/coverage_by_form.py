@@ -1,13 +1,15 @@
 """What programs of different forms and generators reach of one compiler's native code, in equal CPU time.
 
-    python -m benchmarks.coverage_by_form tvm|onnxruntime [--seconds 60] [--kind blocks] [--nnsmith FOLDER] [--out FOLDER] [--report]
+    python -m benchmarks.coverage_by_form tvm|onnxruntime [--seconds 60] [--kind blocks] [--nnsmith FOLDER]
+    [--out FOLDER] [--report]
 
-On TVM: ONNX models (`mix`), Relax modules (`relax`), TIR functions with passes (`tir`, Tzer's loop); on onnxruntime: `mix` unguided, `mix`
-guided by coverage, and NNSmith's models from a folder (benchmarks/peers/nnsmith_models.py writes one; their generation, which takes
-over nine tenths of NNSmith's time, is not counted). One compiler process serves all, its probes forgotten between them. CPU time is that
-of this process and all under it, generation included. Every program is compiled and run, TIR functions one in eight and lowered else, as
-in a campaign. Prints what each reached, what only one did, and in which source directories that lies; each run is kept as the record of a
-campaign, which `opsieve coverage A B` reads.
+On TVM: ONNX models (`mix`), Relax modules (`relax`), TIR functions with passes (`tir`, Tzer's loop); on
+onnxruntime: `mix` unguided, `mix` guided by coverage, and NNSmith's models from a folder
+(benchmarks/peers/nnsmith_models.py writes one; their generation, which takes over nine tenths of NNSmith's
+time, is not counted). One compiler process serves all, its probes forgotten between them. CPU time is that of
+this process and all under it, generation included. Every program is compiled and run, TIR functions one in
+eight and lowered else, as in a campaign. Prints what each reached, what only one did, and in which source
+directories that lies; each run is kept as the record of a campaign, which `opsieve coverage A B` reads.
 """
 
 import argparse
@@ -30,7 +32,13 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.triage.campaign.calibration import PROGRAMS, calibrate
 from opsieve.triage.campaign.coverage_comparison import UNKNOWN, short
-from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save
+from opsieve.triage.campaign.coverage_record import (
+    CompilerCoverage,
+    CoverageRecord,
+    ReachedLibrary,
+    load,
+    save,
+)
 from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, Planned, Programs
 from opsieve.triage.campaign.lowered_seeds import lowered_seeds
 from opsieve.triage.campaign.plan import CampaignPlan
@@ -66,7 +74,9 @@ def ways(target: ResolvedTarget, workers: Workers, nnsmith: Path | None) -> dict
             "relax": Planned(CampaignPlan("relax"), 1),
             "tir": GuidedFunctions([*basic(), *lowered_seeds(1, LIMITS)], 1),
         }
-    mix = CampaignPlan("mix", supports=tuple(supported(workers, [target], None, lambda name, done, wanted: None)))
+    mix = CampaignPlan(
+        "mix", supports=tuple(supported(workers, [target], None, lambda name, done, wanted: None))
+    )
     found: dict[str, Programs] = {"unguided": Planned(mix, 1), "guided": GuidedModels(mix, 1)}
     return found if nnsmith is None else {**found, "nnsmith": Folder(nnsmith)}
 
@@ -90,7 +100,8 @@ def run(
         growth.append((round(now, 2), tests, probes.count))
     print(f"{tests} tests, {refused} of them not valid", flush=True)
     libraries = [
-        ReachedLibrary(str(item.library), item.build_id, item.probes, item.addresses) for item in probes.reached()
+        ReachedLibrary(str(item.library), item.build_id, item.probes, item.addresses)
+        for item in probes.reached()
     ]
     return CompilerCoverage(growth, libraries)
 
@@ -100,7 +111,8 @@ def report(records: Mapping[str, CoverageRecord], compiler: str) -> None:
     reached = {name: record.compilers[compiler] for name, record in records.items()}
     entries = {name: functions_of(of) for name, of in reached.items()}
     blocks = {
-        name: {(lib.build_id, int(a)) for lib in of.libraries for a in lib.addresses} for name, of in reached.items()
+        name: {(lib.build_id, int(a)) for lib in of.libraries for a in lib.addresses}
+        for name, of in reached.items()
     }
     for what, sets in (("blocks", blocks), ("functions", entries)):
         regions = Counter(
@@ -108,7 +120,11 @@ def report(records: Mapping[str, CoverageRecord], compiler: str) -> None:
         )
         print(f"{what}: " + ", ".join(f"{name} {len(found):,}" for name, found in sets.items()))
         for region, count in sorted(regions.items(), key=lambda pair: -pair[1]):
-            print(f"  only {region}: {count:,}" if region.count(" and ") < len(sets) - 1 else f"  all: {count:,}")
+            print(
+                f"  only {region}: {count:,}"
+                if region.count(" and ") < len(sets) - 1
+                else f"  all: {count:,}"
+            )
     for name, of in reached.items():
         others = set().union(*(blocks[other] for other in blocks if other != name))
         found: Counter[str] = Counter()
@@ -125,7 +141,8 @@ def report(records: Mapping[str, CoverageRecord], compiler: str) -> None:
                     everywhere |= {folder_of(names, address) for address in library.addresses.tolist()}
         alone = [folder for folder in found if folder not in everywhere]
         print(
-            f"{name}: {of.growth[-1][1]:,} tests in {of.growth[-1][0]:g} CPU s; blocks that no other reached, by source directory:"
+            f"{name}: {of.growth[-1][1]:,} tests in {of.growth[-1][0]:g} CPU s; blocks that no other reached,"
+            " by source directory:"
         )
         print("  " + ", ".join(f"{folder} {count:,}" for folder, count in found.most_common(12)))
         print("  directories that no other reached at all: " + (", ".join(sorted(alone)) or "none"))

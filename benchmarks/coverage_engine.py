@@ -1,13 +1,16 @@
-"""What coverage of a stock wheel costs, in one process: planting, the steady state against no probes, agreement of repeats.
+"""What coverage of a stock wheel costs, in one process: planting, the steady state against no probes,
+agreement of repeats.
 
     python -m benchmarks.coverage_engine onnxruntime|tvm functions|blocks [--rounds 40] [--cache FOLDER]
 
-The compiler is imported here, as in a worker. A round runs the same programs with no probes and with all probes but those reached long
-ago. Rounds alternate, and so does what comes first in them; after each change the programs run twice untimed, since planting has walked
-through all of the code. Then they run ten times, and the least CPU time of these is the round's, since other load only adds. The ratio is the
-median over rounds with a bootstrapped interval of 95 %; `traps` are those that came in the timed parts. Then programs are run again and
-again with every probe planted anew: `unstable` is what some runs of the first seconds reached and others did not, which is set aside
-(triage/campaign/calibration.py does the same), `unstable_after` what of the rest the next five disagree on.
+The compiler is imported here, as in a worker. A round runs the same programs with no probes and with all
+probes but those reached long ago. Rounds alternate, and so does what comes first in them; after each change
+the programs run twice untimed, since planting has walked through all of the code. Then they run ten times,
+and the least CPU time of these is the round's, since other load only adds. The ratio is the median over
+rounds with a bootstrapped interval of 95 %; `traps` are those that came in the timed parts. Then programs are
+run again and again with every probe planted anew: `unstable` is what some runs of the first seconds reached
+and others did not, which is set aside (triage/campaign/calibration.py does the same), `unstable_after` what
+of the rest the next five disagree on.
 """
 
 import argparse
@@ -131,7 +134,12 @@ def main() -> None:
     unstable = set.union(*early) - set.intersection(*early)
     after = set.union(*late) - set.intersection(*late) - unstable
     ratio, interval = paired([after / before for before, after in zip(without, steady, strict=True)])
-    facts = {"backend": given.backend, "kind": given.kind, "probes": planted, "find_points_cpu_s": round(found, 2)}
+    facts = {
+        "backend": given.backend,
+        "kind": given.kind,
+        "probes": planted,
+        "find_points_cpu_s": round(found, 2),
+    }
     facts |= {"plant_cpu_s": round(planting, 3), "first_run_cpu_s": round(first, 3)}
     facts |= {
         "no_probes_cpu_s": round(statistics.median(without), 4),

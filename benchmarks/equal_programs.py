@@ -1,10 +1,12 @@
-"""Whether the generator still makes the same programs: digests of programs and their inputs, here and in another revision.
+"""Whether the generator still makes the same programs: digests of programs and their inputs, here and in
+another revision.
 
-    python benchmarks/equal_programs.py --against main~20 [--programs 150] [--nodes 4-9] [--strategies NAME,...]
-    python benchmarks/equal_programs.py --tree FOLDER
+    python benchmarks/equal_programs.py --against main~20 [--programs 150] [--nodes 4-9] [--strategies
+    NAME,...] python benchmarks/equal_programs.py --tree FOLDER
 
-Each tree generates in a process of its own, from the seeds 0, 1, ... of each strategy that both have. The first seed that gives something
-else is named, and the exit code is 1. A revision is unpacked into a temporary folder; FOLDER is the root of any working tree.
+Each tree generates in a process of its own, from the seeds 0, 1, ... of each strategy that both have. The
+first seed that gives something else is named, and the exit code is 1. A revision is unpacked into a temporary
+folder; FOLDER is the root of any working tree.
 """
 
 import argparse
@@ -56,7 +58,9 @@ def digests(names: Sequence[str], programs: int, size: str) -> dict[str, list[st
     here = [name for name in registry.names() if not names or name in names]
     least, most = nodes(size)
     request = GenRequest(nodes=least, between=(least, most) if most > least else None)
-    return {name: [digest(registry.generate(name, seed, request)) for seed in range(programs)] for name in here}
+    return {
+        name: [digest(registry.generate(name, seed, request)) for seed in range(programs)] for name in here
+    }
 
 
 def of_tree(tree: Path, options: argparse.Namespace) -> dict[str, list[str]]:
@@ -79,7 +83,9 @@ def unpacked(revision: str, folder: Path) -> Path:
 
 def main() -> int:
     """Print a line a strategy; 1 where a program differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     other = parser.add_mutually_exclusive_group(required=True)
     other.add_argument("--against", metavar="REVISION")
     other.add_argument("--tree", type=Path)
@@ -88,14 +94,20 @@ def main() -> int:
     parser.add_argument("--strategies", default="")
     options = parser.parse_args()
     with ExitStack() as stack:
-        folder = options.tree or unpacked(options.against, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        folder = options.tree or unpacked(
+            options.against, Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        )
         there, here = of_tree(folder, options), of_tree(ROOT, options)
     wrong = 0
     for name in sorted(here.keys() | there.keys()):
         if name not in here or name not in there:
             print(f"{name}: only {'here' if name in here else 'there'}")
             continue
-        differ = [seed for seed, (one, other) in enumerate(zip(here[name], there[name], strict=True)) if one != other]
+        differ = [
+            seed
+            for seed, (one, other) in enumerate(zip(here[name], there[name], strict=True))
+            if one != other
+        ]
         wrong += len(differ)
         print(
             f"{name}: {len(here[name]) - len(differ)} equal"

@@ -1,10 +1,14 @@
-"""Writes gen/generation/exported.txt: parts of architectures as both of PyTorch's exporters write them, for `mutate` to start from.
+"""Writes gen/generation/exported.txt: parts of architectures as both of PyTorch's exporters write them, for
+`mutate` to start from.
 
     python benchmarks/export_architectures.py [OUT] [--check]
 
-Needs torch and onnxscript; equal releases give equal bytes (the first line of the file has them). Each module of benchmarks/architecture_modules.py is exported by the exporter over torch.export (`-dynamo`) and by the older one over TorchScript
-(`-script`), brought to short names, and printed in ONNX's text format. Weights become parameters, inputs whose names begin with w, of which only the type is kept; whole numbers, truths, masks
-and constants of a few elements stay. A module comes at all opsets at which ONNX's checker takes its graph, from the newest that an exporter wrote on. `--check` compares with what is there.
+Needs torch and onnxscript; equal releases give equal bytes (the first line of the file has them). Each module
+of benchmarks/architecture_modules.py is exported by the exporter over torch.export (`-dynamo`) and by the
+older one over TorchScript (`-script`), brought to short names, and printed in ONNX's text format. Weights
+become parameters, inputs whose names begin with w, of which only the type is kept; whole numbers, truths,
+masks and constants of a few elements stay. A module comes at all opsets at which ONNX's checker takes its
+graph, from the newest that an exporter wrote on. `--check` compares with what is there.
 """
 
 import argparse
@@ -52,7 +56,13 @@ def exported(module: Module, dynamo: bool) -> ModelProto:
             )
             return program.model_proto
         torch.onnx.export(
-            model, inputs, held, dynamo=False, opset_version=_OPSET, input_names=names, dynamic_axes=open_sizes or None
+            model,
+            inputs,
+            held,
+            dynamo=False,
+            opset_version=_OPSET,
+            input_names=names,
+            dynamic_axes=open_sizes or None,
         )
     return onnx.load_model_from_string(held.getvalue())
 
@@ -85,7 +95,9 @@ class _Renamer:
                 self.weights.append(helper.make_tensor_value_info(name, tensor.data_type, array.shape))
             else:
                 value = numpy_helper.from_array(array)
-                made.node.append(helper.make_node("Constant", [], [self.named(tensor.name, "c")], value=value))
+                made.node.append(
+                    helper.make_node("Constant", [], [self.named(tensor.name, "c")], value=value)
+                )
         for infos, into, kind in ((graph.input, made.input, "x"), (graph.output, made.output, "v")):
             for info in infos:
                 copy = into.add()
@@ -117,7 +129,9 @@ def text(model: ModelProto) -> str:
 
 
 def _opsets(name: str, written: str, opset: int) -> range:
-    """The opsets around that of an export at which the checker takes a graph, and that give the same types."""
+    """The opsets around that of an export at which the checker takes a graph, and that give the same
+    types.
+    """
 
     def holds(other: int) -> bool:
         architecture = Architecture(name, other, other, written)
@@ -161,11 +175,16 @@ def parts() -> Iterator[str]:
 
 def main() -> None:
     logging.disable(logging.WARNING)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", nargs="?", type=Path, default=OUT)
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
-    head = f"Exported by torch {torch.__version__.partition('+')[0]}, onnxscript {onnxscript.__version__}, printed by onnx {onnx.__version__}.\n"
+    head = (
+        f"Exported by torch {torch.__version__.partition('+')[0]}, onnxscript {onnxscript.__version__},"
+        f" printed by onnx {onnx.__version__}.\n"
+    )
     made = head + "".join(parts())
     if given.check:
         sys.exit(given.out.read_text(encoding="utf-8") != made)

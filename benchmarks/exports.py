@@ -2,9 +2,11 @@
 
     python benchmarks/exports.py [SAMPLE]... [--folder FOLDER] [--python 3.12]
 
-Every sample (or those named) is exported as an issue and as a script with the target that it fails on; the script in the issue and `repro.py` run in an environment that uv makes
-of the packages that the script names, one environment for each set of packages. Printed is a row for each sample: the kind of failure, lines of both scripts, whether bytes in base64 stand in
-one, and how each ended: `shows` (an exception or a death of the compiler, exit code 1 of `repro.py`) or what it said instead. Exit code 1 when one does not show its failure.
+Every sample (or those named) is exported as an issue and as a script with the target that it fails on; the
+script in the issue and `repro.py` run in an environment that uv makes of the packages that the script names,
+one environment for each set of packages. Printed is a row for each sample: the kind of failure, lines of both
+scripts, whether bytes in base64 stand in one, and how each ended: `shows` (an exception or a death of the
+compiler, exit code 1 of `repro.py`) or what it said instead. Exit code 1 when one does not show its failure.
 """
 
 import argparse
@@ -30,7 +32,13 @@ from opsieve.tui.samples import SAMPLES
 
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 INSTALL = re.compile(r"^(?:# |    )pip install (.*)$", re.M)
-_ENDED = ("ImportError", "ModuleNotFoundError", "NameError", "SyntaxError")  # of the script, not of the compiler
+# of the script, not of the compiler
+_ENDED = (
+    "ImportError",
+    "ModuleNotFoundError",
+    "NameError",
+    "SyntaxError",
+)
 
 
 @dataclass(frozen=True)
@@ -47,18 +55,23 @@ class Row:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", nargs="*")
-    parser.add_argument("--folder", type=Path, help="where scripts and environments are kept; a temporary one without")
+    parser.add_argument(
+        "--folder", type=Path, help="where scripts and environments are kept; a temporary one without"
+    )
     parser.add_argument("--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="exports-"))
     print(
-        "| sample | failure | lines in the issue | of `repro.py` | base64 | in the issue | `repro.py` |\n|---|---|---|---|---|---|---|"
+        "| sample | failure | lines in the issue | of `repro.py` | base64 | in the issue | `repro.py`"
+        " |\n|---|---|---|---|---|---|---|"
     )
     rows = []
     for facts in sorted(SAMPLES.glob("*/sample.toml")):
         if given.samples and facts.parent.name not in given.samples:
             continue
-        row = tried(facts.parent, tomllib.loads(facts.read_text())["fails"], folder / facts.parent.name, given.python)
+        row = tried(
+            facts.parent, tomllib.loads(facts.read_text())["fails"], folder / facts.parent.name, given.python
+        )
         rows.append(row)
         cells = (row.name, row.kind, *row.lines, "yes" if row.base64 else "", *row.ended)
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
@@ -66,7 +79,8 @@ def main() -> int:
     for place, what in enumerate(("in the issue", "`repro.py`")):
         counts = [row.lines[place] for row in rows if row.lines[place]]
         print(
-            f"{what}: {len(counts)} scripts, median {statistics.median(counts or [0]):g} lines, at most {max(counts or [0])}"
+            f"{what}: {len(counts)} scripts, median {statistics.median(counts or [0]):g} lines, at most"
+            f" {max(counts or [0])}"
         )
     print(f"both show the failure: {shown} of {len(rows)}")
     return 0 if shown == len(rows) else 1
@@ -89,11 +103,15 @@ def tried(sample: Path, target: str, folder: Path, python: str) -> Row:
         (folder / file).write_text(text)
         ended.append(run(folder / file, folder.parent, python, code))
     kind = exported.verdict.kind or ""
-    return Row(name, kind, (short.count("\n"), script.count("\n")), "base64" in short + script, (ended[0], ended[1]))
+    return Row(
+        name, kind, (short.count("\n"), script.count("\n")), "base64" in short + script, (ended[0], ended[1])
+    )
 
 
 def run(script: Path, folder: Path, python: str, code: int | None) -> str:
-    """How a script ends in a clean environment: `shows` when it ends with `code`, or, where that is None, with an error that is not its own."""
+    """How a script ends in a clean environment: `shows` when it ends with `code`, or, where that is None,
+    with an error that is not its own.
+    """
     found = INSTALL.search(script.read_text())
     if found is None:
         return "says nothing of what it needs"
@@ -109,7 +127,9 @@ def run(script: Path, folder: Path, python: str, code: int | None) -> str:
         check=False,
     )
     last = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-    as_meant = done.returncode == code if code is not None else done.returncode and not last.startswith(_ENDED)
+    as_meant = (
+        done.returncode == code if code is not None else done.returncode and not last.startswith(_ENDED)
+    )
     return "shows" if as_meant else f"exit code {done.returncode}: {ascii(last)[1:120]}"
 
 

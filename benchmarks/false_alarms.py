@@ -1,9 +1,11 @@
 """How often the judge raises an alarm on random models, and how large honest errors are.
 
-    python benchmarks/false_alarms.py [--models 200] [--nodes 8,20] [--dtypes float32,float16,bfloat16,float64] [--sums]
+    python benchmarks/false_alarms.py [--models 200] [--nodes 8,20] [--dtypes
+    float32,float16,bfloat16,float64] [--sums]
 
-Every model is judged on onnxruntime at every level, in this process. Prints quantiles of the scaled error against the float64
-reference by dtype and size, and every verdict that is not a pass. `--sums` measures how the error grows with the length of a sum.
+Every model is judged on onnxruntime at every level, in this process. Prints quantiles of the scaled error
+against the float64 reference by dtype and size, and every verdict that is not a pass. `--sums` measures how
+the error grows with the length of a sum.
 """
 
 import argparse
@@ -77,7 +79,9 @@ class Lab:
             return Observation(
                 str(target), "", outcome, stages[-1], None, name, str(raised), notes=tuple(request.notes)
             )  # type: ignore[arg-type]
-        hazards = tuple(Hazard(h["rule"], h["node"], h["operator"], tuple(h["outputs"])) for h in request.hazards)
+        hazards = tuple(
+            Hazard(h["rule"], h["node"], h["operator"], tuple(h["outputs"])) for h in request.hazards
+        )
         return Observation(str(target), "", "ok", "run", outputs, notes=tuple(request.notes), hazards=hazards)
 
 
@@ -111,13 +115,17 @@ def random_model(seed: int, nodes: int, dtype: str) -> tuple[OnnxProgram, dict[s
         a = pick()
         if operator in UNARY:
             # Exp of Exp would leave the range of every type.
-            made.append(add(operator, [add("Clip", [a, constant(-4.0), constant(4.0)]) if operator == "Exp" else a]))
+            made.append(
+                add(operator, [add("Clip", [a, constant(-4.0), constant(4.0)]) if operator == "Exp" else a])
+            )
         elif operator == "Div":
             made.append(add("Div", [a, add("Add", [add("Abs", [pick()]), constant(0.5)])]))
         elif operator in BINARY:
             made.append(add(operator, [a, pick()]))
         elif operator == "MatMul":
-            made.append(add("MatMul", [a, constant(random.normal(size=(shape[2], shape[2])) / math.sqrt(shape[2]))]))
+            made.append(
+                add("MatMul", [a, constant(random.normal(size=(shape[2], shape[2])) / math.sqrt(shape[2]))])
+            )
         elif operator == "Softmax":
             made.append(add("Softmax", [a], axis=int(random.integers(-3, 3))))
         elif operator == "LayerNormalization":
@@ -131,7 +139,10 @@ def random_model(seed: int, nodes: int, dtype: str) -> tuple[OnnxProgram, dict[s
         elif operator == "Concat":
             joined = add("Concat", [a, pick()], axis=2)
             made.append(
-                add("MatMul", [joined, constant(random.normal(size=(2 * shape[2], shape[2])) / math.sqrt(shape[2]))])
+                add(
+                    "MatMul",
+                    [joined, constant(random.normal(size=(2 * shape[2], shape[2])) / math.sqrt(shape[2]))],
+                )
             )
         elif operator == "Sqrt":
             made.append(add("Sqrt", [add("Abs", [a])]))
@@ -180,7 +191,9 @@ def measure(dtype: str, nodes: int, models: int) -> None:
     for name, found in errors.items():
         if found:
             p50, p90, p99, most = np.quantile(found, [0.5, 0.9, 0.99, 1.0])
-            print(f"  {name:16s} {len(found)} outputs: p50 {p50:.1e} p90 {p90:.1e} p99 {p99:.1e} max {most:.1e}")
+            print(
+                f"  {name:16s} {len(found)} outputs: p50 {p50:.1e} p90 {p90:.1e} p99 {p99:.1e} max {most:.1e}"
+            )
 
 
 def measure_sums() -> None:
@@ -196,7 +209,11 @@ def measure_sums() -> None:
                 worst: dict[str, float] = {}
                 for sign in ("any", "one"):
                     rows = 8
-                    a = random.normal(size=(rows, length)) if sign == "any" else random.uniform(size=(rows, length))
+                    a = (
+                        random.normal(size=(rows, length))
+                        if sign == "any"
+                        else random.uniform(size=(rows, length))
+                    )
                     if dtype == "float16":
                         a = a / math.sqrt(length) if sign == "any" else a / length
                     b = random.normal(size=(length, 4)) if sign == "any" else random.uniform(size=(length, 4))
@@ -216,20 +233,27 @@ def measure_sums() -> None:
                         )
                         for name, value in feeds.items()
                     ]
-                    graph = helper.make_graph([node], "sum", types, [helper.make_tensor_value_info("y", element, None)])
-                    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+                    graph = helper.make_graph(
+                        [node], "sum", types, [helper.make_tensor_value_info("y", element, None)]
+                    )
+                    model = helper.make_model(
+                        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+                    )
                     program = OnnxProgram(model.SerializeToString())
                     truth = (lab.observe(FLOAT64, program, feeds).outputs or {}).get("y")
                     for name, who in (("ort", target), ("reference", NATIVE)):
                         got = lab.observe(who, program, feeds).outputs
                         worst[f"{name}/{sign}"] = error(got["y"], truth) if got else math.nan
                 print(
-                    f"{dtype} {operator} {length}: " + ", ".join(f"{name} {value:.1e}" for name, value in worst.items())
+                    f"{dtype} {operator} {length}: "
+                    + ", ".join(f"{name} {value:.1e}" for name, value in worst.items())
                 )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--nodes", default="8,20")
     parser.add_argument("--dtypes", default=",".join(DTYPES))

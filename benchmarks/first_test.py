@@ -1,10 +1,12 @@
-"""Seconds from the command to the first test and to the first failure, with an empty cache, for one target and for many.
+"""Seconds from the command to the first test and to the first failure, with an empty cache, for one target
+and for many.
 
     python benchmarks/first_test.py [--minutes 5] [--seed 1] [--jobs 2] [--rounds 1]
 
-`opsieve fuzz` as a person types it, with a cache folder and a store of its own each time. Rows of a Markdown table: seconds on the wall's
-clock, and CPU seconds of the command and of everything it had started by then, since on a busy machine the clock says little. A failure is
-one that the store has recorded as such. A run ends with its first failure, or after `--minutes`.
+`opsieve fuzz` as a person types it, with a cache folder and a store of its own each time. Rows of a Markdown
+table: seconds on the wall's clock, and CPU seconds of the command and of everything it had started by then,
+since on a busy machine the clock says little. A failure is one that the store has recorded as such. A run
+ends with its first failure, or after `--minutes`.
 """
 
 import argparse
@@ -78,7 +80,15 @@ def measured(
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         words = [word for target in targets for word in ("-t", target)]
-        command = [Path(sys.executable).parent / "opsieve", "fuzz", *words, "--seed", str(seed), "-j", str(jobs)]
+        command = [
+            Path(sys.executable).parent / "opsieve",
+            "fuzz",
+            *words,
+            "--seed",
+            str(seed),
+            "-j",
+            str(jobs),
+        ]
         begun = time.monotonic()
         running = subprocess.Popen(
             [*command, "--store", store], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

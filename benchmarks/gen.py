@@ -1,11 +1,14 @@
 """Generators side by side at equal model count and size: models per CPU second, validity, diversity.
 
-    python benchmarks/gen.py [NAME ...] [--models N] [--nodes K] [--nnsmith PYTHON] [--folder NAME=DIR] [--tail WORDS] [--isra] [--json]
+    python benchmarks/gen.py [NAME ...] [--models N] [--nodes K] [--nnsmith PYTHON] [--folder NAME=DIR]
+    [--tail WORDS] [--isra] [--json]
 
-NAME is a strategy of opsieve (the baselines `declarative`, `randoop`, `pad-slice` are some); without any, all that are there. `--nnsmith` names a Python that has NNSmith and torch (this one is tried without it; `PYTHONPATH` reaches a checkout); `--folder`
-measures models that another tool left, without a rate, and `--tail` leaves out nodes that it only adds to join all ends (Isra's:
-`flatten_node,concat_outputs`). The time is that of one process from the seed to serialised bytes with values for
-the inputs. `checker` and `onnxruntime` are the shares that onnx.checker with full shape inference accepts and that onnxruntime runs.
+NAME is a strategy of opsieve (the baselines `declarative`, `randoop`, `pad-slice` are some); without any, all
+that are there. `--nnsmith` names a Python that has NNSmith and torch (this one is tried without it;
+`PYTHONPATH` reaches a checkout); `--folder` measures models that another tool left, without a rate, and
+`--tail` leaves out nodes that it only adds to join all ends (Isra's: `flatten_node,concat_outputs`). The time
+is that of one process from the seed to serialised bytes with values for the inputs. `checker` and
+`onnxruntime` are the shares that onnx.checker with full shape inference accepts and that onnxruntime runs.
 """
 
 import argparse
@@ -62,7 +65,10 @@ def nnsmith(python: str, models: int, nodes: int) -> tuple[list[Case], float] | 
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-            print(f"NNSmith is not measured: {reason} (name a Python that has it with --nnsmith)", file=sys.stderr)
+            print(
+                f"NNSmith is not measured: {reason} (name a Python that has it with --nnsmith)",
+                file=sys.stderr,
+            )
             return None
         told = json.loads(done.stdout.splitlines()[-1])
         return from_folder(Path(out)), told["seconds_cpu"]
@@ -91,12 +97,16 @@ def without(model: onnx.ModelProto, words: list[str]) -> onnx.ModelProto:
 
 
 def figures(workers: Workers, cases: list[Case], seconds: float | None, tail: list[str]) -> dict[str, Any]:
-    """One row of the table, with all metrics under `metrics`; nodes whose names hold a word of `tail` are not in them."""
+    """One row of the table, with all metrics under `metrics`; nodes whose names hold a word of `tail` are not
+    in them.
+    """
     tests = [Test(case.program, case.inputs) for case in cases]
 
     def share(target: str) -> float:
         answers = list(workers.observe_many(resolve(target), tests))
-        reasons = Counter(f"{answer.outcome}: {answer.message[:110]}" for answer in answers if answer.outcome != "ok")
+        reasons = Counter(
+            f"{answer.outcome}: {answer.message[:110]}" for answer in answers if answer.outcome != "ok"
+        )
         for reason, times in reasons.most_common(3):
             print(f"{target}: {times} x {reason}", file=sys.stderr)
         return sum(answer.outcome == "ok" for answer in answers) / max(1, len(answers))
@@ -117,8 +127,20 @@ def figures(workers: Workers, cases: list[Case], seconds: float | None, tail: li
 
 
 def table(rows: dict[str, dict[str, Any]]) -> None:
-    columns = {"models": 8, "nodes": 7, "models/s": 10, "checker": 9, "onnxrt": 8, "operators": 11, "instances": 11}
-    print(f"{'generator':<16}" + "".join(f"{name:>{width}}" for name, width in columns.items()) + "  edges (no glue)")
+    columns = {
+        "models": 8,
+        "nodes": 7,
+        "models/s": 10,
+        "checker": 9,
+        "onnxrt": 8,
+        "operators": 11,
+        "instances": 11,
+    }
+    print(
+        f"{'generator':<16}"
+        + "".join(f"{name:>{width}}" for name, width in columns.items())
+        + "  edges (no glue)"
+    )
     for name, row in rows.items():
         rate = row["models_per_cpu_second"]
         print(
@@ -143,7 +165,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--nnsmith", metavar="PYTHON")
     parser.add_argument("--folder", action="append", default=[], metavar="NAME=DIR")
-    parser.add_argument("--tail", default="", metavar="WORD,...", help="nodes of --folder named so do not count")
+    parser.add_argument(
+        "--tail", default="", metavar="WORD,...", help="nodes of --folder named so do not count"
+    )
     parser.add_argument("--isra", action="store_true", help="Isra's metrics in two more tables")
     parser.add_argument("--json", action="store_true", help="all metrics as one object, no table")
     given = parser.parse_args()

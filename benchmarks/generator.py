@@ -1,14 +1,16 @@
-"""What docs/benchmarks/generator.md says of the generator, measured: validity, picking rate, guidance, the balance of operators.
+"""What docs/benchmarks/generator.md says of the generator, measured: validity, picking rate, guidance, the
+balance of operators.
 
-    python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--seed 0] [--strategies NAME,...] [--corpus FOLDER]
-    python benchmarks/generator.py picking | bins
+    python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--seed 0] [--strategies NAME,...]
+    [--corpus FOLDER] python benchmarks/generator.py picking | bins
     python benchmarks/generator.py guided [--models 1000] [--images DIR]
     python benchmarks/generator.py balance [--models 4000]
 
-`validity` probes onnxruntime first, and keeps to what it has and what the probe of a single operator does not show as broken. `inferred` is
-the share of models of which no declared type contradicts what ONNX's inference finds once all declarations but those of inputs are taken
-away, `found` the share of tensors that it finds the whole type of. `runs` are models that onnxruntime runs unoptimised, `finite` those
-that give no NaN and no Inf.
+`validity` probes onnxruntime first, and keeps to what it has and what the probe of a single operator does not
+show as broken. `inferred` is the share of models of which no declared type contradicts what ONNX's inference
+finds once all declarations but those of inputs are taken away, `found` the share of tensors that it finds the
+whole type of. `runs` are models that onnxruntime runs unoptimised, `finite` those that give no NaN and no
+Inf.
 """
 
 import argparse
@@ -67,19 +69,27 @@ def types(model: onnx.ModelProto) -> dict[str, tuple[int, tuple[int, ...] | None
 
 
 def compared(declared: onnx.ModelProto, inferred: onnx.ModelProto) -> tuple[int, int, str]:
-    """How many tensors are declared, for how many inference finds an element type and as many sizes, the first contradiction."""
+    """How many tensors are declared, for how many inference finds an element type and as many sizes, the
+    first contradiction.
+    """
     told, found, wrong = types(inferred), 0, ""
     wanted = types(declared)
     for name, (dtype, shape) in wanted.items():
         its_dtype, its_shape = told.get(name, (0, None))
-        if its_dtype not in (0, dtype) or (None not in (shape, its_shape) and not agree(shape or (), its_shape or ())):
+        if its_dtype not in (0, dtype) or (
+            None not in (shape, its_shape) and not agree(shape or (), its_shape or ())
+        ):
             wrong = wrong or f"{name} is declared {dtype}{shape} and inferred {its_dtype}{its_shape}"
-        found += its_dtype == dtype and its_shape is not None and its_shape.count(-1) <= (shape or ()).count(-1)
+        found += (
+            its_dtype == dtype and its_shape is not None and its_shape.count(-1) <= (shape or ()).count(-1)
+        )
     return len(wanted), found, wrong
 
 
 def agree(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    return len(first) == len(second) and all(-1 in (p, q) or p == q for p, q in zip(first, second, strict=True))
+    return len(first) == len(second) and all(
+        -1 in (p, q) or p == q for p, q in zip(first, second, strict=True)
+    )
 
 
 def validity(models: int, nodes: str, names: list[str], seed: int, folder: Path | None) -> None:
@@ -91,7 +101,10 @@ def validity(models: int, nodes: str, names: list[str], seed: int, folder: Path 
     with Workers() as workers:
         supports = probed(workers, [ORT])
         request = GenRequest(
-            nodes=low, between=(low, high), types=True, supports=both([support.soundly() for support in supports])
+            nodes=low,
+            between=(low, high),
+            types=True,
+            supports=both([support.soundly() for support in supports]),
         )
         if folder is not None:
             found, refused = corpus(folder, workers)
@@ -106,7 +119,9 @@ def validity(models: int, nodes: str, names: list[str], seed: int, folder: Path 
     row("all", totals)
 
 
-def one_strategy(workers: Workers, name: str, request: GenRequest, seeds: range) -> tuple[Counter[str], Counter[str]]:
+def one_strategy(
+    workers: Workers, name: str, request: GenRequest, seeds: range
+) -> tuple[Counter[str], Counter[str]]:
     told: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for begin in range(0, len(seeds), GROUP):
@@ -199,23 +214,30 @@ def guided(images: Path, models: int) -> None:
         print(name, {kind: metrics.coverage.hirfuzz[kind] for kind in kinds})
     for kind in kinds:
         path = images / f"guided-{kind}.svg"
-        path.write_text(line_plot(f"{kind} coverage", "programs of 10 nodes", "pairs", lines[kind]), encoding="utf-8")
+        path.write_text(
+            line_plot(f"{kind} coverage", "programs of 10 nodes", "pairs", lines[kind]), encoding="utf-8"
+        )
 
 
 def bins() -> None:
-    """NNSmith's binning: distinct instances of 200 programs of 10 nodes with sizes drawn from k bins, and without; of isra, whose sizes are drawn, and of nnsmith, whose sizes are solved for."""
+    """NNSmith's binning: distinct instances of 200 programs of 10 nodes with sizes drawn from k bins, and
+    without; of isra, whose sizes are drawn, and of nnsmith, whose sizes are solved for.
+    """
     for name, counts in (("isra", (0, 3, 5, 7)), ("nnsmith", (0, 7))):
         for count in counts:
             metrics = Metrics()
             for seed in range(200):
                 request = GenRequest(nodes=10, bins=count, types=True)
                 made = (
-                    strategies.generate(name, seed, request) if name == "nnsmith" else grown_at(0.95, count, seed, 10)
+                    strategies.generate(name, seed, request)
+                    if name == "nnsmith"
+                    else grown_at(0.95, count, seed, 10)
                 )
                 metrics.add(made.program.proto)
             told = metrics.report()
             print(
-                f"{name}, k = {count or 'none'}: {told['instances']} instances, {told['edges']} edges, {told['hirfuzz']['operator-shape']} operator-shape pairs"
+                f"{name}, k = {count or 'none'}: {told['instances']} instances, {told['edges']} edges,"
+                f" {told['hirfuzz']['operator-shape']} operator-shape pairs"
             )
 
 
@@ -225,7 +247,8 @@ def balance(models: int, name: str) -> None:
     for seed in range(models):
         model = strategies.generate(name, seed, GenRequest(nodes=5, between=(5, 30))).program.proto
         met.update(
-            f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in all_nodes(model.graph.node)
+            f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            for node in all_nodes(model.graph.node)
         )
     there = {key: met[key] for key in operators() if "::" not in key}
     order = sorted(there, key=lambda key: there[key])

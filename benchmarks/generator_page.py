@@ -1,10 +1,14 @@
-"""All figures of docs/benchmarks/generator.md by one command, one measurement after the other: tables into one file, plots into a folder.
+"""All figures of docs/benchmarks/generator.md by one command, one measurement after the other: tables into
+one file, plots into a folder.
 
-    python benchmarks/generator_page.py OUT.md [--images DIR] [--seed 820000] [--small] [--nnsmith PYTHON] [--isra CHECKOUT] [--before CHECKOUT] [--only WORD]
+    python benchmarks/generator_page.py OUT.md [--images DIR] [--seed 820000] [--small] [--nnsmith PYTHON]
+    [--isra CHECKOUT] [--before CHECKOUT] [--only WORD]
 
-OUT.md is written anew and grows with each step: its command, the date, the load of the machine before and after, the CPU seconds of it and of all it started,
-and what it printed. `--nnsmith` and `--isra` are those of benchmarks/structure.py; without them the steps beside peers are left out. `--before` is the checkout of an
-earlier opsieve. `--only` keeps the steps whose title has the word; `--small` is a try at a twentieth of the size. A step that fails is noted, and the next one runs.
+OUT.md is written anew and grows with each step: its command, the date, the load of the machine before and
+after, the CPU seconds of it and of all it started, and what it printed. `--nnsmith` and `--isra` are those of
+benchmarks/structure.py; without them the steps beside peers are left out. `--before` is the checkout of an
+earlier opsieve. `--only` keeps the steps whose title has the word; `--small` is a try at a twentieth of the
+size. A step that fails is noted, and the next one runs.
 """
 
 import argparse
@@ -40,34 +44,62 @@ def steps(given: argparse.Namespace) -> list[Step]:
     sizes = "10,30" if given.small else "10,30,100,300,1000"
     seeded = ("--models", str(models), "--seed", str(given.seed))
     found = [
-        Step("Speed", ("speed.py", "--nodes", sizes, "--rounds", rounds, "--image", f"{images}/generator-speed.svg"))
+        Step(
+            "Speed",
+            ("speed.py", "--nodes", sizes, "--rounds", rounds, "--image", f"{images}/generator-speed.svg"),
+        )
     ]
     if given.nnsmith:
         peer = ("--nnsmith", given.nnsmith, "--sizes", "10" if given.small else "10,20")
         found.append(
-            Step("Structure beside NNSmith", ("structure.py", "mix", "nnsmith", *seeded, "--rounds", rounds, *peer))
+            Step(
+                "Structure beside NNSmith",
+                ("structure.py", "mix", "nnsmith", *seeded, "--rounds", rounds, *peer),
+            )
         )
     if given.isra:
         peer = ("--isra", str(given.isra), "--sizes", "10" if given.small else "10,20")
         found.append(
-            Step("Structure beside Isra", ("structure.py", "mix", "mix:isra", *seeded, "--rounds", rounds, *peer))
+            Step(
+                "Structure beside Isra",
+                ("structure.py", "mix", "mix:isra", *seeded, "--rounds", rounds, *peer),
+            )
         )
     before = ("--before", str(given.before)) if given.before else ()
     if before:
-        found.append(Step("Structure before and after", ("structure.py", "mix", "mix:isra", *seeded, *before)))
-        found.append(Step("Speed before and after", ("speed.py", "mix", "--nodes", "10,100", "--rounds", "1", *before)))
-    planted = ("--sets", str(models // 10), "--seconds", "0.5" if given.small else "6", "--seed", str(given.seed))
+        found.append(
+            Step("Structure before and after", ("structure.py", "mix", "mix:isra", *seeded, *before))
+        )
+        found.append(
+            Step("Speed before and after", ("speed.py", "mix", "--nodes", "10,100", "--rounds", "1", *before))
+        )
+    planted = (
+        "--sets",
+        str(models // 10),
+        "--seconds",
+        "0.5" if given.small else "6",
+        "--seed",
+        str(given.seed),
+    )
     found.append(Step("Planted faults, mix", ("planted_chains.py", "mix", *planted, *before)))
     found.append(Step("Planted faults, chains", ("planted_chains.py", "chains", *planted)))
     values = ("outcomes.py", "mix", "--models", str(3 * models), "--seed", str(given.seed))
     found.append(Step("Values", (*values, *before)))
     validity = ("generator.py", "validity", "--seed", str(given.seed), "--strategies", MIXED)
     found.append(Step("Validity", (*validity, "--models", str(24 * models))))
-    found += [Step(f"{name.capitalize()}", ("generator.py", name, "--images", images)) for name in ("picking", "bins")]
-    found.append(Step("Guidance", ("generator.py", "guided", "--images", images, "--models", str(5 * models))))
+    found += [
+        Step(f"{name.capitalize()}", ("generator.py", name, "--images", images))
+        for name in ("picking", "bins")
+    ]
+    found.append(
+        Step("Guidance", ("generator.py", "guided", "--images", images, "--models", str(5 * models)))
+    )
     found.append(Step("Balance", ("generator.py", "balance", "--models", str(8 * models))))
     found.append(
-        Step("Isra's metrics", ("gen.py", "isra", "hirfuzz", "mix", "--models", str(models), "--nodes", "10", "--isra"))
+        Step(
+            "Isra's metrics",
+            ("gen.py", "isra", "hirfuzz", "mix", "--models", str(models), "--nodes", "10", "--isra"),
+        )
     )
     return [step for step in found if given.only.lower() in step.title.lower()]
 
@@ -86,8 +118,9 @@ def run(step: Step) -> str:
     failed = f"\nFAILED with {ran.returncode}: {ran.stderr.strip()[-600:]}" if ran.returncode else ""
     when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
-        f"## {step.title}\n\n`python benchmarks/{' '.join(step.command)}`, {when}, load {load:.1f} before and {os.getloadavg()[0]:.1f} after, "
-        f"{cpu_seconds() - used:.0f} s of CPU time, {time.monotonic() - begun:.0f} s by the clock.\n\n```\n{ran.stdout.rstrip()}{failed}\n```\n\n"
+        f"## {step.title}\n\n`python benchmarks/{' '.join(step.command)}`, {when}, load {load:.1f} before and"
+        f" {os.getloadavg()[0]:.1f} after, {cpu_seconds() - used:.0f} s of CPU time,"
+        f" {time.monotonic() - begun:.0f} s by the clock.\n\n```\n{ran.stdout.rstrip()}{failed}\n```\n\n"
     )
 
 
@@ -99,7 +132,10 @@ def versions(packages: Sequence[str]) -> str:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    return f"{', '.join(found)}; Python {platform.python_version()}, {platform.machine()} {platform.system()}, {os.cpu_count()} cores."
+    return (
+        f"{', '.join(found)}; Python {platform.python_version()}, {platform.machine()} {platform.system()},"
+        f" {os.cpu_count()} cores."
+    )
 
 
 def main() -> None:

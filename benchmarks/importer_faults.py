@@ -1,11 +1,13 @@
 """Fingerprints against known answers: faults put into TVM's ONNX importer, each one a label.
 
-    python benchmarks/importer_faults.py [--faults N] [--tests N] [--functions N] [--seed S] [--kinds KIND,...] [--save FILE.jsonl]
+    python benchmarks/importer_faults.py [--faults N] [--tests N] [--functions N] [--seed S] [--kinds
+    KIND,...] [--save FILE.jsonl]
 
-A fault is one expression of one converter changed in memory: a condition negated, a comparison turned, a number raised, arguments
-swapped, a default lost, a name misspelt, an attribute misspelt, or a check inserted. Conformance tests of the operator that pass
-without it run in a forked child; what fails is a record as other tools write them. Printed are BCubed precision, recall and F1, and
-the precision and recall of pairs (Amigo et al., 2009), of errors and of wrong results. Needs `opsieve[tvm]`; without it, says so.
+A fault is one expression of one converter changed in memory: a condition negated, a comparison turned, a
+number raised, arguments swapped, a default lost, a name misspelt, an attribute misspelt, or a check inserted.
+Conformance tests of the operator that pass without it run in a forked child; what fails is a record as other
+tools write them. Printed are BCubed precision, recall and F1, and the precision and recall of pairs (Amigo et
+al., 2009), of errors and of wrong results. Needs `opsieve[tvm]`; without it, says so.
 """
 
 import argparse
@@ -50,7 +52,9 @@ def faults(importer: Any, passing: dict[str, list[Any]], args: argparse.Namespac
     path = Path(importer.__file__)
     operators: dict[str, set[str]] = defaultdict(set)
     for operator, method in importer._get_convert_map().items():
-        name = method.__name__ if isinstance(method, type) else getattr(method, "__qualname__", "").split(".")[0]
+        name = (
+            method.__name__ if isinstance(method, type) else getattr(method, "__qualname__", "").split(".")[0]
+        )
         operators[name].add(operator)
     places = []
     for item in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -161,8 +165,8 @@ def scores(keys: Sequence[str], labels: Sequence[str]) -> str:
     hit, said, is_so = (sum(n * (n - 1) / 2 for n in count.values()) for count in (both, mine, true))
     f1 = 2 * precision * recall / (precision + recall)
     return (
-        f"{len(keys)} failures, {len(true)} faults, {len(mine)} clusters: BCubed P {precision:.3f} R {recall:.3f} F1 {f1:.3f},"
-        f" pairs P {hit / max(said, 1):.3f} R {hit / max(is_so, 1):.3f}"
+        f"{len(keys)} failures, {len(true)} faults, {len(mine)} clusters: BCubed P {precision:.3f} R"
+        f" {recall:.3f} F1 {f1:.3f}, pairs P {hit / max(said, 1):.3f} R {hit / max(is_so, 1):.3f}"
     )
 
 
@@ -183,7 +187,9 @@ def main() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tests = [test for test in load_node_model_tests() if test.data_sets and not test.name.endswith("_expanded")]
+        tests = [
+            test for test in load_node_model_tests() if test.data_sets and not test.name.endswith("_expanded")
+        ]
     by_operator: dict[str, list[Any]] = defaultdict(list)
     for test in tests:
         for operator in {node.op_type for node in test.model.graph.node} if test.model else ():

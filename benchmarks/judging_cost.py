@@ -1,10 +1,12 @@
-"""What the judge costs a campaign: tests for each second of CPU time, with it as it is, with `--metamorphic`, and in another tree.
+"""What the judge costs a campaign: tests for each second of CPU time, with it as it is, with `--metamorphic`,
+and in another tree.
 
     python benchmarks/judging_cost.py [--tests 200] [--rounds 3] [--seed 0] [--before PYTHON]
 
-`PYTHON` is the interpreter of an environment with an older opsieve. Each round runs every variant once, one after the other, on one seed
-of its own (programs are the same for variants of one tree; an older generator makes others of equal number and size). Times are those of
-the command and everything it started, as the kernel counts them, so that a busy machine alters them little.
+`PYTHON` is the interpreter of an environment with an older opsieve. Each round runs every variant once, one
+after the other, on one seed of its own (programs are the same for variants of one tree; an older generator
+makes others of equal number and size). Times are those of the command and everything it started, as the
+kernel counts them, so that a busy machine alters them little.
 """
 
 import argparse
@@ -21,11 +23,15 @@ TARGETS = ("-t", "onnxruntime", "-t", "onnxruntime:basic", "-t", "onnxruntime:di
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tests", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--before", metavar="PYTHON", help="interpreter of an environment with an older opsieve")
+    parser.add_argument(
+        "--before", metavar="PYTHON", help="interpreter of an environment with an older opsieve"
+    )
     asked = parser.parse_args()
     variants = {"as it is": (sys.executable, ()), "--metamorphic": (sys.executable, ("--metamorphic",))}
     if asked.before:
@@ -35,10 +41,16 @@ def main() -> None:
         for name, (python, options) in variants.items():
             seconds = cpu_seconds(python, asked.tests, asked.seed + turn, options)
             rates[name].append(asked.tests / seconds)
-            print(f"round {turn + 1}, {name}: {asked.tests / seconds:.1f} tests a second of CPU time", flush=True)
+            print(
+                f"round {turn + 1}, {name}: {asked.tests / seconds:.1f} tests a second of CPU time",
+                flush=True,
+            )
     plain = statistics.median(rates["as it is"])
     for name, found in rates.items():
-        print(f"{name}: median {statistics.median(found):.1f}, {statistics.median(found) / plain:.2f} of `as it is`")
+        print(
+            f"{name}: median {statistics.median(found):.1f}, {statistics.median(found) / plain:.2f} of `as"
+            " it is`"
+        )
 
 
 def cpu_seconds(python: str, tests: int, seed: int, options: Sequence[str]) -> float:

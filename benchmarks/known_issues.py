@@ -1,15 +1,18 @@
-"""Precision and recall of "probably owner/repo#N": failures whose public issue is known, and failures that no issue of the index is about.
+"""Precision and recall of "probably owner/repo#N": failures whose public issue is known, and failures that no
+issue of the index is about.
 
     python benchmarks/known_issues.py ISSUES.json THREADS.json [--logs RECORDS.jsonl.gz]
     python benchmarks/known_issues.py --facts [--logs RECORDS.jsonl.gz]
 
-`--facts` needs no network and no export: `triaging/known_threads.jsonl` tells of public threads, in our words, title, telling lines and the failure as a log of another occurrence would
-have it (other names, sizes and places in files; nothing that the thread does not say). They are the index, and each failure is asked for. Failures that none of them is about are those of
-the samples (`samples/observed.jsonl`) and of RECORDS.
+`--facts` needs no network and no export: `triaging/known_threads.jsonl` tells of public threads, in our
+words, title, telling lines and the failure as a log of another occurrence would have it (other names, sizes
+and places in files; nothing that the thread does not say). They are the index, and each failure is asked for.
+Failures that none of them is about are those of the samples (`samples/observed.jsonl`) and of RECORDS.
 
-ISSUES is an export (`opsieve known import`). THREADS is a list of `{issue, target, text or model, guilty, inputs}`: a program as text of onnx.parser, after the
-reproducer of the issue, with the guilty pass where `attribute` names one. Each is run; what no longer fails is left out. RECORDS are failures of
-other tools: whatever is named for them is shown, to be judged by a person.
+ISSUES is an export (`opsieve known import`). THREADS is a list of `{issue, target, text or model, guilty,
+inputs}`: a program as text of onnx.parser, after the reproducer of the issue, with the guilty pass where
+`attribute` names one. Each is run; what no longer fails is left out. RECORDS are failures of other tools:
+whatever is named for them is shown, to be judged by a person.
 """
 
 import argparse
@@ -94,7 +97,8 @@ def from_threads(threads: list[dict[str, Any]], index: IssueIndex) -> None:
     total = right + wrong + none
     sums = f"{right} right, {wrong} wrong, {none} without, {listed} with it among those named"
     print(
-        f"{total} fail, {passing} do not: {sums}; precision {right / max(1, right + wrong):.2f}, recall {right / max(1, total):.2f}"
+        f"{total} fail, {passing} do not: {sums}; precision {right / max(1, right + wrong):.2f}, recall"
+        f" {right / max(1, total):.2f}"
     )
 
 
@@ -105,7 +109,9 @@ def from_facts(logs: Path | None) -> None:
     halves = {"even lines": [0, 0, 0], "odd lines": [0, 0, 0]}
     misses: Counter[str] = Counter()
     for at, fact in enumerate(facts):
-        said = named(_found(fact), frozenset(fact.get("operators", ())), fact.get("guilty", ""), index, fact["kind"])
+        said = named(
+            _found(fact), frozenset(fact.get("operators", ())), fact.get("guilty", ""), index, fact["kind"]
+        )
         right = bool(said) and said[0] in (fact["issue"], *fact.get("same", ()))
         misses[missed_kind(fact)] += not said
         halves["odd lines" if at % 2 else "even lines"][0 if right else 1 if said else 2] += 1
@@ -114,7 +120,8 @@ def from_facts(logs: Path | None) -> None:
     for half, (right, wrong, none) in halves.items():
         total = right + wrong + none
         print(
-            f"{half}: {total} threads: {right} right, {wrong} wrong, {none} without; precision {right / max(1, right + wrong):.2f}, recall {right / max(1, total):.2f}"
+            f"{half}: {total} threads: {right} right, {wrong} wrong, {none} without; precision"
+            f" {right / max(1, right + wrong):.2f}, recall {right / max(1, total):.2f}"
         )
     print(f"without: {', '.join(f'{count} {kind}' for kind, count in misses.most_common() if count)}")
     from_samples(index)
@@ -123,7 +130,9 @@ def from_facts(logs: Path | None) -> None:
 
 
 def missed_kind(fact: dict[str, Any]) -> str:
-    """What a thread that is not named has to be known by: a message, or the pass and the operators of a failure without one."""
+    """What a thread that is not named has to be known by: a message, or the pass and the operators of a
+    failure without one.
+    """
     text = f"{fact['title']} {fact['says']}"
     if fact.get("message"):
         return "with a message"
@@ -181,7 +190,9 @@ def from_logs(path: Path, index: IssueIndex) -> None:
     print(f"{bugs} distinct failures of {path.name}")
 
 
-def named(found: Fingerprint, operators: frozenset[str], guilty: str, index: IssueIndex, kind: str = "") -> list[str]:
+def named(
+    found: Fingerprint, operators: frozenset[str], guilty: str, index: IssueIndex, kind: str = ""
+) -> list[str]:
     """The issues that a failure probably is, by name, with the reason of the first."""
     backend, kind = found.value(ComponentName.BACKEND), kind or found.value(ComponentName.KIND)
     cluster = ClusterSignature(1, backend, kind, title_of(found), (found.components,), operators, guilty)

@@ -1,8 +1,11 @@
-"""Programs of operators that `opsieve learn` declared, judged at both ends of onnxruntime's optimiser: what fails, operator by operator.
+"""Programs of operators that `opsieve learn` declared, judged at both ends of onnxruntime's optimiser: what
+fails, operator by operator.
 
-    OPSIEVE_OPERATORS=com.microsoft.toml python benchmarks/learned_programs.py --programs 500 [--seed 1] [--nodes 3] [--store FOLDER]
+    OPSIEVE_OPERATORS=com.microsoft.toml python benchmarks/learned_programs.py --programs 500 [--seed 1]
+    [--nodes 3] [--store FOLDER]
 
-A program has the operators of the file and some of ONNX's own before and behind them. With `--store` each failure is a case folder there, for `opsieve reduce`.
+A program has the operators of the file and some of ONNX's own before and behind them. With `--store` each
+failure is a case folder there, for `opsieve reduce`.
 """
 
 import argparse
@@ -26,7 +29,9 @@ _OWN = ("Add", "Mul", "Relu", "Transpose", "Reshape", "Cast", "Concat", "Slice")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=3)
@@ -43,7 +48,8 @@ def main() -> None:
         for seed in range(chosen.seed * 1_000_000, chosen.seed * 1_000_000 + chosen.programs):
             case = generate("isra", seed, request)
             had = names & {
-                f"{node.domain}::{node.op_type}" for node in onnx_program(case.program, "a judge").proto.graph.node
+                f"{node.domain}::{node.op_type}"
+                for node in onnx_program(case.program, "a judge").proto.graph.node
             }
             if not had:
                 continue
@@ -54,14 +60,15 @@ def main() -> None:
                 if found.verdict in ("fail", "undecided"):
                     said = (found.message or found.reason).strip().splitlines()
                     blamed = found.operator or "+".join(sorted(had))
-                    failures[f"{text} {found.verdict} {found.kind} {blamed}: {said[0][:160] if said else ''}"].append(
-                        seed
-                    )
+                    failures[
+                        f"{text} {found.verdict} {found.kind} {blamed}: {said[0][:160] if said else ''}"
+                    ].append(seed)
                     if chosen.store and found.verdict == "fail":
                         save(case, chosen.store / f"{seed}-{text.replace(':', '-')}")
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(
-        f"{len(met)} of {len(names)} operators in programs, {sum(each.ru_utime + each.ru_stime for each in usage):.0f} s CPU"
+        f"{len(met)} of {len(names)} operators in programs,"
+        f" {sum(each.ru_utime + each.ru_stime for each in usage):.0f} s CPU"
     )
     for verdict, count in sorted(verdicts.items()):
         print(f"    {count:5} {verdict}")

@@ -1,9 +1,11 @@
 """How many operators of a domain `opsieve learn` declares, seed by seed, and what it costs.
 
-    python benchmarks/learning.py FOLDER com.microsoft --seeds 0,1,2 [--only NAME,...] [--sample 30] [-t onnxruntime:disable_all]
+    python benchmarks/learning.py FOLDER com.microsoft --seeds 0,1,2 [--only NAME,...] [--sample 30] [-t
+    onnxruntime:disable_all]
 
-FOLDER keeps what was learnt, so that an interrupted run goes on, and DOMAIN-SEED.toml, whose heads tell of each operator that was not declared why not. `--sample` takes so many operators
-of the domain at random (of ONNX's own, `ai.onnx`, for example). CPU seconds are of this process and its workers.
+FOLDER keeps what was learnt, so that an interrupted run goes on, and DOMAIN-SEED.toml, whose heads tell of
+each operator that was not declared why not. `--sample` takes so many operators of the domain at random (of
+ONNX's own, `ai.onnx`, for example). CPU seconds are of this process and its workers.
 """
 
 import argparse
@@ -20,7 +22,9 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("domain")
     parser.add_argument("--seeds", default="0")
@@ -42,8 +46,9 @@ def main() -> None:
         declared_once |= {each.name for each in declared}
         names |= {each.name for each in found}
         print(
-            f"seed {seed}: {len(declared)} of {len(found)} ({len(declared) / len(found):.1%}), "
-            f"{sum(each.asked for each in found)} instances, {sum(each.died for each in found)} deaths, {_cpu() - before:.0f} s CPU"
+            f"seed {seed}: {len(declared)} of {len(found)} ({len(declared) / len(found):.1%}),"
+            f" {sum(each.asked for each in found)} instances, {sum(each.died for each in found)} deaths,"
+            f" {_cpu() - before:.0f} s CPU"
         )
         for each in found:
             if each.operator is None:

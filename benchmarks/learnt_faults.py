@@ -1,9 +1,11 @@
-"""Faults of onnxruntime's own operators that `opsieve learn` came upon, each as one node: beside a float64 evaluation, and with new memory filled in two ways.
+"""Faults of onnxruntime's own operators that `opsieve learn` came upon, each as one node: beside a float64
+evaluation, and with new memory filled in two ways.
 
     python benchmarks/learnt_faults.py [-t onnxruntime]
 
-Of each instance that its operator's page allows: how far the result is from what the page says, and whether results are the same when new memory holds zeros and when it holds large numbers.
-A pair that the page says is equal is told as the second beside the first.
+Of each instance that its operator's page allows: how far the result is from what the page says, and whether
+results are the same when new memory holds zeros and when it holds large numbers. A pair that the page says is
+equal is told as the second beside the first.
 """
 
 import argparse
@@ -28,10 +30,14 @@ def _drawn(*shape: int) -> Array:
 
 
 def _attended(query: Array, key: Array, value: Array, past_key: Array, past_value: Array) -> Array:
-    """Softmax(Q K^T / sqrt(size)) V in float64, keys and values [batch, heads, length, size] behind the past's."""
+    """Softmax(Q K^T / sqrt(size)) V in float64, keys and values [batch, heads, length, size] behind the
+    past's.
+    """
     batch, length, hidden = query.shape
     count = past_key.shape[1]
-    q, k, v = (x.astype(float).reshape(batch, -1, count, hidden // count).swapaxes(1, 2) for x in (query, key, value))
+    q, k, v = (
+        x.astype(float).reshape(batch, -1, count, hidden // count).swapaxes(1, 2) for x in (query, key, value)
+    )
     k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
     weights = np.exp(q @ k.swapaxes(2, 3) / np.sqrt(hidden // count))
     made: Array = (weights / weights.sum(-1, keepdims=True)) @ v
@@ -81,7 +87,10 @@ def _test(case: Case, fill: int) -> Test:
     graph = helper.make_graph(
         [helper.make_node(name, names, outs, domain="com.microsoft", **attributes)],
         "fault",
-        [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in fed.items()],
+        [
+            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for k, a in fed.items()
+        ],
         [helper.make_empty_tensor_value_info(out) for out in outs],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
@@ -90,18 +99,29 @@ def _test(case: Case, fill: int) -> Test:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-t", "--target", default="onnxruntime")
     target, before = resolve(parser.parse_args().target), None
     with Workers() as workers:
         print(target.display, workers.version(target))
         for what, case in cases().items():
-            seen = [answer.outputs for answer in workers.observe_many(target, [_test(case, fill) for fill in FILLS])]
+            seen = [
+                answer.outputs
+                for answer in workers.observe_many(target, [_test(case, fill) for fill in FILLS])
+            ]
             if any(each is None for each in seen):
                 print(f"{what}: refused")
                 continue
             first, second = (each["y0"] for each in seen if each is not None)
-            said = ["the same in any memory" if np.array_equal(first, second, equal_nan=True) else "HANGS ON MEMORY"]
+            said = [
+                (
+                    "the same in any memory"
+                    if np.array_equal(first, second, equal_nan=True)
+                    else "HANGS ON MEMORY"
+                )
+            ]
             if case[-1] is not None:
                 said.append(f"off by {np.abs(first - case[-1]).max():.1e}")
             elif before is not None and before[0] == case[0]:

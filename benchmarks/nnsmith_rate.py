@@ -1,13 +1,16 @@
-"""Tests a second of a campaign and of NNSmith's own fuzzing loop beside it, on onnxruntime, at equal numbers of ONNX nodes.
+"""Tests a second of a campaign and of NNSmith's own fuzzing loop beside it, on onnxruntime, at equal numbers
+of ONNX nodes.
 
-    python benchmarks/nnsmith_rate.py --nnsmith PYTHON [--source CHECKOUT] [--nodes 10] [--seconds 60] [--tests 1024] [--rounds 3]
+    python benchmarks/nnsmith_rate.py --nnsmith PYTHON [--source CHECKOUT] [--nodes 10] [--seconds 60]
+    [--tests 1024] [--rounds 3]
 
-PYTHON is an interpreter with `pip install 'nnsmith[onnx,onnxruntime]'`, CHECKOUT its repository's main branch, which goes before what is installed: 0.1.0
-of PyPI finds no operator that torch 2.15 exports. The script passes `dynamo=False` to its exporter. NNSmith runs first,
-with `--nodes` operators a model; the campaign's programs then have as many nodes as its ONNX models had on the average. Both have onnxruntime
-as their only target; the campaign also asks its unoptimised level, where NNSmith asks PyTorch. One lane, one process of NNSmith, one thread
-for each library. Rounds alternate; the medians and their ratios are printed as one JSON object. CPU counts everything that runs, from the
-256th test on here, without imports there.
+PYTHON is an interpreter with `pip install 'nnsmith[onnx,onnxruntime]'`, CHECKOUT its repository's main
+branch, which goes before what is installed: 0.1.0 of PyPI finds no operator that torch 2.15 exports. The
+script passes `dynamo=False` to its exporter. NNSmith runs first, with `--nodes` operators a model; the
+campaign's programs then have as many nodes as its ONNX models had on the average. Both have onnxruntime as
+their only target; the campaign also asks its unoptimised level, where NNSmith asks PyTorch. One lane, one
+process of NNSmith, one thread for each library. Rounds alternate; the medians and their ratios are printed as
+one JSON object. CPU counts everything that runs, from the 256th test on here, without imports there.
 """
 
 import argparse
@@ -52,7 +55,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             peers.append(loop(given, Path(folder), round_ + 1))
             nodes = round(peers[-1]["onnx_nodes"])
-            plan = CampaignPlan("mix", replace(USUAL, nodes=nodes, between=None), supports, costs=stated([target]))
+            plan = CampaignPlan(
+                "mix", replace(USUAL, nodes=nodes, between=None), supports, costs=stated([target])
+            )
             campaign = new_campaign(round_, [target], plan)
             ours.append(steady(Path(folder) / "store", campaign, plan, 1, given.tests))
     print(json.dumps(facts(peers, ours)))
@@ -79,7 +84,11 @@ def facts(peers: list[dict[str, Any]], ours: list[tuple[float, float]]) -> dict[
     their_rate = statistics.median(one["tests"] / one["wall_s"] for one in peers)
     own, rate = (statistics.median(one[place] for one in ours) for place in (0, 1))
     return {
-        "nnsmith": {"ms_of_cpu_a_test": round(theirs, 1), "tests_per_second": round(their_rate, 2), "runs": peers},
+        "nnsmith": {
+            "ms_of_cpu_a_test": round(theirs, 1),
+            "tests_per_second": round(their_rate, 2),
+            "runs": peers,
+        },
         "opsieve": {"ms_of_cpu_a_test": round(own, 2), "tests_per_second": round(rate, 1)},
         "nodes": round(statistics.fmean(one["onnx_nodes"] for one in peers), 1),
         "ratio_by_cpu": round(theirs / own, 1),

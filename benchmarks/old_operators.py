@@ -1,9 +1,11 @@
-"""Every form that an operator of ONNX's own had at opsets 1 to 12: a valid program, evaluated, and held against onnxruntime at that opset.
+"""Every form that an operator of ONNX's own had at opsets 1 to 12: a valid program, evaluated, and held
+against onnxruntime at that opset.
 
     python -m benchmarks.old_operators [NAME]... [--seeds 3] [--list]
 
-The forms are those of `onnx.defs`, one row for each (operator, version). Programs have one node: an instance of today's declaration, or of a table for what has none,
-written in the old form (benchmarks/old/downgrading.py), at the first and at the last opset that has the form.
+The forms are those of `onnx.defs`, one row for each (operator, version). Programs have one node: an instance
+of today's declaration, or of a table for what has none, written in the old form
+(benchmarks/old/downgrading.py), at the first and at the last opset that has the form.
 """
 
 import argparse
@@ -171,7 +173,9 @@ def examine(form: Form, seeds: int, lab: ObservationCache, workers: Workers | No
 
 
 def converted(program: OnnxProgram, fed: Values, wanted: Values, lab: ObservationCache) -> str:
-    """What onnxruntime gives for the program that onnx's version converter makes of it, held against what the old form was evaluated to."""
+    """What onnxruntime gives for the program that onnx's version converter makes of it, held against what the
+    old form was evaluated to.
+    """
     try:
         made = onnx.version_converter.convert_version(program.proto, OLDEST)
     except RuntimeError as error:
@@ -185,7 +189,11 @@ def converted(program: OnnxProgram, fed: Values, wanted: Values, lab: Observatio
         if dtype is None or dtype.kind not in "fiub":
             return "not compared"
         if not np.allclose(
-            value, np.asarray(wanted[name]), rtol=1e-3 if dtype == np.float16 else 1e-4, atol=1e-5, equal_nan=True
+            value,
+            np.asarray(wanted[name]),
+            rtol=1e-3 if dtype == np.float16 else 1e-4,
+            atol=1e-5,
+            equal_nan=True,
         ):
             return f"differs: {name} is {value.ravel()[:3]} for {np.asarray(wanted[name]).ravel()[:3]}"
     return "pass"
@@ -198,9 +206,13 @@ def first_line(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--seeds", type=int, default=3, help="programs of each form at each of its two opsets")
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="programs of each form at each of its two opsets"
+    )
     parser.add_argument("--reduce", action="store_true", help="reduce the first program of each form too")
-    parser.add_argument("--list", action="store_true", help="every form, not those alone with something to say")
+    parser.add_argument(
+        "--list", action="store_true", help="every form, not those alone with something to say"
+    )
     given = parser.parse_args()
     total: Counter[str] = Counter()
     with Workers() as workers:
@@ -225,10 +237,13 @@ def main() -> None:
                 or found.reduced.startswith("not")
             ):
                 print(
-                    f"{form!s:28} {found.reduced} drawn {found.drawn:3} evaluated {found.evaluated:3} {dict(found.verdicts)}"
+                    f"{form!s:28} {found.reduced} drawn {found.drawn:3} evaluated {found.evaluated:3}"
+                    f" {dict(found.verdicts)}"
                 )
                 print(
-                    *(f"    {count} {reason}" for reason, count in found.reasons.most_common(3)), sep="\n", flush=True
+                    *(f"    {count} {reason}" for reason, count in found.reasons.most_common(3)),
+                    sep="\n",
+                    flush=True,
                 )
     print(dict(total), file=sys.stderr)
 

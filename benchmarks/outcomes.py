@@ -1,10 +1,14 @@
-"""What values of generated programs reach: both branches, both answers of comparisons, ties, saturation, empty results.
+"""What values of generated programs reach: both branches, both answers of comparisons, ties, saturation,
+empty results.
 
-    python benchmarks/outcomes.py [NAME] [--models 200] [--nodes 20] [--seed 0] [--before CHECKOUT] [--searched] [--folder FOLDER]
+    python benchmarks/outcomes.py [NAME] [--models 200] [--nodes 20] [--seed 0] [--before CHECKOUT]
+    [--searched] [--folder FOLDER]
 
-Programs run on onnxruntime, unoptimised, with every result of their graphs as an output; what is counted are nodes, by what their operands and results are. `--before` is a checkout of an
-earlier opsieve, whose programs of the same seeds are made by its own generator and counted by this code. `--searched` are programs grown without ranges, whose values are searched (`--values search`);
-CPU seconds of making a side's programs are told, searching and its workers included.
+Programs run on onnxruntime, unoptimised, with every result of their graphs as an output; what is counted are
+nodes, by what their operands and results are. `--before` is a checkout of an earlier opsieve, whose programs
+of the same seeds are made by its own generator and counted by this code. `--searched` are programs grown
+without ranges, whose values are searched (`--values search`); CPU seconds of making a side's programs are
+told, searching and its workers included.
 """
 
 import argparse
@@ -41,7 +45,10 @@ GROUP = 32
 
 def made(name: str, models: int, nodes: int, seed: int, folder: str, values: str = RANGED) -> None:
     """Write programs with their inputs into a folder."""
-    cases = [generate(name, number, GenRequest(nodes=nodes, values=values)) for number in range(seed, seed + models)]
+    cases = [
+        generate(name, number, GenRequest(nodes=nodes, values=values))
+        for number in range(seed, seed + models)
+    ]
     if values == SEARCH:
         with Workers() as workers:
             answers = searched(cases, range(seed, seed + models), workers, Effort(weights=True))
@@ -55,7 +62,11 @@ def made(name: str, models: int, nodes: int, seed: int, folder: str, values: str
 
 
 def _is_plain(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.dtype.type.__module__ == "numpy"
+    return (
+        isinstance(value, np.ndarray)
+        and value.dtype.kind in "fiub"
+        and value.dtype.type.__module__ == "numpy"
+    )
 
 
 def programs(folder: Path) -> Iterator[tuple[OnnxProgram, dict[str, Any]]]:
@@ -80,7 +91,9 @@ def outcomes(model: onnx.ModelProto, values: Mapping[str, Any]) -> Iterator[tupl
         elif out is None or x is None:
             continue
         else:
-            yield from ((node.op_type if kind == "" else kind, met) for kind, met in _of_node(node, ins, x, out))
+            yield from (
+                (node.op_type if kind == "" else kind, met) for kind, met in _of_node(node, ins, x, out)
+            )
 
 
 def _of_node(node: onnx.NodeProto, ins: list[Any], x: Any, out: Any) -> Iterator[tuple[str, str]]:
@@ -143,20 +156,25 @@ def counted(folder: Path, workers: Workers) -> Counter[tuple[str, str]]:
                 weights = {each.name: numpy_helper.to_array(each) for each in program.proto.graph.initializer}
                 found["programs", "run with all results shown"] += 1
                 found[
-                    "programs that run", "all finite" if all(map(finite, answer.outputs.values())) else "not all finite"
+                    "programs that run",
+                    "all finite" if all(map(finite, answer.outputs.values())) else "not all finite",
                 ] += 1
                 found.update(outcomes(program.proto, {**weights, **inputs, **answer.outputs}))
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", nargs="?", default="mix")
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--before", type=Path)
-    parser.add_argument("--folder", type=Path, help="keeps the programs and their inputs; without it they are removed")
+    parser.add_argument(
+        "--folder", type=Path, help="keeps the programs and their inputs; without it they are removed"
+    )
     parser.add_argument("--searched", action="store_true")
     parser.add_argument("--make", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -191,7 +209,14 @@ def main() -> None:
             print(f"{side}: {spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime:.1f} s CPU")
             rows[side] = counted(folder, workers)
     print(
-        json.dumps({"nodes": options.nodes, "models": options.models, "seed": options.seed, "load": os.getloadavg()[0]})
+        json.dumps(
+            {
+                "nodes": options.nodes,
+                "models": options.models,
+                "seed": options.seed,
+                "load": os.getloadavg()[0],
+            }
+        )
     )
     print(f"| | | {' | '.join(rows)} |\n|---|---|{'---|' * len(rows)}")
     for kind, outcome in sorted(set().union(*rows.values())):

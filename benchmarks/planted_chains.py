@@ -1,10 +1,14 @@
-"""How many planted optimiser faults a strategy's programs reach: each needs two or three neighbours of given operators, and a condition on them.
+"""How many planted optimiser faults a strategy's programs reach: each needs two or three neighbours of given
+operators, and a condition on them.
 
-    python benchmarks/planted_chains.py [NAME] [--faults 60] [--sets 1] [--seconds 20] [--nodes 20] [--seed 0] [--before CHECKOUT]
+    python benchmarks/planted_chains.py [NAME] [--faults 60] [--sets 1] [--seconds 20] [--nodes 20] [--seed 0]
+    [--before CHECKOUT]
 
-A fault is a chain of two or three operators that read one another's results, drawn from those that optimisers rewrite, with one of these conditions: none; the first result has
-another reader; all of the chain is float16; the last node reads two results. It is found when a program has such a chain, which an optimiser with this fault would have rewritten. `--seconds` is CPU time of
-making programs on each side; `--before` is a checkout of an earlier opsieve. No compiler is asked: this measures what programs offer, not what a judge sees.
+A fault is a chain of two or three operators that read one another's results, drawn from those that optimisers
+rewrite, with one of these conditions: none; the first result has another reader; all of the chain is float16;
+the last node reads two results. It is found when a program has such a chain, which an optimiser with this
+fault would have rewritten. `--seconds` is CPU time of making programs on each side; `--before` is a checkout
+of an earlier opsieve. No compiler is asked: this measures what programs offer, not what a judge sees.
 """
 
 import argparse
@@ -97,7 +101,9 @@ def met(fault: Fault, nodes: list[Operation]) -> bool:
 
     def goes_on(place: int, left: tuple[str, ...]) -> bool:
         node = nodes[place]
-        if node.operator != left[0] or (fault.condition == "half" and "float16" not in {t for t, _ in node.outputs}):
+        if node.operator != left[0] or (
+            fault.condition == "half" and "float16" not in {t for t, _ in node.outputs}
+        ):
             return False
         if len(left) == 1:
             return fault.condition != "merges" or made.get(place, 0) > 1
@@ -107,7 +113,9 @@ def met(fault: Fault, nodes: list[Operation]) -> bool:
     return any(goes_on(place, fault.chain) for place in range(len(nodes)))
 
 
-def reached(name: str, sets: list[list[Fault]], seconds: float, nodes: int, start: int) -> tuple[list[int], int]:
+def reached(
+    name: str, sets: list[list[Fault]], seconds: float, nodes: int, start: int
+) -> tuple[list[int], int]:
     """How many faults of each set are found in so much CPU time, and by how many programs from a seed on."""
     request = GenRequest(nodes=nodes, types=True)
     generate(name, 1 << 20, request)
@@ -127,7 +135,10 @@ def told(name: str, found: list[int], faults: int, programs: int) -> str:
     """Mean over the sets with its interval at 95 % (normal)."""
     mean, spread = statistics.mean(found), statistics.stdev(found) if len(found) > 1 else 0.0
     near = 1.96 * spread / math.sqrt(len(found))
-    return f"{name}: {mean:.1f} +- {near:.1f} of {faults} faults ({len(found)} sets: {found}), {programs} programs"
+    return (
+        f"{name}: {mean:.1f} +- {near:.1f} of {faults} faults ({len(found)} sets: {found}), {programs}"
+        " programs"
+    )
 
 
 def _parsed(model: bytes) -> onnx.ModelProto:
@@ -135,7 +146,9 @@ def _parsed(model: bytes) -> onnx.ModelProto:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", nargs="?", default="mix")
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--sets", type=int, default=1, help="of faults, all looked for in the same programs")
@@ -153,7 +166,9 @@ def main() -> None:
     print(told(given.name, found, given.faults, programs), f"load {os.getloadavg()[0]:.1f}")
     if given.before:
         command = [sys.executable, __file__, given.name, "--json"]
-        command += [f"--{key}={getattr(given, key)}" for key in ("faults", "sets", "seconds", "nodes", "seed")]
+        command += [
+            f"--{key}={getattr(given, key)}" for key in ("faults", "sets", "seconds", "nodes", "seed")
+        ]
         environment = {**os.environ, "PYTHONPATH": str(given.before.resolve() / "src")}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         found, programs = json.loads(done.stdout)

@@ -1,11 +1,14 @@
-"""What the judge sees of planted optimiser faults: onnxruntime whose optimised builds run a graph that was altered after the fact.
+"""What the judge sees of planted optimiser faults: onnxruntime whose optimised builds run a graph that was
+altered after the fact.
 
     python benchmarks/planted_faults.py --faults 300 --seed 0
 
-In each random program one node is dropped, or gets another attribute, another constant, swapped operands, another type on the way, or an
-axis that is off by one. Both optimised levels of onnxruntime run the altered graph, its unoptimised build the true one, and a campaign's
-own order of questions judges them. A fault that the reference, in the program's own types, computes as it or float64 computes
-the true program (on these inputs, by the policy) is equivalent and does not count. Prints the share seen and the share blamed on the optimiser by kind of fault, and each that was missed.
+In each random program one node is dropped, or gets another attribute, another constant, swapped operands,
+another type on the way, or an axis that is off by one. Both optimised levels of onnxruntime run the altered
+graph, its unoptimised build the true one, and a campaign's own order of questions judges them. A fault that
+the reference, in the program's own types, computes as it or float64 computes the true program (on these
+inputs, by the policy) is equivalent and does not count. Prints the share seen and the share blamed on the
+optimiser by kind of fault, and each that was missed.
 """
 
 import argparse
@@ -41,7 +44,13 @@ class Altering(ObservationCache):
     fault: tuple[str, str] | None = None  # a kind, and the first output of the node
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         """What the target makes of the program; of the altered one where it is an optimised level."""
         if target.unrewritten in LEVELS and self.fault is not None and isinstance(program, OnnxProgram):
@@ -50,7 +59,9 @@ class Altering(ObservationCache):
 
 
 def altered(program: OnnxProgram, kind: str, output: str) -> OnnxProgram | None:
-    """The program with a fault at the node that makes `output`; None where it has no such node or the fault does not fit."""
+    """The program with a fault at the node that makes `output`; None where it has no such node or the fault
+    does not fit.
+    """
     model = ModelProto()
     model.CopyFrom(program.proto)
     node = next((node for node in model.graph.node if node.output and node.output[0] == output), None)
@@ -100,7 +111,8 @@ def _alter(model: ModelProto, node: NodeProto, kind: str) -> bool:
 def _through_half(model: ModelProto, node: NodeProto) -> bool:
     """A float32 result that takes the way through float16."""
     declared = {
-        value.name: value.type.tensor_type.elem_type for value in (*model.graph.value_info, *model.graph.output)
+        value.name: value.type.tensor_type.elem_type
+        for value in (*model.graph.value_info, *model.graph.output)
     }
     if len(node.output) != 1 or declared.get(node.output[0]) != TensorProto.FLOAT:
         return False
@@ -135,7 +147,9 @@ def planted(plan: CampaignPlan, seed: int) -> Iterator[tuple[int, Any, str, str]
 
 
 def judged(case: Any, fault: tuple[str, str], lab: Altering) -> tuple[str, str, str]:
-    """`equivalent`, `seen`, `missed` or `unclear` with the verdict and the blame, by a campaign's order of questions."""
+    """`equivalent`, `seen`, `missed` or `unclear` with the verdict and the blame, by a campaign's order of
+    questions.
+    """
     program, inputs, target = case.program, case.inputs, LEVELS[0]
     lab.fault = None
     wrong = altered(program, *fault)
@@ -158,7 +172,11 @@ def judged(case: Any, fault: tuple[str, str], lab: Altering) -> tuple[str, str, 
         return "missed", "pass by agreement", ""
     oracles = [oracle for oracle in [*builds, *SECOND_ORACLES] if oracle != target]
     verdict = judge(program, inputs, target, lab, oracles=oracles).verdict
-    return ("seen" if verdict.verdict == "fail" else "missed"), verdict.verdict, verdict.blame or verdict.reason[:300]
+    return (
+        ("seen" if verdict.verdict == "fail" else "missed"),
+        verdict.verdict,
+        verdict.blame or verdict.reason[:300],
+    )
 
 
 def main() -> None:
@@ -182,7 +200,9 @@ def main() -> None:
             if end == "missed":
                 print(f"{number:5} {kind} at {output}: {verdict} {blame}", flush=True)
     for kind in (*KINDS, "all"):
-        ends = {end: sum(n for (k, e), n in found.items() if e == end and kind in (k, "all")) for _, end in found}
+        ends = {
+            end: sum(n for (k, e), n in found.items() if e == end and kind in (k, "all")) for _, end in found
+        }
         real = ends.get("seen", 0) + ends.get("missed", 0)
         right = sum(n for k, n in blamed.items() if kind in (k, "all"))
         print(f"{kind:10} {real:4} real, {ends.get('seen', 0) / max(real, 1):.3f} seen, {right / max(real, 1):.3f} blamed on the optimiser; "

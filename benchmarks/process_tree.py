@@ -1,4 +1,6 @@
-"""What a command has started, as /proc tells it: the processes below it by what they are, their memory and their descriptors."""
+"""What a command has started, as /proc tells it: the processes below it by what they are, their memory and
+their descriptors.
+"""
 
 import json
 import os
@@ -14,9 +16,11 @@ _LANE, _TICKS = b"lane_process", os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class ProcessSample:
-    """A process: CPU seconds with those of children that it waited for, proportional memory in MB, open descriptors.
+    """A process: CPU seconds with those of children that it waited for, proportional memory in MB, open
+    descriptors.
 
-    Of what runs a compiler, `compiler` names it: the backend's attribute, or its file where that has one backend.
+    Of what runs a compiler, `compiler` names it: the backend's attribute, or its file where that has one
+    backend.
     """
 
     pid: int
@@ -70,15 +74,21 @@ def samples(root: int) -> Iterator[ProcessSample]:
         place = Path("/proc", str(pid))
         try:
             cpu = _cpu(pid)
-            shared = next(line for line in (place / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
+            shared = next(
+                line for line in (place / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:")
+            )
             memory, descriptors = int(shared.split()[1]) / 1024, len(os.listdir(place / "fd"))
-            yield ProcessSample(pid, role, compiler_of((place / "cmdline").read_bytes()), cpu, memory, descriptors)
+            yield ProcessSample(
+                pid, role, compiler_of((place / "cmdline").read_bytes()), cpu, memory, descriptors
+            )
         except (OSError, StopIteration, IndexError):
             continue
 
 
 def compiler_of(command: bytes) -> str:
-    """The compiler of a command line, as `child.py` is started and what it forks keeps it; "" for any other."""
+    """The compiler of a command line, as `child.py` is started and what it forks keeps it; "" for any
+    other.
+    """
     for word in command.split(b"\0"):
         if word.startswith(b"{") and b'"attribute"' in word:
             config = json.loads(word)
@@ -92,7 +102,9 @@ def name_of(file: Path, attribute: str) -> str:
 
 
 def _cpu(pid: int) -> float:
-    return sum(map(int, Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[11:15])) / _TICKS
+    return (
+        sum(map(int, Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[11:15])) / _TICKS
+    )
 
 
 def _role(pid: int, parent: Role) -> Role:

@@ -1,15 +1,18 @@
-"""`reduce` on real compiler bugs inside large models, beside Polygraphy's `debug reduce` and the algorithm of torch's minifier.
+"""`reduce` on real compiler bugs inside large models, beside Polygraphy's `debug reduce` and the algorithm of
+torch's minifier.
 
     python benchmarks/reduce.py [FOLDER] [--polygraphy PYTHON] [--linear] [--torch] [--only ID]
 
-FOLDER holds manifest.json (id, model, ort, culprit_optimizer, known_min_nodes) and the models; a host of 2,005 nodes is grown around
-a bug of onnxruntime besides (`reducing/grow.py`). All tools are given the same predicate: the target and its unoptimised build,
-compared as opsieve compares them. `cured` says that the result is well when the culprit pass is switched off; `equal bytes` that
-`-j1` twice and `-j2` give the same. Our seconds are wall time of the command, start-up included, the better of two runs; those of
-the others are of one run, and behind it what the first answer of the workers takes that answer them from then on. CPU is user and system time of all processes of ours;
-of Polygraphy, without those workers. Polygraphy has two figures: `user's check` is the tool as its users run it, its command and a
-script of theirs, cold (`reducing/users.py`); `polygraphy bisect` has its questions answered by our warm workers, which is faster than
-its users can have it. Our command runs with the bytecode that an installed package has.
+FOLDER holds manifest.json (id, model, ort, culprit_optimizer, known_min_nodes) and the models; a host of
+2,005 nodes is grown around a bug of onnxruntime besides (`reducing/grow.py`). All tools are given the same
+predicate: the target and its unoptimised build, compared as opsieve compares them. `cured` says that the
+result is well when the culprit pass is switched off; `equal bytes` that `-j1` twice and `-j2` give the same.
+Our seconds are wall time of the command, start-up included, the better of two runs; those of the others are
+of one run, and behind it what the first answer of the workers takes that answer them from then on. CPU is
+user and system time of all processes of ours; of Polygraphy, without those workers. Polygraphy has two
+figures: `user's check` is the tool as its users run it, its command and a script of theirs, cold
+(`reducing/users.py`); `polygraphy bisect` has its questions answered by our warm workers, which is faster
+than its users can have it. Our command runs with the bytecode that an installed package has.
 """
 
 import argparse
@@ -48,7 +51,9 @@ BIG = """<ir_version: 10, opset_import: ["" : 20]> g (float[2, 3, 4, 2] x) => (f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=SHARED if SHARED.is_dir() else ROOT / "samples")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=SHARED if SHARED.is_dir() else ROOT / "samples"
+    )
     parser.add_argument("--polygraphy", type=Path, help="a Python that has polygraphy and onnxruntime")
     parser.add_argument("--linear", action="store_true", help="Polygraphy's linear mode too")
     parser.add_argument("--torch", action="store_true", help="the algorithm of torch's minifier")
@@ -105,13 +110,27 @@ def ours(model: Path, case: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         installed = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         installed["PYTHONPYCACHEPREFIX"] = f"{scratch}/bytecode"
-        subprocess.run([sys.executable, "-c", start, "--help"], capture_output=True, check=True, env=installed)
+        subprocess.run(
+            [sys.executable, "-c", start, "--help"], capture_output=True, check=True, env=installed
+        )
         results, models = [], []
         for place, extra in enumerate((["-j1"], ["-j1"], ["-j2"], ["--seed=1"], ["--seed=2"])):
             folder = Path(scratch) / str(place)
-            command = [sys.executable, "-c", start, str(model), "-t", str(target), "-o", str(folder), "--json"]
+            command = [
+                sys.executable,
+                "-c",
+                start,
+                str(model),
+                "-t",
+                str(target),
+                "-o",
+                str(folder),
+                "--json",
+            ]
             since, busy = time.perf_counter(), cpu_seconds()
-            done = subprocess.run([*command, *extra], capture_output=True, text=True, check=True, env=installed)
+            done = subprocess.run(
+                [*command, *extra], capture_output=True, text=True, check=True, env=installed
+            )
             result = json.loads(done.stdout)
             results.append({**result, "seconds": time.perf_counter() - since, "cpu": cpu_seconds() - busy})
             models.append((folder / "case.reduced.onnx").read_bytes())
@@ -165,10 +184,11 @@ def peers(model: Path, case: dict[str, Any], options: argparse.Namespace) -> lis
 
 def show(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> None:
     print(
-        f"{case['id']:30} {row['nodes_before']:>4} -> {row['nodes_after'] + row['inner_nodes_after']} "
-        f"(known {case['known_min_nodes']}), {row['bytes_after']} B; checks {row['node_checks']} nodes, {row['checks']} all; "
-        f"refused before a check {row['invalid_candidates']}; {row['seconds']:.2f} s ({row['cpu']:.2f} of CPU); same {row['same']}, cured {row['cured']}, "
-        f"minimal {row['minimal']}, equal bytes {row['jobs_equal']}, nodes and bytes by seed {row['seeds']}"
+        f"{case['id']:30} {row['nodes_before']:>4} -> {row['nodes_after'] + row['inner_nodes_after']} (known"
+        f" {case['known_min_nodes']}), {row['bytes_after']} B; checks {row['node_checks']} nodes,"
+        f" {row['checks']} all; refused before a check {row['invalid_candidates']}; {row['seconds']:.2f} s"
+        f" ({row['cpu']:.2f} of CPU); same {row['same']}, cured {row['cured']}, minimal {row['minimal']},"
+        f" equal bytes {row['jobs_equal']}, nodes and bytes by seed {row['seeds']}"
     )
     for peer in others:
         print(f"    {peer}")
@@ -178,9 +198,10 @@ def show(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> None:
 def lines(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> list[str]:
     """The case's lines of the table."""
     told = [
-        f"| {case['id']} (known {case['known_min_nodes']}) | opsieve | {row['node_checks']} + {row['checks'] - row['node_checks']} "
-        f"| {row['seconds']:.2f} | {row['cpu']:.2f} | {row['nodes_after'] + row['inner_nodes_after']} | {row['bytes_after']} "
-        f"| {'yes' if row['same'] and row['cured'] else 'no'} | {'yes' if row['minimal'] else 'no'} |"
+        f"| {case['id']} (known {case['known_min_nodes']}) | opsieve | {row['node_checks']} +"
+        f" {row['checks'] - row['node_checks']} | {row['seconds']:.2f} | {row['cpu']:.2f} |"
+        f" {row['nodes_after'] + row['inner_nodes_after']} | {row['bytes_after']} |"
+        f" {'yes' if row['same'] and row['cured'] else 'no'} | {'yes' if row['minimal'] else 'no'} |"
     ]
     for peer in others:
         end = (
@@ -189,7 +210,8 @@ def lines(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> list
             else f"{peer.nodes} | {peer.size} | {peer.same} | {'yes' if peer.minimal else 'no'}"
         )
         told.append(
-            f"| | {peer.name} | {peer.checks} | {peer.seconds:.2f} + {peer.start:.2f} | {peer.cpu:.2f} | {end} |"
+            f"| | {peer.name} | {peer.checks} | {peer.seconds:.2f} + {peer.start:.2f} | {peer.cpu:.2f} |"
+            f" {end} |"
         )
     return told
 

@@ -1,11 +1,13 @@
-"""`reduce` on generated models with 1 to 5 trigger nodes of a seeded fault in the `fake` compiler: checks against what theory allows.
+"""`reduce` on generated models with 1 to 5 trigger nodes of a seeded fault in the `fake` compiler: checks
+against what theory allows.
 
     python benchmarks/reduce_generated.py [--models N] [--svg FILE]
 
-A model of N nodes of which k are needed cannot be told from the others in fewer than log2 C(N, k) yes-or-no answers; with the question
-whether the whole fails, and one a node that is left to show that it cannot go, the bound is 1 + ceil(log2 C(N, k)) + k. A failure that
-says more than yes or no (names of nodes, values that differ) can be found in fewer. Only the dimensions of the main graph are
-reduced. FILE gets a plot of every model: checks over the bound.
+A model of N nodes of which k are needed cannot be told from the others in fewer than log2 C(N, k) yes-or-no
+answers; with the question whether the whole fails, and one a node that is left to show that it cannot go, the
+bound is 1 + ceil(log2 C(N, k)) + k. A failure that says more than yes or no (names of nodes, values that
+differ) can be found in fewer. Only the dimensions of the main graph are reduced. FILE gets a plot of every
+model: checks over the bound.
 """
 
 import argparse
@@ -116,11 +118,20 @@ def plot(runs: Sequence[Run]) -> str:
 
     size = _SIDE + 2 * _EDGE
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size}" height="{size}" font-family="sans-serif" font-size="11">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{size}" height="{size}" font-family="sans-serif"'
+            ' font-size="11">'
+        ),
         f'<rect width="{size}" height="{size}" fill="white"/>',
-        f'<path d="M{_EDGE} {_EDGE}V{at(top)}H{at(top)}M{_EDGE} {at(top)}L{at(top)} {_EDGE}" fill="none" stroke="#888"/>',
+        (
+            f'<path d="M{_EDGE} {_EDGE}V{at(top)}H{at(top)}M{_EDGE} {at(top)}L{at(top)} {_EDGE}" fill="none"'
+            ' stroke="#888"/>'
+        ),
         f'<text x="{size // 2}" y="{size - 8}" text-anchor="middle">1 + ceil(log2 C(N, k)) + k</text>',
-        f'<text x="12" y="{size // 2}" text-anchor="middle" transform="rotate(-90 12 {size // 2})">checks</text>',
+        (
+            f'<text x="12" y="{size // 2}" text-anchor="middle" transform="rotate(-90 12'
+            f' {size // 2})">checks</text>'
+        ),
     ]
     for tick in range(0, top + 1, 10):
         lines.append(f'<text x="{at(tick)}" y="{at(top) + 14}" text-anchor="middle">{tick}</text>')
@@ -130,8 +141,9 @@ def plot(runs: Sequence[Run]) -> str:
     for run in runs:
         fill = "none" if run.apart else COLOURS[run.kind]
         lines.append(
-            f'<circle cx="{at(run.bound)}" cy="{size - at(run.checks)}" r="3" fill="{fill}" fill-opacity="0.6" '
-            f'stroke="{COLOURS[run.kind]}"><title>seed {run.seed}, k = {run.needed}</title></circle>'
+            f'<circle cx="{at(run.bound)}" cy="{size - at(run.checks)}" r="3" fill="{fill}"'
+            f' fill-opacity="0.6" stroke="{COLOURS[run.kind]}"><title>seed {run.seed}, k ='
+            f" {run.needed}</title></circle>"
         )
     return "\n".join([*lines, "</svg>", ""])
 

@@ -1,10 +1,12 @@
-"""Every declared operator reduced alone, to see what is left of it: checks, those that the compiler only refused, and final sizes.
+"""Every declared operator reduced alone, to see what is left of it: checks, those that the compiler only
+refused, and final sizes.
 
     python benchmarks/reduce_operators.py [PATTERN ...] [--seeds N] [--without DIMENSION] [--show]
 
-The failure is that the operator is there and onnxruntime, unoptimised, runs the model; so nothing but validity holds a number up. Where it
-refuses a model that onnx's checker let pass, a check was wasted. Instances are those of the generator (its first seeds, opset 26); an
-operator that onnxruntime has no kernel for is left out.
+The failure is that the operator is there and onnxruntime, unoptimised, runs the model; so nothing but
+validity holds a number up. Where it refuses a model that onnx's checker let pass, a check was wasted.
+Instances are those of the generator (its first seeds, opset 26); an operator that onnxruntime has no kernel
+for is left out.
 """
 
 import argparse
@@ -34,7 +36,9 @@ _LIKED = ("float32", "int64", "bool", "int8", "uint8")
 
 
 class Present:
-    """The check: the operator is there, and the model runs and gives elements. `refused` counts models that do not run."""
+    """The check: the operator is there, and the model runs and gives elements. `refused` counts models that
+    do not run.
+    """
 
     def __init__(self, name: str, workers: Workers, target: ResolvedTarget = PLAIN) -> None:
         self.name, self.workers, self.target, self.refused = name, workers, target, 0

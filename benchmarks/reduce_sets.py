@@ -1,4 +1,5 @@
-"""Sets of made failures that `reduce` is held against: each one command, each failure one line, the figures at the end.
+"""Sets of made failures that `reduce` is held against: each one command, each failure one line, the figures
+at the end.
 
     python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N] [--seed N]
     python benchmarks/reduce_sets.py nested [--most N] [--seed N]
@@ -7,14 +8,17 @@
     python benchmarks/reduce_sets.py kinds [--only KIND]
     python benchmarks/reduce_sets.py compilers [--only TARGET] [--nodes N]
     python benchmarks/reduce_sets.py attack [--cases DIR] [--most N] [--seed N]
-    python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB] [--weights MIB]
-    python benchmarks/reduce_sets.py starts --cases DIR [--most RUNS]
-    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all] [--fault crash|error|mismatch|all]
+    python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB]
+    [--weights MIB] python benchmarks/reduce_sets.py starts --cases DIR [--most RUNS]
+    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all] [--fault
+    crash|error|mismatch|all]
 
-`two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
-`kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes. `hosts`:
-real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `hints`: the
-checks for nodes of each bug alone in a random host. `starts`: time to the first smaller model. `attack`: results that hand edits try to make smaller. `kinds`: a case of every
+`two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and
+functions, one in the other.
+`kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many
+nodes. `hosts`: real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large
+weights, beside Polygraphy. `hints`: the checks for nodes of each bug alone in a random host. `starts`: time
+to the first smaller model. `attack`: results that hand edits try to make smaller. `kinds`: a case of every
 kind of failure. `compilers`: a failure of each compiler, and its script in an environment of its own.
 """
 
@@ -33,10 +37,23 @@ from opsieve.backends.workers.workers import Workers
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "what",
-        choices=("two-bugs", "nested", "kills", "hosts", "hints", "attack", "kinds", "compilers", "starts", "scale"),
+        choices=(
+            "two-bugs",
+            "nested",
+            "kills",
+            "hosts",
+            "hints",
+            "attack",
+            "kinds",
+            "compilers",
+            "starts",
+            "scale",
+        ),
     )
     parser.add_argument("--most", type=int, default=0, help="how many; 40, 200 or 20")
     parser.add_argument("--seed", type=int, default=0)
@@ -89,12 +106,14 @@ def _two_bugs(cases: Path | None, most: int, seed: int) -> None:
             results.append(result)
             said = f", rest: {result.rest}" if result.rest else ""
             print(
-                f"{result.target} {' + '.join(result.names)}: {result.answer} ({' '.join(result.operators)}){said}",
+                f"{result.target} {' + '.join(result.names)}: {result.answer}"
+                f" ({' '.join(result.operators)}){said}",
                 flush=True,
             )
     answers = Counter(result.answer for result in results)
     print(
-        f"{len(results)} models: {dict(answers)}; another failure is said to be left: {sum(bool(r.rest) for r in results)}"
+        f"{len(results)} models: {dict(answers)}; another failure is said to be left:"
+        f" {sum(bool(r.rest) for r in results)}"
     )
     print(f"ended elsewhere without a word: {sum(result.is_silent_slip for result in results)}")
 
@@ -105,7 +124,10 @@ def _hints(cases: Path | None, nodes: int, seed: int) -> None:
         checks = []
         for bug, asked, left in two_bugs.reduce_grown(found, nodes, seed, workers):
             checks.append(asked)
-            print(f"{bug.target.display} {bug.name}: {asked} checks, {left} left of {len(bug.operators)}", flush=True)
+            print(
+                f"{bug.target.display} {bug.name}: {asked} checks, {left} left of {len(bug.operators)}",
+                flush=True,
+            )
     print(f"{len(checks)} models, checks for nodes: median {median(checks):g}, most {max(checks)}")
 
 
@@ -116,7 +138,8 @@ def _nested(most: int, seed: int) -> None:
             results.append(result)
             if not result.is_minimum:
                 print(
-                    f"seed {result.seed} {result.kinds} {result.fault}: {' '.join(result.operators)} {result.said}",
+                    f"seed {result.seed} {result.kinds} {result.fault}: {' '.join(result.operators)}"
+                    f" {result.said}",
                     flush=True,
                 )
     reached = sum(result.is_minimum for result in results)

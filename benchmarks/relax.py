@@ -1,12 +1,15 @@
-"""Relax modules: how many are well-formed, which build and run, what sequences of passes do, how planted faults are reduced.
+"""Relax modules: how many are well-formed, which build and run, what sequences of passes do, how planted
+faults are reduced.
 
-    python -m benchmarks.relax modules [--models 5000]       well-formed and type-checked; forms and operators; modules a CPU second
-    python -m benchmarks.relax builds [--models 60]          of each policy so many: built and run by the default pipeline
-    python -m benchmarks.relax faults [--models 30]          a fault of our own in real TVM (tests/support/planted_tvm.py), reduced
-    python -m benchmarks.relax sequences [--models 10]       twelve passes of which two are guilty, reduced
+    python -m benchmarks.relax modules [--models 5000]       well-formed and type-checked; forms and
+    operators; modules a CPU second python -m benchmarks.relax builds [--models 60]          of each policy so
+    many: built and run by the default pipeline python -m benchmarks.relax faults [--models 30]          a
+    fault of our own in real TVM (tests/support/planted_tvm.py), reduced python -m benchmarks.relax sequences
+    [--models 10]       twelve passes of which two are guilty, reduced
 
-Seeds from --seed on. Sequences on generated modules are a campaign: `opsieve fuzz -t tvm:target=llvm-O0 --strategy relax-passes`. TVM's check
-infers every type anew and compares. Times are CPU time of this process; TVM's own is not in them.
+Seeds from --seed on. Sequences on generated modules are a campaign: `opsieve fuzz -t tvm:target=llvm-O0
+--strategy relax-passes`. TVM's check infers every type anew and compares. Times are CPU time of this process;
+TVM's own is not in them.
 """
 
 import argparse
@@ -53,7 +56,9 @@ FILLS = {"relax.full", "relax.ones", "relax.zeros"}  # what a reduction puts in 
 
 def main() -> None:
     """One of the commands."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["modules", "builds", "faults", "sequences"])
     parser.add_argument("--models", type=int)
     parser.add_argument("--seed", type=int, default=0)
@@ -83,7 +88,8 @@ def modules(count: int, seed: int, workers: Workers) -> None:
         print(f"\r{found.count}/{count}, {found.count - found.well_formed} refused", end="", file=sys.stderr)
     print(file=sys.stderr)
     print(
-        f"{found.count} modules, {found.well_formed} well-formed and type-checked; {found.count / found.seconds:.0f} a CPU second"
+        f"{found.count} modules, {found.well_formed} well-formed and type-checked;"
+        f" {found.count / found.seconds:.0f} a CPU second"
     )
     for reason, times in found.refused.most_common(5):
         print(f"  refused {times}: {reason}")
@@ -92,7 +98,8 @@ def modules(count: int, seed: int, workers: Workers) -> None:
         print(f"| {form} | {found.with_form[form]} | {found.forms[form]} |")
     known = set(operators()) - set(UNBUILDABLE)
     print(
-        f"operators: {len(known & set(found.operators))} of {len(known)} that TVM can build, {len(set(found.operators))} in all"
+        f"operators: {len(known & set(found.operators))} of {len(known)} that TVM can build,"
+        f" {len(set(found.operators))} in all"
     )
     print(f"missing: {', '.join(sorted(known - set(found.operators))) or 'none'}")
     least = sorted(known & set(found.operators), key=lambda name: found.operators[name])[:8]
@@ -129,7 +136,8 @@ def builds(count: int, seed: int, workers: Workers) -> None:
     solutions = Solutions(Draw(random.Random(seed)))
     target = resolve("tvm:target=llvm-O0")
     print(
-        "| policy | modules | build and run | lacks that TVM states | share but for these | the others |\n|---|---|---|---|---|---|"
+        "| policy | modules | build and run | lacks that TVM states | share but for these | the others"
+        " |\n|---|---|---|---|---|---|"
     )
     for name, policy in POLICIES.items():
         tests = []
@@ -142,7 +150,10 @@ def builds(count: int, seed: int, workers: Workers) -> None:
         lacks = sum(answer.outcome == "unsupported" for answer in seen)
         why = Counter(answer.message[:90] for answer in seen if answer.outcome not in ("ok", "unsupported"))
         others = "; ".join(f"{times} x {' '.join(text.split())}" for text, times in why.most_common(3))
-        print(f"| {name} | {count} | {ran} | {lacks} | {ran / max(1, count - lacks):.1%} | {others} |", flush=True)
+        print(
+            f"| {name} | {count} | {ran} | {lacks} | {ran / max(1, count - lacks):.1%} | {others} |",
+            flush=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,8 @@ def reductions(what: str, count: int, seed: int, workers: Workers) -> None:
     draw = planted if what == "faults" else guilty_passes
     runs: list[FaultReduction] = []
     print(
-        "| planted | operations, passes before | known minimum | certified | checks to the result | checks in all | left |"
+        "| planted | operations, passes before | known minimum | certified | checks to the result | checks in"
+        " all | left |"
     )
     print("|---|---|---|---|---|---|---|")
     while len(runs) < count:
@@ -173,18 +185,22 @@ def reductions(what: str, count: int, seed: int, workers: Workers) -> None:
         if run is not None:
             runs.append(run)
             print(
-                f"| {run.planted} | {run.before} | {run.reached} | {run.certified} | {run.to_best} | {run.checks} | {run.left} |",
+                f"| {run.planted} | {run.before} | {run.reached} | {run.certified} | {run.to_best} |"
+                f" {run.checks} | {run.left} |",
                 flush=True,
             )
     print(
-        f"{sum(run.reached for run in runs)} of {count} at the known minimum, {sum(run.certified for run in runs)} certified; checks to the "
-        f"result: median {median(run.to_best for run in runs)}, largest {max(run.to_best for run in runs)}; "
-        f"in all: median {median(run.checks for run in runs)}"
+        f"{sum(run.reached for run in runs)} of {count} at the known minimum,"
+        f" {sum(run.certified for run in runs)} certified; checks to the result: median"
+        f" {median(run.to_best for run in runs)}, largest {max(run.to_best for run in runs)}; in all: median"
+        f" {median(run.checks for run in runs)}"
     )
 
 
 def planted(seed: int) -> tuple[Case, str, tuple[str, ...]] | None:
-    """A module, the fault, and the operators that have to be left: one of the module, or two of which one reads the other."""
+    """A module, the fault, and the operators that have to be left: one of the module, or two of which one
+    reads the other.
+    """
     rng = random.Random(f"planted {seed}")
     case, made = subject(seed, rng)
     edges = sorted(set(pairs(made)))
@@ -202,7 +218,9 @@ def guilty_passes(seed: int) -> tuple[Case, str, tuple[str, ...]] | None:
     """A module with twelve passes of which two, in this order, are guilty."""
     rng = random.Random(f"guilty {seed}")
     case, _ = subject(seed, rng)
-    plain = [rule.name for rule in passes.RULES if not rule.after and not rule.loose and rule.name != "LegalizeOps"]
+    plain = [
+        rule.name for rule in passes.RULES if not rule.after and not rule.loose and rule.name != "LegalizeOps"
+    ]
     steps = tuple(rng.sample(plain, 12))
     places = sorted(rng.sample(range(12), 2))
     wanted = (steps[places[0]], steps[places[1]])
@@ -238,7 +256,9 @@ def pairs(made: Generated) -> list[tuple[str, str]]:
 
 
 def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -> FaultReduction | None:
-    """The reduction of one planted fault; None where it does not show in what main gives, or where TVM itself fails before it can."""
+    """The reduction of one planted fault; None where it does not show in what main gives, or where TVM itself
+    fails before it can.
+    """
     if workers.observe(resolve("tvm:target=llvm-O0"), case.program, case.inputs).outcome != "ok":
         return None
     target: ResolvedTarget = resolve(f"{planted_tvm.NAME}:target=llvm-O0,fault={fault}")
@@ -257,14 +277,18 @@ def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -
     best = result.best.program
     left = [name for name in best.operators() if name not in FILLS]
     by_passes = not wanted[0].startswith("relax.")
-    minimum = (list(best.passes) == list(wanted) and not left) if by_passes else sorted(left) == sorted(wanted)
+    minimum = (
+        (list(best.passes) == list(wanted) and not left) if by_passes else sorted(left) == sorted(wanted)
+    )
     before = f"{case.program.size}, {len(case.program.passes)}"
     what = " ".join((*left, *best.passes)).replace("relax.", "")
     functions_left = len(from_json(best.data.decode()).functions)
     reached = minimum and functions_left == 1 and result.same
     if not reached:
         print(result.best.program.text(), file=sys.stderr)
-    return FaultReduction(fault.replace("|", "/"), before, reached, result.minimal, at_best[-1], result.checks, what)
+    return FaultReduction(
+        fault.replace("|", "/"), before, reached, result.minimal, at_best[-1], result.checks, what
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What a release costs: the first install (download), an install from uv's cache, and finding one that is there.
+"""What a release costs: the first install (download), an install from uv's cache, and finding one that is
+there.
 
     python benchmarks/releases.py [RELEASE]...
 
-Prints one line for each release of onnxruntime: wall seconds, CPU seconds of this process and its children, and bytes. The
-store and uv's cache are made in a temporary folder, so that `cold` is cold whatever ran before; the first release of each
-Python, marked in the last column, pays for the base environment too.
+Prints one line for each release of onnxruntime: wall seconds, CPU seconds of this process and its children,
+and bytes. The store and uv's cache are made in a temporary folder, so that `cold` is cold whatever ran
+before; the first release of each Python, marked in the last column, pays for the base environment too.
 """
 
 import os
@@ -32,7 +33,8 @@ def main() -> None:
     versions = ", ".join(".".join(map(str, one.version)) for one in found)
     print(f"{len(found)} Pythons found in {time.perf_counter() - start:.2f} s: {versions}\n")
     print(
-        f"{'release':<9}{'python':<8}{'cold s':>8}{'CPU s':>8}{'warm s':>8}{'CPU s':>8}{'reuse ms':>10}{'MB':>7}  first of its Python"
+        f"{'release':<9}{'python':<8}{'cold s':>8}{'CPU s':>8}{'warm s':>8}{'CPU s':>8}{'reuse ms':>10}{'MB':>7}"
+        "  first of its Python"
     )
     bases: set[Path] = set()
     with tempfile.TemporaryDirectory() as folder:

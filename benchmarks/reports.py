@@ -2,7 +2,8 @@
 
     python -m benchmarks.reports [FOLDER_OF_MODELS]
 
-A report agrees where an open one still fails, or one that is fixed or closed passes. What disagrees is to be explained by a person.
+A report agrees where an open one still fails, or one that is fixed or closed passes. What disagrees is to be
+explained by a person.
 """
 
 import sys
@@ -34,7 +35,8 @@ def main() -> int:
         agrees = agreement(str(report["state"]), verdict)
         counts[agrees] += 1
         print(
-            f"| {report['issue']} | {report['what']} | {report['state']} | {report['target']} {version} | {verdict} | {agrees} |"
+            f"| {report['issue']} | {report['what']} | {report['state']} | {report['target']} {version} |"
+            f" {verdict} | {agrees} |"
         )
         print(f"{report['issue']}: {reason}", file=sys.stderr)
     print(", ".join(f"{count} {word}" for word, count in counts.items()))
@@ -45,7 +47,9 @@ def judged(report: Mapping[str, Any], folder: Path | None) -> tuple[str, str, st
     """The verdict on the report's model, the version asked, and the reason."""
     with tempfile.TemporaryDirectory() as scratch:
         for path, inputs in model_of(report, folder, Path(scratch)):
-            for found in judge_models([path], JudgeRequest((report["target"],), inputs=inputs), lambda _: None):
+            for found in judge_models(
+                [path], JudgeRequest((report["target"],), inputs=inputs), lambda _: None
+            ):
                 if isinstance(found, JudgeResult):
                     facts = found.facts()
                     return str(facts["verdict"]), str(facts["version"]), str(facts["reason"])
@@ -53,8 +57,12 @@ def judged(report: Mapping[str, Any], folder: Path | None) -> tuple[str, str, st
     return "not run", "", "its model is not here"
 
 
-def model_of(report: Mapping[str, Any], folder: Path | None, scratch: Path) -> Iterator[tuple[Path, Path | None]]:
-    """The file of the report's model, and that of its inputs where the report gives them; nothing where it is not here."""
+def model_of(
+    report: Mapping[str, Any], folder: Path | None, scratch: Path
+) -> Iterator[tuple[Path, Path | None]]:
+    """The file of the report's model, and that of its inputs where the report gives them; nothing where it is
+    not here.
+    """
     if "sample" in report:
         yield SAMPLES / report["sample"], None
     elif "text" in report:
@@ -67,7 +75,9 @@ def model_of(report: Mapping[str, Any], folder: Path | None, scratch: Path) -> I
             item.name: onnx.helper.tensor_dtype_to_np_dtype(item.type.tensor_type.elem_type)
             for item in model.graph.input
         }
-        values: dict[str, Any] = {name: np.array(value, kinds[name]) for name, value in report["inputs"].items()}
+        values: dict[str, Any] = {
+            name: np.array(value, kinds[name]) for name, value in report["inputs"].items()
+        }
         np.savez(scratch / "inputs.npz", **values)
         yield scratch / "model.onnx", scratch / "inputs.npz"
     elif folder is not None and (folder / report["file"]).exists():

@@ -1,11 +1,13 @@
-"""What our verdicts make of a campaign whose failures are no bugs: one lack told many times, and float16 rounding made visible.
+"""What our verdicts make of a campaign whose failures are no bugs: one lack told many times, and float16
+rounding made visible.
 
     python benchmarks/rounding_campaign.py [--programs 500] [--seconds 60] [--seed S] [--keep DIR]
 
-A published fuzzer's minute on onnxruntime reported 64 "bugs": 42 were Erf in float64, which onnxruntime lacks, 22 were float16
-rounding that Floor, Cast, Sin and ArgMax make visible, and in none did optimisation change the result. The programs here are drawn from
-the same operators and types: a third with Erf in float64, two thirds in float16 that end in one of the four. Printed are the verdicts of
-`fuzz`, what a check with one tolerance (1e-3) against the float64 reference would have called bugs, and the clusters.
+A published fuzzer's minute on onnxruntime reported 64 "bugs": 42 were Erf in float64, which onnxruntime
+lacks, 22 were float16 rounding that Floor, Cast, Sin and ArgMax make visible, and in none did optimisation
+change the result. The programs here are drawn from the same operators and types: a third with Erf in float64,
+two thirds in float16 that end in one of the four. Printed are the verdicts of `fuzz`, what a check with one
+tolerance (1e-3) against the float64 reference would have called bugs, and the clusters.
 """
 
 import argparse
@@ -33,7 +35,9 @@ from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
 
-PLAIN = frozenset(["Add", "Sub", "Mul", "Div", "Relu", "Tanh", "Sigmoid", "Sqrt", "Exp", "Abs", "Neg", "ReduceMean"])
+PLAIN = frozenset(
+    ["Add", "Sub", "Mul", "Div", "Relu", "Tanh", "Sigmoid", "Sqrt", "Exp", "Abs", "Neg", "ReduceMean"]
+)
 SHOWING = ("Floor", "Cast", "Sin", "ArgMax")
 TARGET = "onnxruntime"
 CHUNK = 16
@@ -51,11 +55,17 @@ def program(seed: int) -> Case:
 def ended(case: Case, operator: str) -> Case:
     """A program with an operator behind its last float16 output that makes small differences visible."""
     model = case.program.proto
-    last = [item for item in model.graph.output if item.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16]
+    last = [
+        item for item in model.graph.output if item.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
+    ]
     if not last:
         return case
-    attributes = {"Cast": {"to": onnx.TensorProto.INT32}, "ArgMax": {"axis": 0, "keepdims": 0}}.get(operator, {})
-    kind = {"Cast": onnx.TensorProto.INT32, "ArgMax": onnx.TensorProto.INT64}.get(operator, onnx.TensorProto.FLOAT16)
+    attributes = {"Cast": {"to": onnx.TensorProto.INT32}, "ArgMax": {"axis": 0, "keepdims": 0}}.get(
+        operator, {}
+    )
+    kind = {"Cast": onnx.TensorProto.INT32, "ArgMax": onnx.TensorProto.INT64}.get(
+        operator, onnx.TensorProto.FLOAT16
+    )
     if operator == "ArgMax" and not last[-1].type.tensor_type.shape.dim:
         operator, attributes, kind = "Floor", {}, onnx.TensorProto.FLOAT16
     model.graph.node.append(onnx.helper.make_node(operator, [last[-1].name], ["shown"], **attributes))
@@ -71,7 +81,9 @@ def naive(case: Case, lab: ObservationCache) -> str:
     for name, value in (right.outputs or {}).items():
         with np.errstate(all="ignore"):
             got = np.asarray(seen.outputs.get(name), np.float64)
-            if got.shape != np.shape(value) or not np.allclose(got, value, rtol=1e-3, atol=1e-3, equal_nan=True):
+            if got.shape != np.shape(value) or not np.allclose(
+                got, value, rtol=1e-3, atol=1e-3, equal_nan=True
+            ):
                 return "wrong result"
     return ""
 

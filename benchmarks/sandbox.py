@@ -2,8 +2,8 @@
 
     python benchmarks/sandbox.py [--blocks N] [--tests N] [TARGET ...]
 
-For each target: CPU seconds of worker and main process for a block of tests in one persistent worker, and for tests in a fresh fork each; the
-median over the blocks of with / without. CPU, since the machine may be busy.
+For each target: CPU seconds of worker and main process for a block of tests in one persistent worker, and for
+tests in a fresh fork each; the median over the blocks of with / without. CPU, since the machine may be busy.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.zygotes.work_clock import load_of
 
-PROGRAMS = [chain(*names) for names in (("Relu",), ("Tanh", "Exp"), ("Neg", "Sigmoid", "Relu"), ("Softplus", "Abs"))]
+PROGRAMS = [
+    chain(*names) for names in (("Relu",), ("Tanh", "Exp"), ("Neg", "Sigmoid", "Relu"), ("Softplus", "Abs"))
+]
 
 
 def used() -> float:
@@ -40,7 +42,9 @@ def block(workers: Workers, target: ResolvedTarget, tests: int, fresh: bool) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("targets", nargs="*", default=["onnxruntime", "reference"])
     parser.add_argument("--blocks", type=int, default=15)
     parser.add_argument("--tests", type=int, default=400)
@@ -53,20 +57,24 @@ def main() -> None:
                 with around:
                     workers = stack.enter_context(Workers(zygotes=SharedZygotes()))
                     print(
-                        f"{name} {workers.version(target)}: {', '.join(workers.walls()[0]) or 'no sandbox'}", flush=True
+                        f"{name} {workers.version(target)}: {', '.join(workers.walls()[0]) or 'no sandbox'}",
+                        flush=True,
                     )
                     block(workers, target, 50, False)
                     pair.append(workers)
             for fresh, tests in ((False, given.tests), (True, max(10, given.tests // 10))):
                 seen = []
                 for number in range(given.blocks):
-                    turn = {at: block(pair[at], target, tests, fresh) for at in ((0, 1) if number % 2 else (1, 0))}
+                    turn = {
+                        at: block(pair[at], target, tests, fresh) for at in ((0, 1) if number % 2 else (1, 0))
+                    }
                     seen.append(turn)
                 ratio = statistics.median(turn[0] / turn[1] for turn in seen)
                 each = [1000 * statistics.median(turn[at] for turn in seen) / tests for at in (0, 1)]
                 kind = "fresh fork" if fresh else "persistent worker"
                 print(
-                    f"  {kind}: {each[0]:.2f} / {each[1]:.2f} ms of CPU a test, ratio {ratio:.3f} ({given.blocks} blocks of {tests})"
+                    f"  {kind}: {each[0]:.2f} / {each[1]:.2f} ms of CPU a test, ratio {ratio:.3f}"
+                    f" ({given.blocks} blocks of {tests})"
                 )
 
 

@@ -2,13 +2,15 @@
 
     python benchmarks/scale.py [--tests N] [--producers P] [--rate R] [--tasks T]
 
-A real lane does 256 tests of two levels of onnxruntime. What it sent is then replayed by processes that do nothing else, with numbers, digests
-and, for failures, new fingerprints as they become rarer (as the square root of the tests), to `campaign.run` on a real store, schedule
-included: CPU of the main process a test, bytes of the store a test, and memory, at 10^3, 10^4, ... tests. With Dask installed, the same frames
-are asked of workers as tasks: CPU of the scheduler and of the main process a task. From these, for lanes of R tests a second each, the
-number of lanes at which each of them has a core to itself. `--tests 1000000` replays four powers of ten; the cost of a test is then fitted
-as a + b log10(tests), as trees of an index grow: `fit` says a, b, the largest residue and what follows for 10^9 tests, and what the index
-weighs then if each further test adds what those of the last power of ten added.
+A real lane does 256 tests of two levels of onnxruntime. What it sent is then replayed by processes that do
+nothing else, with numbers, digests and, for failures, new fingerprints as they become rarer (as the square
+root of the tests), to `campaign.run` on a real store, schedule
+included: CPU of the main process a test, bytes of the store a test, and memory, at 10^3, 10^4, ... tests.
+With Dask installed, the same frames are asked of workers as tasks: CPU of the scheduler and of the main
+process a task. From these, for lanes of R tests a second each, the number of lanes at which each of them has
+a core to itself. `--tests 1000000` replays four powers of ten; the cost of a test is then fitted as a + b
+log10(tests), as trees of an index grow: `fit` says a, b, the largest residue and what follows for 10^9 tests,
+and what the index weighs then if each further test adds what those of the last power of ten added.
 """
 
 import argparse
@@ -71,8 +73,14 @@ def main() -> None:
             print(json.dumps(step), flush=True)
     last = steps[-1]
     if len(steps) > 2:
-        grown = (steps[-1]["index_bytes"] - steps[-2]["index_bytes"]) / (steps[-1]["tests"] - steps[-2]["tests"])
-        print(json.dumps({"fit": fitted(steps), "bytes_a_further_test": round(grown), "index_gb_at_1e9": round(grown)}))
+        grown = (steps[-1]["index_bytes"] - steps[-2]["index_bytes"]) / (
+            steps[-1]["tests"] - steps[-2]["tests"]
+        )
+        print(
+            json.dumps(
+                {"fit": fitted(steps), "bytes_a_further_test": round(grown), "index_gb_at_1e9": round(grown)}
+            )
+        )
     task = by_task(given.tasks)
     print(json.dumps({**task, "load": os.getloadavg()[0]}))
     lanes = {"writer": round(1000 / last["ms_of_main_a_test"] / given.rate)}
@@ -85,14 +93,23 @@ def main() -> None:
     day = 86_400 * given.rate * last["bytes_a_test"]
     print(
         json.dumps(
-            {"tests_a_second_of_a_lane": given.rate, "lanes_at_saturation": lanes, "bytes_a_day_and_lane": round(day)}
+            {
+                "tests_a_second_of_a_lane": given.rate,
+                "lanes_at_saturation": lanes,
+                "bytes_a_day_and_lane": round(day),
+            }
         )
     )
 
 
 def fitted(steps: list[dict[str, Any]], far: float = 1e9) -> dict[str, float]:
-    """A line through the cost of a test by the logarithm of the tests, and where it is far out, in milliseconds."""
-    logs, seen = np.log10([step["tests"] for step in steps]), np.array([step["ms_of_main_a_test"] for step in steps])
+    """A line through the cost of a test by the logarithm of the tests, and where it is far out, in
+    milliseconds.
+    """
+    logs, seen = (
+        np.log10([step["tests"] for step in steps]),
+        np.array([step["ms_of_main_a_test"] for step in steps]),
+    )
     slope, start = np.polyfit(logs, seen, 1)
     off = float(np.abs(start + slope * logs - seen).max())
     values = {
@@ -139,12 +156,16 @@ def produce(sample: Path, connection: socket.socket) -> None:
 
 
 def again(tests: list[SentTest], number: int) -> SentTest:
-    """A test of the sample under another number; its failures are new ones as often as the square root of the numbers grows."""
+    """A test of the sample under another number; its failures are new ones as often as the square root of the
+    numbers grows.
+    """
     test = tests[number % len(tests)]
     findings = test.findings
     if findings and int(number**0.5) != int((number - len(tests)) ** 0.5 if number >= len(tests) else -1):
         key = f"onnxruntime-error-{number:010x}"
-        findings = [msgspec.structs.replace(item, fingerprint=replace(item.fingerprint, key=key)) for item in findings]
+        findings = [
+            msgspec.structs.replace(item, fingerprint=replace(item.fingerprint, key=key)) for item in findings
+        ]
     return msgspec.structs.replace(test, number=number, digest=f"{number:064x}", findings=findings)
 
 
@@ -184,7 +205,9 @@ def replayed(
 
 
 def by_task(tasks: int) -> dict[str, Any]:
-    """CPU of a scheduler and of this process for a task that does nothing with a frame of the usual size; {} without Dask."""
+    """CPU of a scheduler and of this process for a task that does nothing with a frame of the usual size; {}
+    without Dask.
+    """
     try:
         import distributed
     except ImportError:

@@ -1,18 +1,23 @@
 """A long campaign on every target: does memory stay flat, is anything left over, does the rate hold?
 
-    python benchmarks/soak.py [--minutes 60] [--jobs 2] [-t TARGET]... [--seed 1] [--images FOLDER] [--json FILE]
+    python benchmarks/soak.py [--minutes 60] [--jobs 2] [-t TARGET]... [--seed 1] [--images FOLDER] [--json
+    FILE]
 
-`opsieve fuzz` with a store and a temporary folder of its own. Some 400 times during the run /proc is asked about everything that it started:
-proportional memory (what processes share is counted once) of the main process, of the lanes and of each compiler's processes, CPU seconds,
-descriptors, processes, files in the temporary folder, segments in /dev/shm, and the tests that are recorded.
+`opsieve fuzz` with a store and a temporary folder of its own. Some 400 times during the run /proc is asked
+about everything that it started: proportional memory (what processes share is counted once) of the main
+process, of the lanes and of each compiler's processes, CPU seconds, descriptors, processes, files in the
+temporary folder, segments in /dev/shm, and the tests that are recorded.
 
-Told as one JSON object, by tenth of the run (means) and by quarter. Rates are told by the clock and by CPU. Since a test of a slow
-compiler takes eighty times one of a quick one, and quarters hold different tests, the rate that is compared is the work done in a CPU
-second: the milliseconds that backends state for the tests that were done. A second of CPU is worth less on a busy machine, so
-a fixed loop is run at each look; `yardstick_ms` is its CPU time, by which `work_a_yardstick_second` is corrected.
+Told as one JSON object, by tenth of the run (means) and by quarter. Rates are told by the clock and by CPU.
+Since a test of a slow compiler takes eighty times one of a quick one, and quarters hold different tests, the
+rate that is compared is the work done in a CPU
+second: the milliseconds that backends state for the tests that were done. A second of CPU is worth less on a
+busy machine, so a fixed loop is run at each look; `yardstick_ms` is its CPU time, by which
+`work_a_yardstick_second` is corrected.
 
-When the run has ended: processes, files and segments that are left (of whoever made them: keep the machine to itself). `--images` gets
-soak-memory.svg and soak-rate.svg. Interrupt it (Ctrl-C) and it tells of what it has seen.
+When the run has ended: processes, files and segments that are left (of whoever made them: keep the machine to
+itself). `--images` gets soak-memory.svg and soak-rate.svg. Interrupt it (Ctrl-C) and it tells of what it has
+seen.
 """
 
 import argparse
@@ -49,7 +54,9 @@ YARDSTICK = 100_000  # rounds of a loop
 
 @dataclass(frozen=True)
 class Look:
-    """What was there after some seconds: memory in MB and processes by who they are, and counts of the whole."""
+    """What was there after some seconds: memory in MB and processes by who they are, and counts of the
+    whole.
+    """
 
     seconds: float
     tests: int
@@ -91,7 +98,16 @@ def watched(folder: Path, given: argparse.Namespace) -> tuple[list[Look], dict[s
     scratch.mkdir()
     names = given.target or TARGETS
     words = [word for target in names for word in ("-t", target)]
-    words += ["--minutes", str(given.minutes), "-j", str(given.jobs), "--seed", str(given.seed), "--store", str(store)]
+    words += [
+        "--minutes",
+        str(given.minutes),
+        "-j",
+        str(given.jobs),
+        "--seed",
+        str(given.seed),
+        "--store",
+        str(store),
+    ]
     before = set(os.listdir("/dev/shm"))
     with (folder / "log").open("wb") as log:
         running = subprocess.Popen(
@@ -130,7 +146,11 @@ def watched(folder: Path, given: argparse.Namespace) -> tuple[list[Look], dict[s
 
 
 def look(
-    seconds: float, now: Sequence[ProcessSample], store: Path, names: Sequence[str], others: tuple[Path, set[str]]
+    seconds: float,
+    now: Sequence[ProcessSample],
+    store: Path,
+    names: Sequence[str],
+    others: tuple[Path, set[str]],
 ) -> Look:
     """Sum up; `others` are the temporary folder and the segments that were there before."""
     scratch, before = others
@@ -183,7 +203,9 @@ def yardstick() -> float:
 
 
 def in_session_of(pid: int, ours: set[int]) -> bool:
-    """Whether a process is there that is in the session of one of ours: its number may have been given to another since."""
+    """Whether a process is there that is in the session of one of ours: its number may have been given to
+    another since.
+    """
     try:
         return os.getsid(pid) in ours
     except ProcessLookupError:
@@ -207,7 +229,9 @@ def facts(seen: Sequence[Look]) -> dict[str, Any]:
         "cpu_s": round(seen[-1].cpu),
         "memory_mb_by_tenth": memory,
         "memory_last_tenth_by_second": round(memory[9] / memory[1], 3),
-        "memory_mb_by_tenth_of": {name: by_tenth(lambda one, of=name: one.memory.get(of, 0)) for name in everyone},  # type: ignore[misc]
+        "memory_mb_by_tenth_of": {
+            name: by_tenth(lambda one, of=name: one.memory.get(of, 0)) for name in everyone
+        },  # type: ignore[misc]
         "processes_by_tenth": by_tenth(lambda one: sum(one.processes.values())),
         "processes_most_of": {name: max(one.processes.get(name, 0) for one in seen) for name in everyone},
         "descriptors_by_tenth": by_tenth(lambda one: one.descriptors),
@@ -215,7 +239,9 @@ def facts(seen: Sequence[Look]) -> dict[str, Any]:
         "segments_most": max(one.segments for one in seen),
         "by_quarter": quarters,
         "last_quarter_by_second": {
-            name: round(value / quarters[1][name], 3) for name, value in quarters[3].items() if quarters[1][name]
+            name: round(value / quarters[1][name], 3)
+            for name, value in quarters[3].items()
+            if quarters[1][name]
         },
         "load": round(os.getloadavg()[0], 1),
     }

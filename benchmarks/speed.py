@@ -1,14 +1,17 @@
-"""How fast the generator is, in CPU time on one core: models a second and microseconds a node, by strategy and size; where the time goes.
+"""How fast the generator is, in CPU time on one core: models a second and microseconds a node, by strategy
+and size; where the time goes.
 
-    python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3] [--image FILE.svg]     # all figures of docs/benchmarks/generator.md: two to three minutes
-    python benchmarks/speed.py NAME --nodes 100 --profile
-    python benchmarks/speed.py NAME ... --nodes 10,100 --before CHECKOUT     # beside an earlier opsieve: two processes that take turns program by program
+    python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3] [--image FILE.svg]     #
+    all figures of docs/benchmarks/generator.md: two to three minutes python benchmarks/speed.py NAME --nodes
+    100 --profile python benchmarks/speed.py NAME ... --nodes 10,100 --before CHECKOUT     # beside an earlier
+    opsieve: two processes that take turns program by program
 
-A round makes programs of seeds that no other round has, from the seed to serialised bytes with values for the inputs; of `mix` always
-whole batches of 256 seeds, so that every strategy has exactly its share of them at every size (the one program of `nnsmith` in it
-is costly). The quickest and the slowest round are told: they differ as much as the machine was disturbed. A node is one that was asked for;
-`onnx` is how many there are in a program with plumbing, bodies and constants. Programs of many nodes have room for them: the request's
-budget of elements and work is 32 and 16 times the usual one.
+A round makes programs of seeds that no other round has, from the seed to serialised bytes with values for the
+inputs; of `mix` always whole batches of 256 seeds, so that every strategy has exactly its share of them at
+every size (the one program of `nnsmith` in it is costly). The quickest and the slowest round are told: they
+differ as much as the machine was disturbed. A node is one that was asked for; `onnx` is how many there are in
+a program with plumbing, bodies and constants. Programs of many nodes have room for them: the request's budget
+of elements and work is 32 and 16 times the usual one.
 """
 
 import argparse
@@ -41,7 +44,9 @@ WARM = 1 << 40  # seeds from here on warm caches up
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the rounds of a strategy at a size took: CPU seconds for `models`, of the first round by generator, and its ONNX nodes."""
+    """What the rounds of a strategy at a size took: CPU seconds for `models`, of the first round by
+    generator, and its ONNX nodes.
+    """
 
     models: int
     seconds: Sequence[float]
@@ -50,7 +55,9 @@ class Row:
 
 
 def models_at(name: str, nodes: int) -> int:
-    """How many programs a round makes: enough for a steady mean, and few of a strategy that takes milliseconds a node."""
+    """How many programs a round makes: enough for a steady mean, and few of a strategy that takes
+    milliseconds a node.
+    """
     if name == "mix":
         return BATCH
     return max(2, 1000 // nodes) if name == "nnsmith" else max(32, 5000 // nodes)
@@ -85,8 +92,8 @@ def told(name: str, nodes: int, row: Row) -> None:
     whole = sum(row.by_generator.values())
     shares = ", ".join(f"{key} {spent / whole:.0%}" for key, spent in row.by_generator.most_common())
     print(
-        f"{name:<18}{nodes:>6}{row.models / best:>10.1f}{row.models / worst:>10.1f}{best * each:>9.1f}{worst * each:>9.1f}"
-        f"{row.onnx_nodes / row.models:>9.1f}  {shares if len(row.by_generator) > 1 else ''}",
+        f"{name:<18}{nodes:>6}{row.models / best:>10.1f}{row.models / worst:>10.1f}{best * each:>9.1f}{worst * each:>9.1f}{row.onnx_nodes / row.models:>9.1f}"
+        f"  {shares if len(row.by_generator) > 1 else ''}",
         flush=True,
     )
 
@@ -115,14 +122,18 @@ def answer(name: str, nodes: int) -> None:
 
 
 def beside(name: str, nodes: int, rounds: int, before: Path, after: Path = ROOT) -> None:
-    """A line for what two checkouts take for programs of equal seeds, the least of all rounds each; one for each generator of a mix."""
+    """A line for what two checkouts take for programs of equal seeds, the least of all rounds each; one for
+    each generator of a mix.
+    """
     command = [sys.executable, __file__, name, "--nodes", str(nodes), "--answer"]
     trees = [{**os.environ, "PYTHONPATH": str(tree / "src")} for tree in (before.resolve(), after)]
     least: list[dict[int, float]] = [{}, {}]
     generators: dict[int, str] = {}
     with ExitStack() as stack:
         sides = [
-            stack.enter_context(subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True, bufsize=1))
+            stack.enter_context(
+                subprocess.Popen(command, env=env, stdin=PIPE, stdout=PIPE, text=True, bufsize=1)
+            )
             for env in trees
         ]
         for _ in range(rounds):
@@ -139,7 +150,8 @@ def beside(name: str, nodes: int, rounds: int, before: Path, after: Path = ROOT)
         seeds = [seed for seed in generators if generator in (None, generators[seed])]
         old, new = (1e6 * sum(found[seed] for seed in seeds) / len(seeds) for found in least)
         print(
-            f"{generator or name:<18}{nodes:>6}{old:>10.0f}{new:>10.0f} us a program, {old / new:.2f} times", flush=True
+            f"{generator or name:<18}{nodes:>6}{old:>10.0f}{new:>10.0f} us a program, {old / new:.2f} times",
+            flush=True,
         )
 
 
@@ -148,9 +160,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="strategies; those of the mix, and the mix, unless given")
     parser.add_argument("--nodes", default=SIZES)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--image", type=Path, help="a plot of microseconds a node by nodes, a line for each strategy")
+    parser.add_argument(
+        "--image", type=Path, help="a plot of microseconds a node by nodes, a line for each strategy"
+    )
     parser.add_argument("--profile", action="store_true", help="of the first strategy at the first size")
-    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an earlier opsieve to measure beside this one")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="an earlier opsieve to measure beside this one"
+    )
     parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     names, sizes = given.names or ["mix", *WEIGHTS], [int(size) for size in given.nodes.split(",")]
@@ -166,7 +182,9 @@ def main() -> None:
             for nodes in sizes:
                 beside(name, nodes, given.rounds, given.before)
         return
-    print(f"{'':<24}{'models/s':>10}{'slowest':>10}{'us/node':>9}{'slowest':>9}{'onnx':>9}  shares of the time")
+    print(
+        f"{'':<24}{'models/s':>10}{'slowest':>10}{'us/node':>9}{'slowest':>9}{'onnx':>9}  shares of the time"
+    )
     lines: dict[str, list[tuple[float, float]]] = {}
     for name in names:
         for nodes in sizes:

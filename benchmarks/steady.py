@@ -19,7 +19,9 @@ WARM = 256  # tests before the measurement
 def steady(
     folder: Path, campaign: Campaign, plan: CampaignPlan, lanes: int, tests: int, start: Spawn = spawn
 ) -> tuple[float, float]:
-    """Milliseconds of CPU a test of everything that runs, and tests a second on the wall's clock, in a new store."""
+    """Milliseconds of CPU a test of everything that runs, and tests a second on the wall's clock, in a new
+    store.
+    """
     with Store(folder) as store:
         store.begin(campaign)
         begun: tuple[float, float, int] | None = None

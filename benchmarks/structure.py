@@ -1,16 +1,21 @@
-"""Generators beside each other at equal ONNX nodes: how programs hang together, how diverse they are, and what a node costs.
+"""Generators beside each other at equal ONNX nodes: how programs hang together, how diverse they are, and
+what a node costs.
 
     python benchmarks/structure.py [NAME ...] [--models 200] [--nodes 16] [--seed 0] [--before CHECKOUT]
-    python benchmarks/structure.py [NAME ...] [--sizes 10,20] --nnsmith PYTHON --isra CHECKOUT [--rounds 2] [--json FILE]
+    python benchmarks/structure.py [NAME ...] [--sizes 10,20] --nnsmith PYTHON --isra CHECKOUT [--rounds 2]
+    [--json FILE]
 
-NAME is a strategy (`mix` unless some are given). `--before` is a checkout of an earlier opsieve: its models are made by its own code, in a
-process of its own, and counted by this one. `--nnsmith` is a Python that has NNSmith and torch (`PYTHONPATH` reaches a checkout of it), `--isra` a checkout of Isra's source.
-Their models have more operations than they are asked for, so what opsieve is asked for is found by trial until its models have as many: below its row stand its figures over the peer's.
+NAME is a strategy (`mix` unless some are given). `--before` is a checkout of an earlier opsieve: its models
+are made by its own code, in a process of its own, and counted by this one. `--nnsmith` is a Python that has
+NNSmith and torch (`PYTHONPATH` reaches a checkout of it), `--isra` a checkout of Isra's source. Their models
+have more operations than they are asked for, so what opsieve is asked for is found by trial until its models
+have as many: below its row stand its figures over the peer's.
 
 `NAME:isra` is a strategy that has Isra's operators and float32 only, as its metrics (ODC) are of these.
 
-Counts are of operations, of which a Constant is none. `us` is of the CPU time of making models, in microseconds an operation: the quickest of `--rounds` rounds, each in
-a process of its own and warm, those of a peer before and after those of opsieve. The load of the machine is told before and after.
+Counts are of operations, of which a Constant is none. `us` is of the CPU time of making models, in
+microseconds an operation: the quickest of `--rounds` rounds, each in a process of its own and warm, those of
+a peer before and after those of opsieve. The load of the machine is told before and after.
 """
 
 import argparse
@@ -55,7 +60,9 @@ TRIAL = 128  # models by which it is found what to ask for
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A generator in a process of its own: a command to which a folder, the models, the nodes and the first seed are added."""
+    """A generator in a process of its own: a command to which a folder, the models, the nodes and the first
+    seed are added.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -67,7 +74,16 @@ class Maker:
         environment = dict(os.environ)
         if self.path is not None:
             environment["PYTHONPATH"] = self.path
-        command = [*self.command, str(folder), "--models", str(models), "--nodes", str(nodes), "--seed", str(self.seed)]
+        command = [
+            *self.command,
+            str(folder),
+            "--models",
+            str(models),
+            "--nodes",
+            str(nodes),
+            "--seed",
+            str(self.seed),
+        ]
         ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         return float(json.loads(ran.stdout.splitlines()[-1])["seconds_cpu"])
 
@@ -131,7 +147,9 @@ def strategy(name: str, seed: int, checkout: Path | None = None) -> Maker:
     return Maker(f"{name}{' before' if checkout else ''}", command, seed, path)
 
 
-def measured(makers: Sequence[tuple[Maker, int]], models: int, rounds: int, scratch: Path) -> list[dict[str, float]]:
+def measured(
+    makers: Sequence[tuple[Maker, int]], models: int, rounds: int, scratch: Path
+) -> list[dict[str, float]]:
     """The rows of generators and the nodes that each is asked for, which take turns."""
     folders = [Path(tempfile.mkdtemp(dir=scratch)) for _ in makers]
     seconds = [float("inf")] * len(makers)
@@ -152,7 +170,9 @@ def asked_for(maker: Maker, operations: float, scratch: Path) -> int:
     return min(tried, key=lambda nodes: abs(tried[nodes] - operations))
 
 
-def beside(peer: Maker, nodes: int, names: Sequence[str], given: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+def beside(
+    peer: Maker, nodes: int, names: Sequence[str], given: argparse.Namespace, scratch: Path
+) -> dict[str, Any]:
     """A peer at a size, and strategies at as many operations."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     first = peer.run(folder, given.models, nodes)  # which is its first round, too
@@ -170,7 +190,9 @@ def beside(peer: Maker, nodes: int, names: Sequence[str], given: argparse.Namesp
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", default=["mix"])
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=16)
@@ -184,11 +206,17 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
-        print(json.dumps({"seconds_cpu": write(given.names[0], given.models, given.nodes, given.write, given.seed)}))
+        print(
+            json.dumps(
+                {"seconds_cpu": write(given.names[0], given.models, given.nodes, given.write, given.seed)}
+            )
+        )
         return
     peers = []
     if given.nnsmith:
-        peers.append(Maker("NNSmith", (given.nnsmith, "-W", "ignore", str(PEERS / "nnsmith_models.py")), given.seed))
+        peers.append(
+            Maker("NNSmith", (given.nnsmith, "-W", "ignore", str(PEERS / "nnsmith_models.py")), given.seed)
+        )
     if given.isra:
         command = (sys.executable, str(PEERS / "isra_models.py"))
         peers.append(Maker("Isra", command, given.seed, str(given.isra.resolve())))

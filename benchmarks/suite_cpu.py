@@ -3,9 +3,10 @@
     TEST_CPU=FOLDER python -m pytest -q -n auto --dist worksteal -p benchmarks.suite_cpu
     python benchmarks/suite_cpu.py FOLDER [--rows 40]
 
-The first is the whole suite with this file as a plug-in: each process of pytest writes a file into FOLDER. The second prints what they hold:
-by folder, by file, by test (the parameters of one test added up). Seconds are user and system of pytest, of what lives below it and of
-what has ended there, read from /proc before and after each test; other load inflates them.
+The first is the whole suite with this file as a plug-in: each process of pytest writes a file into FOLDER.
+The second prints what they hold: by folder, by file, by test (the parameters of one test added up). Seconds
+are user and system of pytest, of what lives below it and of what has ended there, read from /proc before and
+after each test; other load inflates them.
 """
 
 import argparse
@@ -61,7 +62,9 @@ def used() -> float:
     while left:
         process = left.pop()
         try:
-            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]))
+            ticks += sum(
+                map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15])
+            )
             for thread in Path(f"/proc/{process}/task").iterdir():
                 left += map(int, (thread / "children").read_text().split())
         except OSError:  # it has ended meanwhile, and its parent has its seconds
@@ -71,7 +74,9 @@ def used() -> float:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rows", type=int, default=40)
     options = parser.parse_args()

@@ -2,8 +2,9 @@
 
     python benchmarks/target_costs.py [--tests N] TARGET...
 
-Programs are those of `mix` (5 to 30 nodes) within what the target has, judged as a campaign does. CPU is that of the target's own processes, read from /proc: both builds
-and the forks that confirm failures; what several targets share (an unoptimised run, the reference) and the first 16 tests are left out.
+Programs are those of `mix` (5 to 30 nodes) within what the target has, judged as a campaign does. CPU is that
+of the target's own processes, read from /proc: both builds and the forks that confirm failures; what several
+targets share (an unoptimised run, the reference) and the first 16 tests are left out.
 """
 
 import argparse
@@ -38,7 +39,9 @@ def milliseconds(name: str, tests: int) -> float:
         for first in range(0, WARM + tests, WARM):
             if first == WARM:
                 before = cpu_by_compiler(os.getpid())[own]
-            do_tests(campaign, {number: case for number, case in cases.items() if 0 <= number - first < WARM}, lab)
+            do_tests(
+                campaign, {number: case for number, case in cases.items() if 0 <= number - first < WARM}, lab
+            )
             lab.forget()
         return 1000 * (cpu_by_compiler(os.getpid())[own] - before) / tests
 

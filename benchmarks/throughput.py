@@ -1,8 +1,10 @@
-"""Tests per second on onnxruntime by how they are isolated, on the same 300 random models of ten nodes, in one run.
+"""Tests per second on onnxruntime by how they are isolated, on the same 300 random models of ten nodes, in
+one run.
 
     python benchmarks/throughput.py [--models N] [--rounds R]
 
-In process is the ceiling and the unsafe way; every other row is given as a share of it. The fastest round of each counts.
+In process is the ceiling and the unsafe way; every other row is given as a share of it. The fastest round of
+each counts.
 """
 
 import argparse
@@ -25,12 +27,16 @@ BINARY = ["Add", "Mul", "Sub", "Max"]
 
 
 def random_model(seed: int, nodes: int = 10) -> Test:
-    """Convolutions, pools, matrix products and elementwise operators over an image of 4 channels and 8 x 8."""
+    """Convolutions, pools, matrix products and elementwise operators over an image of 4 channels and 8 x
+    8.
+    """
     rng = np.random.default_rng(seed)
     made, weights, live, shape = [], [], ["x"], (1, 4, 8, 8)
 
     def weight(*dims: int) -> str:
-        weights.append(numpy_helper.from_array(rng.standard_normal(dims).astype(np.float32) * 0.3, f"w{len(weights)}"))
+        weights.append(
+            numpy_helper.from_array(rng.standard_normal(dims).astype(np.float32) * 0.3, f"w{len(weights)}")
+        )
         return str(weights[-1].name)
 
     while len(made) < nodes:
@@ -42,7 +48,9 @@ def random_model(seed: int, nodes: int = 10) -> Test:
         elif kind == 2:
             node = helper.make_node("MatMul", [source, weight(8, 8)], [out])
         elif kind == 3:
-            node = helper.make_node(str(rng.choice(BINARY)), [source, live[int(rng.integers(len(live)))]], [out])
+            node = helper.make_node(
+                str(rng.choice(BINARY)), [source, live[int(rng.integers(len(live)))]], [out]
+            )
         elif kind == 4:
             node = helper.make_node("Softmax", [source], [out], axis=int(rng.integers(1, 4)))
         else:
@@ -50,7 +58,9 @@ def random_model(seed: int, nodes: int = 10) -> Test:
         made.append(node)
         live.append(out)
     consumed = {name for node in made for name in node.input}
-    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in live[1:] if n not in consumed]
+    outputs = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in live[1:] if n not in consumed
+    ]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
     graph = helper.make_graph(made, "random", inputs, outputs, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)

@@ -1,10 +1,13 @@
-"""TIR functions: planted faults through real TVM, reduced; and whether optimised functions are slower than unoptimised ones.
+"""TIR functions: planted faults through real TVM, reduced; and whether optimised functions are slower than
+unoptimised ones.
 
-    python -m benchmarks.tir faults [--functions 20]        a fault of our own in real TVM (tests/support/planted_tvm.py), reduced
-    python -m benchmarks.tir slower [--functions 40]        the oracle `slowdown` on random functions with random passes
+    python -m benchmarks.tir faults [--functions 20]        a fault of our own in real TVM
+    (tests/support/planted_tvm.py), reduced python -m benchmarks.tir slower [--functions 40]        the oracle
+    `slowdown` on random functions with random passes
 
-Seeds from --seed on. The known minimum of a fault at an operator, or at one that has another as an argument, is these operators in one
-statement; of a fault at a loop the loop around one statement; of two guilty passes these two, over one statement.
+Seeds from --seed on. The known minimum of a fault at an operator, or at one that has another as an argument,
+is these operators in one statement; of a fault at a loop the loop around one statement; of two guilty passes
+these two, over one statement.
 """
 
 import argparse
@@ -42,7 +45,11 @@ from opsieve.reducer.tvm_reduction import TirReduction
 
 KINDS = ("value", "error", "crash")
 STEPS = 12  # mutations of a basic function
-KNOWN = ("double_buffer_scope", "tirx.q_multiply_shift")  # what TVM 0.27 fails at by itself (docs/benchmarks/tir.md)
+# what TVM 0.27 fails at by itself (docs/benchmarks/tir.md)
+KNOWN = (
+    "double_buffer_scope",
+    "tirx.q_multiply_shift",
+)
 PLAIN = ("tirx.StmtSimplify", "tirx.RemoveNoOp", "tirx.UnrollLoop", "tirx.ConvertSSA", "tirx.SkipAssert", "tirx.RemoveAssume",
          "s_tir.StmtSimplify", "s_tir.CanonicalizeLoop", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern",
          "s_tir.RewriteUnsafeSelect", "s_tir.AnnotateIrregularLoop", "s_tir.RemoveStoreUndef", "s_tir.LowerInitBlock",
@@ -141,7 +148,10 @@ def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -
 def faults(count: int, seed: int, workers: Workers) -> None:
     """Planted faults that show, reduced."""
     runs: list[Run] = []
-    print("| planted | operators, passes before | known minimum | certified | checks to the result | in all | left |")
+    print(
+        "| planted | operators, passes before | known minimum | certified | checks to the result | in all |"
+        " left |"
+    )
     print("|---|---|---|---|---|---|---|")
     while len(runs) < count:
         found = planted(seed)
@@ -152,8 +162,9 @@ def faults(count: int, seed: int, workers: Workers) -> None:
             said = (run.planted, run.before, run.reached, run.certified, run.to_best, run.checks, run.left)
             print("| " + " | ".join(map(str, said)) + " |", flush=True)
     print(
-        f"{sum(run.reached for run in runs)} of {count} at the known minimum, {sum(run.certified for run in runs)} certified; checks to "
-        f"the result: median {median(run.to_best for run in runs):g}, in all {median(run.checks for run in runs):g}"
+        f"{sum(run.reached for run in runs)} of {count} at the known minimum,"
+        f" {sum(run.certified for run in runs)} certified; checks to the result: median"
+        f" {median(run.to_best for run in runs):g}, in all {median(run.checks for run in runs):g}"
     )
 
 
@@ -176,7 +187,9 @@ def slower(count: int, seed: int, workers: Workers) -> None:
 
 def main() -> None:
     """One of the commands."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["faults", "slower"])
     parser.add_argument("--functions", type=int)
     parser.add_argument("--seed", type=int, default=0)

@@ -2,17 +2,19 @@
 
 The compilers are TVM's importer, onnxscript's optimizer, onnxslim and `fake`.
 
-    python benchmarks/triage.py [--quick] [--seed S] [--only COMPILER] [--half development|final] [--reduce SECONDS] [--save FILE.json]
-    python benchmarks/triage.py --again FILE.json
+    python benchmarks/triage.py [--quick] [--seed S] [--only COMPILER] [--half development|final] [--reduce
+    SECONDS] [--save FILE.json] python benchmarks/triage.py --again FILE.json
 
-A fault is one changed expression, or a sudden death, of one function (at most one in a line of source: two changes of one expression are
-one bug), or a fault of the grammar of `fake`. Conformance models and generated ones that the compiler gets right without it run with it,
-in workers, and are judged as `fuzz` does. Half of the faults, drawn by their number, are for development, the other half is only to be
-looked at in the end. Printed for both: our clusters from logs alone (no program, no names); as they are found; after reduction of every wrong result (within
-`--reduce` seconds for each compiler) and attribution to passes where the compiler has any (onnxscript; the importer and `fake` have
-none); and the rules of others (`triaging/published_rules.py`).
-`FILE` gets every failure with its components. `--again` fingerprints what such a file holds by today's rules; nothing runs, and what was
-reduced is what the rules of that day asked for.
+A fault is one changed expression, or a sudden death, of one function (at most one in a line of source: two
+changes of one expression are one bug), or a fault of the grammar of `fake`. Conformance models and generated
+ones that the compiler gets right without it run with it, in workers, and are judged as `fuzz` does. Half of
+the faults, drawn by their number, are for development, the other half is only to be looked at in the end.
+Printed for both: our clusters from logs alone (no program, no names); as they are found; after reduction of
+every wrong result (within `--reduce` seconds for each compiler) and attribution to passes where the compiler
+has any (onnxscript; the importer and `fake` have none); and the rules of others
+(`triaging/published_rules.py`). `FILE` gets every failure with its components. `--again` fingerprints what
+such a file holds by today's rules; nothing runs, and what was reduced is what the rules of that day asked
+for.
 """
 
 import argparse
@@ -42,10 +44,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a third of the faults")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=("tvm", "onnxscript", "onnxslim", "fake"), help="run only this compiler")
+    parser.add_argument(
+        "--only", choices=("tvm", "onnxscript", "onnxslim", "fake"), help="run only this compiler"
+    )
     parser.add_argument("--half", choices=("development", "final"), help="run only these faults")
-    parser.add_argument("--again", type=Path, metavar="FILE.json", help="failures of an earlier run, nothing runs")
-    parser.add_argument("--reduce", type=float, default=0, help="seconds of reduction for each compiler; 150, quick 40")
+    parser.add_argument(
+        "--again", type=Path, metavar="FILE.json", help="failures of an earlier run, nothing runs"
+    )
+    parser.add_argument(
+        "--reduce", type=float, default=0, help="seconds of reduction for each compiler; 150, quick 40"
+    )
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
     announce()
@@ -97,11 +105,17 @@ def table(found: "Sequence[Failure]") -> Iterator[str]:
 
     yield f"{len(found)} failures of {len({one.seed.target for one in found})} faults: " + ", ".join(
         f"{count} {kind} of {layer}"
-        for (layer, kind), count in sorted(Counter((one.seed.layer, str(one.verdict.kind)) for one in found).items())
+        for (layer, kind), count in sorted(
+            Counter((one.seed.layer, str(one.verdict.kind)) for one in found).items()
+        )
     )
     for wrong, track in ((False, "errors and crashes"), (True, "wrong results")):
         for final, half in ((False, "development"), (True, "final")):
-            part = [one for one in found if one.seed.final is final and (one.verdict.mismatch is not None) is wrong]
+            part = [
+                one
+                for one in found
+                if one.seed.final is final and (one.verdict.mismatch is not None) is wrong
+            ]
             if not part:
                 continue
             labels = [one.seed.target for one in part]
@@ -112,7 +126,10 @@ def table(found: "Sequence[Failure]") -> Iterator[str]:
                 **{name: rule([one.shown() for one in part]) for name, rule in RULES.items()},
             }
             reduced = sum(one.reduced > 0 for one in part)
-            yield f"{track}, {half} half: {len(part)} failures of {len(set(labels))} faults, {reduced} of them reduced"
+            yield (
+                f"{track}, {half} half: {len(part)} failures of {len(set(labels))} faults, {reduced} of them"
+                " reduced"
+            )
             yield f"  {'':30}{'clusters':>9}{'BCubed F1':>11}{'P':>7}{'R':>7}{'pairs P':>9}{'R':>7}{'ARI':>7}"
             for name, key in keys.items():
                 told = scores(key, labels)
@@ -130,7 +147,9 @@ def from_logs(part: "Sequence[Failure]") -> list[str]:
 
 
 def announce() -> None:
-    """Make the seeded backends known to this process and its children: a distribution of two lines in a folder of its own."""
+    """Make the seeded backends known to this process and its children: a distribution of two lines in a
+    folder of its own.
+    """
     folder = Path(tempfile.mkdtemp(prefix="seeded-"))
     info = folder / "opsieve_seeded-0.dist-info"
     info.mkdir()

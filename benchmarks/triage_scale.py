@@ -1,8 +1,10 @@
-"""How triage keeps up: many failures entered at once, one more, a store of a million, and that nothing decided moves.
+"""How triage keeps up: many failures entered at once, one more, a store of a million, and that nothing
+decided moves.
 
     python benchmarks/triage_scale.py [--failures 100000] [--million 1000000] [--json]
 
-CPU seconds of this process, as measured; pages in milliseconds of wall time and of CPU time, the worst and the median of repetitions.
+CPU seconds of this process, as measured; pages in milliseconds of wall time and of CPU time, the worst and
+the median of repetitions.
 """
 
 import argparse
@@ -58,31 +60,50 @@ def program() -> OnnxProgram:
 
 
 def failures(count: int, bugs: int, seed: int, first: int = 0) -> Iterator[FinishedTest]:
-    """Failures of so many bugs, the frequent ones a thousand times as frequent as the rare ones; each is fingerprinted here."""
+    """Failures of so many bugs, the frequent ones a thousand times as frequent as the rare ones; each is
+    fingerprinted here.
+    """
     draw = random.Random(seed)
     case = Case(program(), {"x": np.zeros(2, np.float32)})
     weights = [1 / (at + 1) for at in range(bugs)]
     for number, bug in enumerate(draw.choices(range(bugs), weights, k=count), first):
         target = CAMPAIGN.targets[bug % 2]
         operators = [OPERATORS[bug % 12], OPERATORS[bug // 12 % 12]]
-        words = f"{operators[0]} rule{chr(97 + bug % 26)}{chr(97 + bug // 26 % 26)}{chr(97 + bug // 676 % 26)}"
+        words = (
+            f"{operators[0]} rule{chr(97 + bug % 26)}{chr(97 + bug // 26 % 26)}{chr(97 + bug // 676 % 26)}"
+        )
         if bug % 3 == 2:
-            told = Verdict("fail", "differs", "mismatch", "run", mismatch=Mismatch("y", "value", max_abs=draw.random()))
+            told = Verdict(
+                "fail", "differs", "mismatch", "run", mismatch=Mismatch("y", "value", max_abs=draw.random())
+            )
             operators = [f"{operators[0]}{bug // 36}", operators[1]]
             seen = Observation(target, "1.0", "ok", "run", {"y": np.zeros(1, np.float32)})
         else:
-            message = f"/src/core/{words.replace(' ', '_')}.cc:{draw.randrange(900)} fold node {draw.randrange(10**6)}: bad {words} shape {{{draw.randrange(99)},3}}"
+            message = (
+                f"/src/core/{words.replace(' ', '_')}.cc:{draw.randrange(900)} fold node"
+                f" {draw.randrange(10**6)}: bad {words} shape {{{draw.randrange(99)},3}}"
+            )
             frames = tuple(
                 Frame("python", f"{name}_{bug % 97}", f"/x/site-packages/tvm/{name}.py", draw.randrange(900))
                 for name in ("main", "lower", f"rule{bug}")
             )
             told = Verdict("fail", "it fails", "error", "compile", message)
             seen = Observation(
-                target, "1.0", "error", "compile", None, "builtins.RuntimeError", message, frames if bug % 2 else ()
+                target,
+                "1.0",
+                "error",
+                "compile",
+                None,
+                "builtins.RuntimeError",
+                message,
+                frames if bug % 2 else (),
             )
         found = FoundFailure(target, told, fingerprint(told, seen, operators), (seen,))
         yield FinishedTest(
-            number, case, {name: ("fail" if name == target else "pass", 0.001) for name in CAMPAIGN.targets}, (found,)
+            number,
+            case,
+            {name: ("fail" if name == target else "pass", 0.001) for name in CAMPAIGN.targets},
+            (found,),
         )
 
 
@@ -92,7 +113,9 @@ def chunks(tests: Iterator[FinishedTest], size: int) -> Iterator[list[FinishedTe
 
 
 def milliseconds(action: Callable[[], object], times: int = 9) -> dict[str, float]:
-    """Of an action that is repeated: wall time, and this process's own CPU time, which others on the machine do not change."""
+    """Of an action that is repeated: wall time, and this process's own CPU time, which others on the machine
+    do not change.
+    """
     taken, spent = [], []
     for _ in range(times):
         began, before = time.perf_counter(), time.process_time()
@@ -125,43 +148,61 @@ def places(folder: Path) -> dict[int, int]:
 
 
 def multiplied(folder: Path, count: int, clusters: int) -> None:
-    """Counted failures and clusters beside those that are there, as rows: what a store of that size holds without its folders."""
+    """Counted failures and clusters beside those that are there, as rows: what a store of that size holds
+    without its folders.
+    """
     with Store(folder) as store:
         connection = store._db.conn
-        keys = [row[0] for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()]
+        keys = [
+            row[0] for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()
+        ]
         with writing(store._db):
             number = connection.execute("SELECT max(number) FROM fingerprints").fetchone()[0]
-            columns = "version, kind, components, count, kept, apart, title, stage, message, targets, guilty_pass, first_bad, first_seen, last_seen"
+            columns = (
+                "version, kind, components, count, kept, apart, title, stage, message, targets, guilty_pass,"
+                " first_bad, first_seen, last_seen"
+            )
             for at in range(len(keys), clusters):
                 number += 1
                 connection.execute(
-                    f"INSERT INTO fingerprints (key, number, cluster, {columns}) SELECT ?, ?, ?, {columns} FROM fingerprints WHERE key = ?",
+                    f"INSERT INTO fingerprints (key, number, cluster, {columns}) SELECT ?, ?, ?, {columns}"
+                    " FROM fingerprints WHERE key = ?",
                     [f"{keys[at % len(keys)]}x{at}", number, number, keys[at % len(keys)]],
                 )
-                cluster = "title, kind, backend, stage, members, fingerprints, nodes, representative, targets, operators, first_seen, last_seen, severity, rank"
+                cluster = (
+                    "title, kind, backend, stage, members, fingerprints, nodes, representative, targets,"
+                    " operators, first_seen, last_seen, severity, rank"
+                )
                 connection.execute(
-                    f"INSERT INTO clusters (id, {cluster}) SELECT ?, {cluster} FROM clusters WHERE id = (SELECT cluster FROM fingerprints WHERE key = ?)",
+                    f"INSERT INTO clusters (id, {cluster}) SELECT ?, {cluster} FROM clusters WHERE id ="
+                    " (SELECT cluster FROM fingerprints WHERE key = ?)",
                     [number, keys[at % len(keys)]],
                 )
                 connection.execute(
-                    "INSERT INTO texts (rowid, title, message, operators) SELECT ?, title, message, '' FROM fingerprints WHERE number = ?",
+                    "INSERT INTO texts (rowid, title, message, operators) SELECT ?, title, message, '' FROM"
+                    " fingerprints WHERE number = ?",
                     [number, number],
                 )
-            keys = [row[0] for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()]
+            keys = [
+                row[0]
+                for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()
+            ]
             have = connection.execute("SELECT count(*) FROM failures").fetchone()[0]
             draw = random.Random(5)
             weights = np.cumsum([1 / (at + 1) for at in range(len(keys))])
             chosen = np.searchsorted(weights, np.random.default_rng(5).random(count - have) * weights[-1])
             connection.executemany(
-                "INSERT INTO failures (campaign, test, target, verdict, kind, stage, fingerprint, message, reason, blame, version, digest, folder, seen)"
-                " VALUES ('more', ?, 'tvm', 'fail', 'error', 'run', ?, 'as before', '', '', '1.0', '', '', ?)",
+                "INSERT INTO failures (campaign, test, target, verdict, kind, stage, fingerprint, message,"
+                " reason, blame, version, digest, folder, seen) VALUES ('more', ?, 'tvm', 'fail', 'error',"
+                " 'run', ?, 'as before', '', '', '1.0', '', '', ?)",
                 ((at, keys[which], 1e9 + draw.random()) for at, which in enumerate(chosen)),
             )
             connection.execute(
                 "UPDATE fingerprints SET count = (SELECT count(*) FROM failures WHERE fingerprint = key)"
             )
             connection.execute(
-                "UPDATE clusters SET members = (SELECT coalesce(sum(count), 0) FROM fingerprints WHERE cluster = clusters.id)"
+                "UPDATE clusters SET members = (SELECT coalesce(sum(count), 0) FROM fingerprints WHERE"
+                " cluster = clusters.id)"
             )
 
 
@@ -178,7 +219,9 @@ def main() -> None:
         folder = Path(scratch) / "store"
         with Store(folder) as store:
             store.begin(CAMPAIGN)
-            told["fingerprint and cluster, CPU s"] = cpu(lambda: enter(store, wanted.failures, wanted.bugs, 1))
+            told["fingerprint and cluster, CPU s"] = cpu(
+                lambda: enter(store, wanted.failures, wanted.bugs, 1)
+            )
             told["failures, clusters"] = [store.many(), store.clusters(CAMPAIGN)]
             more = iter(list(failures(60, wanted.bugs * 2, 2, wanted.failures)))
             told["one more, ms"] = milliseconds(lambda: store.record(CAMPAIGN, [next(more)]), 60)
@@ -192,7 +235,9 @@ def main() -> None:
         with Store(folder) as store:
             enter(store, 10_000, wanted.bugs * 2, 3, wanted.failures + 60)
         after = places(folder)
-        told["moved by 10,000 more failures"] = sum(after[test] != cluster for test, cluster in before.items())
+        told["moved by 10,000 more failures"] = sum(
+            after[test] != cluster for test, cluster in before.items()
+        )
         multiplied(folder, wanted.million, wanted.clusters)
         with Queries(folder) as queries:
             counts = queries.counts()
@@ -222,7 +267,9 @@ def main() -> None:
         with Ledger(folder) as ledger:
             turns = iter(range(100))
             told["a decision, ms"] = milliseconds(lambda: ledger.note(rows[3].id, f"note {next(turns)}"))
-    print(json.dumps(told) if wanted.json else "\n".join(f"{name:44} {value}" for name, value in told.items()))
+    print(
+        json.dumps(told) if wanted.json else "\n".join(f"{name:44} {value}" for name, value in told.items())
+    )
     sys.exit(0)
 
 

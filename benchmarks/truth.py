@@ -2,8 +2,8 @@
 
     python benchmarks/truth.py [--only CLASS]
 
-Precision and recall are of `fail`: of what is called a failure, how much is one; of the failures, how many are called so. Every verdict that
-is another than the known one is listed with both reasons.
+Precision and recall are of `fail`: of what is called a failure, how much is one; of the failures, how many
+are called so. Every verdict that is another than the known one is listed with both reasons.
 """
 
 import argparse
@@ -50,12 +50,14 @@ def main() -> None:
             both += each.verdict == verdict.verdict == "fail"
             if not good:
                 print(
-                    f"{each.name}: {verdict.verdict} {verdict.kind or ''} for {each.verdict} ({each.why}): {verdict.reason[:300]}"
+                    f"{each.name}: {verdict.verdict} {verdict.kind or ''} for {each.verdict} ({each.why}):"
+                    f" {verdict.reason[:300]}"
                 )
     for name, count in sorted(total.items()):
         print(f"{name:24} {right[name]:3} of {count:3} right")
     print(
-        f"{sum(right.values())} of {sum(total.values())} right; `fail`: precision {both / max(called, 1):.3f}, recall {both / max(fails, 1):.3f}"
+        f"{sum(right.values())} of {sum(total.values())} right; `fail`: precision"
+        f" {both / max(called, 1):.3f}, recall {both / max(fails, 1):.3f}"
     )
 
 

@@ -1,11 +1,14 @@
-"""The terminal app on a large store: start, first paint, filter, scroll, drill-in, memory; then beside a campaign that writes.
+"""The terminal app on a large store: start, first paint, filter, scroll, drill-in, memory; then beside a
+campaign that writes.
 
-    python benchmarks/tui.py [--failures 100000] [--clusters 5000] [--minutes 5] [--rate 100] [--store DIR] [--json]
+    python benchmarks/tui.py [--failures 100000] [--clusters 5000] [--minutes 5] [--rate 100] [--store DIR]
+    [--json]
 
-Times are wall time inside the app's process, as a person would feel them, medians and worst of repetitions; start-up is CPU time of the
-process. The heartbeat is a timer of 20 ms in the interface thread: how much later than that it came is how long keys would have waited; on a
-machine that others use most of that is waiting for a processor, so it is told beside it how much of it this process computed.
-The writer is a process of its own that records failures; decisions are made by keys while it writes, and all of them must be there at the end.
+Times are wall time inside the app's process, as a person would feel them, medians and worst of repetitions;
+start-up is CPU time of the process. The heartbeat is a timer of 20 ms in the interface thread: how much later
+than that it came is how long keys would have waited; on a machine that others use most of that is waiting for
+a processor, so it is told beside it how much of it this process computed. The writer is a process of its own
+that records failures; decisions are made by keys while it writes, and all of them must be there at the end.
 """
 
 import argparse
@@ -75,7 +78,9 @@ def main() -> int:
 
 
 def start_up(store: Path) -> float:
-    """CPU seconds of `opsieve tui` from the shell to its first list of clusters, in a pseudo-terminal, then quit."""
+    """CPU seconds of `opsieve tui` from the shell to its first list of clusters, in a pseudo-terminal, then
+    quit.
+    """
     import os
     import pty
     import select
@@ -176,7 +181,9 @@ def watched(answer: Callable[..., None], done: asyncio.Event) -> Callable[..., N
 
 
 async def beside(store: Path, rate: int, minutes: float) -> dict[str, Any]:
-    """Filter and mark for a while beside a writer; the heartbeat, and whether all decisions and failures are there."""
+    """Filter and mark for a while beside a writer; the heartbeat, and whether all decisions and failures are
+    there.
+    """
     app = OpsieveApp(store, offline=True)
     late: list[float] = []
     busy: list[float] = []
@@ -243,7 +250,9 @@ def spread(times: list[float]) -> dict[str, float]:
 
 
 async def heartbeat(late: list[float], busy: list[float]) -> None:
-    """Milliseconds by which each beat came too late, and those of them that this process computed: the rest it waited for a processor."""
+    """Milliseconds by which each beat came too late, and those of them that this process computed: the rest
+    it waited for a processor.
+    """
     while True:
         began, computed = time.perf_counter(), time.process_time()
         await asyncio.sleep(BEAT)

@@ -2,10 +2,13 @@
 
     python benchmarks/typed_pages.py [PAGE]... [--repository NAME=PATH]... [--seconds 60] [--keep FOLDER]
 
-A page is typed in an empty folder with an empty home: files that it shows under a name (a line that ends in "`name.py`:") are written, the lines of its blocks that are commands are run one
-after the other, with what the page presupposes made before (`GIVEN`) and its placeholders put in (`PLACEHOLDERS`). A command with `--minutes` or a `--budget` gets Ctrl-C after `--seconds`, as a reader
-would end it. Printed is a row for each command: its exit code, seconds, and whether it is as it should be: 0, 1 (failures found) or 130 (after Ctrl-C) without a traceback, and the
-exit code that the page itself says. What cannot be typed here says why. Exit code 1 when one is not as it should be.
+A page is typed in an empty folder with an empty home: files that it shows under a name (a line that ends in
+"`name.py`:") are written, the lines of its blocks that are commands are run one after the other, with what
+the page presupposes made before (`GIVEN`) and its placeholders put in (`PLACEHOLDERS`). A command with
+`--minutes` or a `--budget` gets Ctrl-C after `--seconds`, as a reader would end it. Printed is a row for each
+command: its exit code, seconds, and whether it is as it should be: 0, 1 (failures found) or 130 (after
+Ctrl-C) without a traceback, and the exit code that the page itself says. What cannot be typed here says why.
+Exit code 1 when one is not as it should be.
 """
 
 import argparse
@@ -31,12 +34,16 @@ _NAMED = re.compile(r"`([\w./-]+\.(?:py|toml|cpp|sh|json))`[^`\n]*:\s*\Z")
 _COMMAND = re.compile(rf"(?:\$ )?(?P<words>(?:[A-Z_]+=\S+ )*(?:{PROGRAMS}) .*)")
 _LONGEST = 900.0  # seconds of any command
 _ABSENT = {
-    "dask_jobqueue|dask worker|dask scheduler|--scheduler|dask ssh|dask-jobqueue": "needs a cluster: tests/triage/test_cluster*.py",
+    "dask_jobqueue|dask worker|dask scheduler|--scheduler|dask ssh|dask-jobqueue": (
+        "needs a cluster: tests/triage/test_cluster*.py"
+    ),
     r"example\.org|onnxruntime-qnn": "an index that is an example",
     "gh issue|ort\\.json": "needs the network",
     "^git clone": "--repository gives it",
     "YOUR_COMPILER": "needs a compiler that has the operator",
-    r"~/venvs|~/onnxruntime/build|tvm@~|--builds|onnxoptimizer@dist|onnxoptimizer@mybuild|~/src/(?:compiler|tvm|onnxruntime)|cmake": "needs a build of the reader's own",
+    r"~/venvs|~/onnxruntime/build|tvm@~|--builds|onnxoptimizer@dist|onnxoptimizer@mybuild|~/src/(?:compiler|tvm|onnxruntime)|cmake": (
+        "needs a build of the reader's own"
+    ),
     r"\bCASE\|| -t tvm@": "a form, not a command",
     "/data/sdk|on-board|compile-and-run": "needs a program of the reader's own",
     r"special\[|ranged \|": "a form, not a command",
@@ -44,7 +51,10 @@ _ABSENT = {
 # What a page presupposes.
 GIVEN: Mapping[str, tuple[str, ...]] = {
     "triage": ("opsieve fuzz -t onnxoptimizer --tests 40 --seed 1 --store found",),
-    "reduce": ("opsieve sample onnxoptimizer-shape-crash", "cp onnxoptimizer-shape-crash/model.onnx model.onnx"),
+    "reduce": (
+        "opsieve sample onnxoptimizer-shape-crash",
+        "cp onnxoptimizer-shape-crash/model.onnx model.onnx",
+    ),
     "export": ("opsieve fuzz -t onnxoptimizer --tests 200 --seed 1 --store found",),
     "generate": ("opsieve sample pad-maxpool-wrong-value",),
     "tui": ("opsieve fuzz -t onnxoptimizer --tests 100 --seed 1",),
@@ -68,7 +78,9 @@ class Step:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pages", nargs="*", help="names of pages; all without one")
-    parser.add_argument("--repository", action="append", default=[], help="NAME=PATH: what ~/src/NAME is to be")
+    parser.add_argument(
+        "--repository", action="append", default=[], help="NAME=PATH: what ~/src/NAME is to be"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of a campaign, until Ctrl-C")
     parser.add_argument("--keep", type=Path, help="folder to work in, which stays")
     given = parser.parse_args()
@@ -88,11 +100,29 @@ def environment_of(folder: Path) -> Path:
     """The folder of programs of a fresh environment with the wheel of this tree."""
     place = folder / "environment"
     if not place.exists():
-        build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+        build = [
+            sys.executable,
+            "-m",
+            "build",
+            "--wheel",
+            "--no-isolation",
+            "--outdir",
+            str(folder),
+            str(ROOT),
+        ]
         subprocess.run(build, check=True, capture_output=True)
         (wheel,) = folder.glob("*.whl")
         subprocess.run(["uv", "venv", "-q", "--seed", str(place)], check=True)
-        install = ["uv", "pip", "install", "-q", "-p", str(place / "bin" / "python"), f"{wheel}[{EXTRAS}]", "pytest"]
+        install = [
+            "uv",
+            "pip",
+            "install",
+            "-q",
+            "-p",
+            str(place / "bin" / "python"),
+            f"{wheel}[{EXTRAS}]",
+            "pytest",
+        ]
         subprocess.run([*install, "-c", str(ROOT / "constraints.txt")], check=True)
     return place / "bin"
 
@@ -105,7 +135,9 @@ def typed(page: Path, folder: Path, binaries: Path, repositories: Mapping[str, s
     for name, path in repositories.items():
         if not (home / "src" / name).exists():
             subprocess.run(["git", "clone", "-q", path, str(home / "src" / name)], check=True)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPSIEVE", "VIRTUAL"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OPSIEVE", "VIRTUAL"))
+    }
     environment |= {"HOME": str(home), "PATH": f"{binaries}:{environment['PATH']}", "TERM": "xterm-256color"}
     environment |= {"OPSIEVE_STORE": str(folder / "releases"), "LINES": "40", "COLUMNS": "120"}
     print(f"\n## {page.stem}\n\n| command | exit code | seconds | |\n|---|---|---|---|", flush=True)
@@ -127,11 +159,14 @@ def typed(page: Path, folder: Path, binaries: Path, repositories: Mapping[str, s
         code, output = run(text, desk, environment, seconds)
         # -2: a shell that Ctrl-C ends with its command.
         own = re.match(r"(?:\w+=\S+ )*(?:opsieve|reduce) ", text) is not None
-        wrong = code not in ((0, 1, 130, -signal.SIGINT) if own else (0,)) or "Traceback (most recent" in output
+        wrong = (
+            code not in ((0, 1, 130, -signal.SIGINT) if own else (0,)) or "Traceback (most recent" in output
+        )
         bad += wrong
         last = ascii(next((line for line in reversed(output.splitlines()) if line.strip()), ""))[1:-1]
         print(
-            f"| `{shown(text)}` | {code} | {time.monotonic() - start:.0f} | {f'WRONG: {last[:300]}' if wrong else ''} |",
+            f"| `{shown(text)}` | {code} | {time.monotonic() - start:.0f} |"
+            f" {f'WRONG: {last[:300]}' if wrong else ''} |",
             flush=True,
         )
     return bad
@@ -176,7 +211,9 @@ def shown(text: str) -> str:
 
 
 def run(text: str, desk: Path, environment: Mapping[str, str], seconds: float) -> tuple[int, str]:
-    """Exit code and output of a command on a terminal of its own; Ctrl-C when it takes too long, `q` for the terminal app."""
+    """Exit code and output of a command on a terminal of its own; Ctrl-C when it takes too long, `q` for the
+    terminal app.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where this script is run in the background

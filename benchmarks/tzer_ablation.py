@@ -1,12 +1,14 @@
 """The ablation of Tzer's figure 6 on TVM as installed: what of TVM's own code is reached in equal CPU time.
 
-    python -m benchmarks.tzer_ablation [--seconds 120] [--repeats 3] [--kind blocks] [--variants 1,2,5,a] [--out FOLDER] [--report]
+    python -m benchmarks.tzer_ablation [--seconds 120] [--repeats 3] [--kind blocks] [--variants 1,2,5,a]
+    [--out FOLDER] [--report]
 
-The figure adds one component after another, (1) to (5); (a), (b) and (d) take one away from (5), and (3) is (5) without mutation of passes. One compiler process
-serves all runs, its probes forgotten between them, so that every run begins alike, and variants take turns, so that what changes on
-the machine meets all of them. Time is CPU time of this process and of everything under it, so that other load does not count. Functions
-are lowered and not compiled. Each run is kept when it ends (`tzer_ablation.jsonl`): what was interrupted goes on where it was, and
-`--report` only draws what there is.
+The figure adds one component after another, (1) to (5); (a), (b) and (d) take one away from (5), and (3) is
+(5) without mutation of passes. One compiler process serves all runs, its probes forgotten between them, so
+that every run begins alike, and variants take turns, so that what changes on the machine meets all of them.
+Time is CPU time of this process and of everything under it, so that other load does not count. Functions are
+lowered and not compiled. Each run is kept when it ends (`tzer_ablation.jsonl`): what was interrupted goes on
+where it was, and `--report` only draws what there is.
 """
 
 import argparse
@@ -80,7 +82,9 @@ class Clock:
         return sum(self._most.values()) - sum(self._begun.values())
 
 
-def run(workers: Workers, probes: Probes, name: str, settings: Settings, repeat: int, seconds: float) -> dict[str, Any]:
+def run(
+    workers: Workers, probes: Probes, name: str, settings: Settings, repeat: int, seconds: float
+) -> dict[str, Any]:
     """One variant for that much CPU time."""
     probes.forget()
     workers.end_workers()
@@ -105,7 +109,8 @@ def functions(probes: Probes) -> int:
     """How many functions were entered, where the probes are blocks."""
     root = next(iter(getattr(TARGET.backend, "native_sources", {}).values()), "")
     return sum(
-        len(np.intersect1d(own_functions(Library(item.library), root)[0], item.addresses)) for item in probes.reached()
+        len(np.intersect1d(own_functions(Library(item.library), root)[0], item.addresses))
+        for item in probes.reached()
     )
 
 
@@ -146,10 +151,14 @@ def report(rows: list[dict[str, Any]], out: Path) -> None:
         if few or name.isdigit():  # else the figure's own curves
             lines[words] = [(float(x), float(y)) for x, _, y in mine[len(mine) // 2]["growth"]]
         every = ", ".join(f"{row['reached']:,}" for row in mine)
-        middle = {key: statistics.median(row[key] for row in mine) for key in mine[0] if isinstance(mine[0][key], int)}
+        middle = {
+            key: statistics.median(row[key] for row in mine)
+            for key in mine[0]
+            if isinstance(mine[0][key], int)
+        }
         print(
-            f"| {words} | {every} | {middle['reached']:,.0f} | {middle['functions']:,.0f} | {middle['valuable']:,.0f} |"
-            f" {middle['valid']:,.0f} / {middle['tests']:,.0f} |"
+            f"| {words} | {every} | {middle['reached']:,.0f} | {middle['functions']:,.0f} |"
+            f" {middle['valuable']:,.0f} | {middle['valid']:,.0f} / {middle['tests']:,.0f} |"
         )
     svg = line_plot(f"TVM {rows[0]['tvm']}: {rows[0]['kind']} reached", "CPU seconds", rows[0]["kind"], lines)
     (out / "tzer_ablation.svg").write_text(svg)

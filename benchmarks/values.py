@@ -1,15 +1,19 @@
-"""How often a program has values without NaN or infinity anywhere inside, by how they are looked for: NNSmith's figure 11.
+"""How often a program has values without NaN or infinity anywhere inside, by how they are looked for:
+NNSmith's figure 11.
 
-    python benchmarks/values.py [--models N] [--nodes 20,50] [--iterations 200] [--methods sampling,gradient,...] [--json]
+    python benchmarks/values.py [--models N] [--nodes 20,50] [--iterations 200] [--methods
+    sampling,gradient,...] [--json]
 
-Programs are isra's with float32 leaves, grown without regard to ranges, so that many operators stand outside their domain; beside
-them isra's as they are by default. Every inner tensor is looked at in a run of onnxruntime, unoptimised; models that it does not
-run (no kernel) are replaced by the next seed. `drawn` are the values that the program came with. The torch methods begin with those,
-as the paper's do; `sampling` draws anew as often as the others iterate. `repair` needs no torch. Time is CPU time of one search, of this
-process and of all workers, on the models that need one, runs that check included.
+Programs are isra's with float32 leaves, grown without regard to ranges, so that many operators stand outside
+their domain; beside them isra's as they are by default. Every inner tensor is looked at in a run of
+onnxruntime, unoptimised; models that it does not run (no kernel) are replaced by the next seed. `drawn` are
+the values that the program came with. The torch methods begin with those, as the paper's do; `sampling` draws
+anew as often as the others iterate. `repair` needs no torch. Time is CPU time of one search, of this process
+and of all workers, on the models that need one, runs that check included.
 
-Of what no method solves, `lost` are the programs in which one and the same element is not finite in each of 64 draws of all their leaves: as
-far as that tells, no values make it so (a logarithm of a constant that is negative, a division by the zero that an exclusive CumSum begins with).
+Of what no method solves, `lost` are the programs in which one and the same element is not finite in each of
+64 draws of all their leaves: as far as that tells, no values make it so (a logarithm of a constant that is
+negative, a division by the zero that an exclusive CumSum begins with).
 """
 
 import argparse
@@ -45,7 +49,9 @@ GROUP = 32
 
 
 def programs(nodes: int, values: str, workers: Workers) -> Iterator[tuple[OnnxProgram, dict[str, Any], str]]:
-    """Programs that onnxruntime runs, with their values, and the first operator whose result is not finite under them."""
+    """Programs that onnxruntime runs, with their values, and the first operator whose result is not finite
+    under them.
+    """
     request = GenRequest(nodes=nodes, types=True, dtypes=frozenset(("float32",)), values=values)
     for start in range(0, 1 << 30, GROUP):
         made = [generate("isra", seed, request) for seed in range(start, start + GROUP)]
@@ -57,7 +63,9 @@ def programs(nodes: int, values: str, workers: Workers) -> Iterator[tuple[OnnxPr
 
 
 def seconds() -> float:
-    """CPU seconds of this process and of all that descend from it, those that have ended and were waited for included."""
+    """CPU seconds of this process and of all that descend from it, those that have ended and were waited for
+    included.
+    """
     tick = os.sysconf("SC_CLK_TCK")
     parents: dict[int, int] = {}
     spent: dict[int, float] = {}
@@ -92,7 +100,9 @@ def lost(program: OnnxProgram, inputs: Mapping[str, Any], workers: Workers) -> b
         for name, value in (answer.outputs or {}).items():
             if isinstance(value, np.ndarray) and value.dtype.kind == "f":
                 mask = ~np.isfinite(value)
-                always[name] = always[name] & mask if name in always and always[name].shape == mask.shape else mask
+                always[name] = (
+                    always[name] & mask if name in always and always[name].shape == mask.shape else mask
+                )
     return any(bool(mask.any()) for mask in always.values())
 
 
@@ -100,7 +110,9 @@ def measured(nodes: int, options: argparse.Namespace, workers: Workers) -> list[
     """A row for each method."""
     chosen = list(islice(programs(nodes, "search", workers), options.models))
     bad = [
-        ValueSearchRequest(program, inputs, number) for number, (program, inputs, broke) in enumerate(chosen) if broke
+        ValueSearchRequest(program, inputs, number)
+        for number, (program, inputs, broke) in enumerate(chosen)
+        if broke
     ]
     sound = len(chosen) - len(bad)
     rows: list[dict[str, Any]] = [{"method": "drawn", "nodes": nodes, "models": len(chosen), "sound": sound}]
@@ -108,12 +120,15 @@ def measured(nodes: int, options: argparse.Namespace, workers: Workers) -> list[
     for name in options.methods.split(","):
         methods, gradient = METHODS[name]
         effort = Effort(True, options.iterations, methods, gradient)
-        list(search_values([ValueSearchRequest(*chosen[0][:2], 0), *bad[:1]], workers, effort))  # torch is loaded once
+        # torch is loaded once
+        list(search_values([ValueSearchRequest(*chosen[0][:2], 0), *bad[:1]], workers, effort))
         start = seconds()
         found = list(search_values(bad, workers, effort))
         spent = seconds() - start
         solved[name] = {
-            item.seed for item, answer in zip(bad, found, strict=True) if answer.how not in ("none", "unchecked")
+            item.seed
+            for item, answer in zip(bad, found, strict=True)
+            if answer.how not in ("none", "unchecked")
         }
         rows.append(
             {
@@ -146,11 +161,15 @@ def _tell(row: Mapping[str, Any]) -> None:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = ["| nodes | method | sound | of those that some method solves | CPU ms a search |", "|---|---|---|---|---|"]
+    lines = [
+        "| nodes | method | sound | of those that some method solves | CPU ms a search |",
+        "|---|---|---|---|---|",
+    ]
     for row in rows:
         feasible = f"{row['share_of_solved']:.1%}" if "share_of_solved" in row else ""
         lines.append(
-            f"| {row['nodes']} | {row['method']} | {row['share']:.1%} | {feasible} | {row.get('cpu_ms', '')} |"
+            f"| {row['nodes']} | {row['method']} | {row['share']:.1%} | {feasible} |"
+            f" {row.get('cpu_ms', '')} |"
         )
         if "lost" in row:
             lines[-1] += f"  {row['models']} models; no method: {row['lost']} lost, {row['unsolved']} others"
@@ -158,7 +177,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--nodes", default="20,50")
     parser.add_argument("--iterations", type=int, default=200)

@@ -2,8 +2,8 @@
 
     python benchmarks/verdicts.py --tests 300 --seed 0 --target onnxruntime [--seconds CPU] [--keep FOLDER]
 
-Prints how many ended in each verdict, and each that is neither `pass` nor `unsupported` with its reason, to be read by hand. A `fail` that is
-no bug is a false alarm; `undecided` is what the judge cannot tell.
+Prints how many ended in each verdict, and each that is neither `pass` nor `unsupported` with its reason, to
+be read by hand. A `fail` that is no bug is a false alarm; `undecided` is what the judge cannot tell.
 """
 
 import argparse

@@ -1,13 +1,17 @@
-"""Distinct bugs that a campaign finds in equal CPU time, by this tree and by an older one: hunted, reduced, attributed, counted.
+"""Distinct bugs that a campaign finds in equal CPU time, by this tree and by an older one: hunted, reduced,
+attributed, counted.
 
-    python benchmarks/yield_by_tree.py FOLDER [--before PYTHON] [--minutes 20] [--slice 5] [--seed 5] [-t TARGET]... [--budget 1800]
+    python benchmarks/yield_by_tree.py FOLDER [--before PYTHON] [--minutes 20] [--slice 5] [--seed 5] [-t
+    TARGET]... [--budget 1800]
 
-PYTHON is the interpreter of an environment with an older opsieve (a checkout of that revision, `pip install -e`). Each tree hunts with its own
-`opsieve fuzz` and usual settings for `--minutes` of CPU of its whole process tree, in slices, turn by turn, so that the machine's load falls on both. What both
-found is then reduced (`triage --reduce`, `--budget` seconds each) and asked for its guilty pass (`attribute`) by this tree, so both are counted
-by the same rules. A bug is a cluster after that; two clusters of one target with one guilty pass and one kind count once in the second
-column. The last lines list every bug, for a person to check. Goes on where it was stopped. Beside an older tree the stores' rules must agree: an index
-of another schema is brought up by this tree.
+PYTHON is the interpreter of an environment with an older opsieve (a checkout of that revision, `pip install
+-e`). Each tree hunts with its own `opsieve fuzz` and usual settings for `--minutes` of CPU of its whole
+process tree, in slices, turn by turn, so that the machine's load falls on both. What both found is then
+reduced (`triage --reduce`, `--budget` seconds each) and asked for its guilty pass (`attribute`) by this tree,
+so both are counted by the same rules. A bug is a cluster after that; two clusters of one target with one
+guilty pass and one kind count once in the second column. The last lines list every bug, for a person to
+check. Goes on where it was stopped. Beside an older tree the stores' rules must agree: an index of another
+schema is brought up by this tree.
 """
 
 import argparse
@@ -48,13 +52,19 @@ def main() -> None:
         done = min(done + given.slice, given.minutes)
         for name, opsieve in trees.items():
             hunt(given.folder / name, opsieve, given, 60 * done)
-    print("| tree | CPU min | tests | bugs | by guilty pass | without a case that reduces |\n|---|---|---|---|---|---|")
+    print(
+        "| tree | CPU min | tests | bugs | by guilty pass | without a case that reduces"
+        " |\n|---|---|---|---|---|---|"
+    )
     told = {name: list(bugs(given.folder / name, given)) for name in trees}
     for name, found in told.items():
         passes = {(bug["target"], bug["kind"], bug["pass"]) if bug["pass"] else bug["id"] for bug in found}
         whole = sum(bug["nodes"] is None for bug in found)
         spent = seconds_of(given.folder / name) / 60
-        print(f"| {name} | {spent:.1f} | {done_in(given.folder / name):,} | {len(found)} | {len(passes)} | {whole} |")
+        print(
+            f"| {name} | {spent:.1f} | {done_in(given.folder / name):,} | {len(found)} | {len(passes)} |"
+            f" {whole} |"
+        )
     for name, found in told.items():
         for bug in found:
             print(json.dumps({"tree": name, **bug}))

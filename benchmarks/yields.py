@@ -1,13 +1,16 @@
-"""What each strategy finds in equal CPU time: `opsieve fuzz` of one seed on released compilers, strategy by strategy.
+"""What each strategy finds in equal CPU time: `opsieve fuzz` of one seed on released compilers, strategy by
+strategy.
 
     python benchmarks/yields.py run FOLDER NAME... --minutes 30 [--slice 15] [--seed 5] [-t TARGET]...
     python benchmarks/yields.py table FOLDER [--image FILE.svg]
 
-`run` gives every strategy `--minutes` of CPU time of its whole process tree, in slices, so that equal load falls on all of them; a campaign is
-interrupted at the end of a slice and resumed in the next, and `run` goes on where it was stopped. Probing comes first and counts for nobody.
-CPU time, not the wall's: machines are shared. `table` reads the stores. Fingerprints are compared between strategies, so "only it" are those that
-no other strategy found. Wrong results and broken models of large programs have nearly as many fingerprints as programs until they are reduced
-(`opsieve triage --reduce`): they are counted apart, and columns of targets leave them out.
+`run` gives every strategy `--minutes` of CPU time of its whole process tree, in slices, so that equal load
+falls on all of them; a campaign is interrupted at the end of a slice and resumed in the next, and `run` goes
+on where it was stopped. Probing comes first and counts for nobody. CPU time, not the wall's: machines are
+shared. `table` reads the stores. Fingerprints are compared between strategies, so "only it" are those that no
+other strategy found. Wrong results and broken models of large programs have nearly as many fingerprints as
+programs until they are reduced (`opsieve triage --reduce`): they are counted apart, and columns of targets
+leave them out.
 """
 
 import argparse
@@ -34,7 +37,9 @@ _LOOK = 3.0  # seconds between two looks at the clock
 
 @dataclass(frozen=True)
 class Yield:
-    """What one campaign found: `seen` has, for each fingerprint, the number of the first test, kind and target."""
+    """What one campaign found: `seen` has, for each fingerprint, the number of the first test, kind and
+    target.
+    """
 
     strategy: str
     minutes: float
@@ -49,9 +54,17 @@ def campaign(folder: Path, name: str, seed: int, targets: Sequence[str], seconds
     had = float(clock.read_text()) if clock.exists() else 0.0
     begun = (folder / name / "index.sqlite").exists()
     words = [word for target in targets for word in ("-t", target)]
-    words += ["--seed", str(seed), "--store", str(folder / name), *(["--resume"] if begun else ["--strategy", name])]
+    words += [
+        "--seed",
+        str(seed),
+        "--store",
+        str(folder / name),
+        *(["--resume"] if begun else ["--strategy", name]),
+    ]
     with (folder / f"{name}.log").open("ab") as log:
-        running = subprocess.Popen([Path(sys.executable).parent / "opsieve", "fuzz", *words], stdout=log, stderr=log)
+        running = subprocess.Popen(
+            [Path(sys.executable).parent / "opsieve", "fuzz", *words], stdout=log, stderr=log
+        )
         most = 0.0
         while running.poll() is None and most < seconds:
             time.sleep(_LOOK)
@@ -70,7 +83,9 @@ def run(folder: Path, names: Sequence[str], given: argparse.Namespace) -> None:
     targets = given.target or TARGETS
     words = [word for target in targets for word in ("-t", target)]
     subprocess.run(
-        [Path(sys.executable).parent / "opsieve", "gen", "-n", "1", *words], check=True, stdout=subprocess.DEVNULL
+        [Path(sys.executable).parent / "opsieve", "gen", "-n", "1", *words],
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     done = 0.0
     while done < given.minutes:
@@ -88,8 +103,8 @@ def read(folder: Path) -> Iterator[Yield]:
         try:
             (tests,) = index.execute("SELECT count(*) FROM tests").fetchone()
             rows = index.execute(
-                "SELECT fingerprint, test, iif(title LIKE 'broken%model%', 'broken', f.kind), target FROM failures AS f"
-                " JOIN fingerprints ON key = fingerprint WHERE verdict = 'fail' ORDER BY test"
+                "SELECT fingerprint, test, iif(title LIKE 'broken%model%', 'broken', f.kind), target FROM"
+                " failures AS f JOIN fingerprints ON key = fingerprint WHERE verdict = 'fail' ORDER BY test"
             ).fetchall()
         finally:
             index.close()
@@ -120,7 +135,13 @@ def table(found: Sequence[Yield]) -> Iterator[str]:
         told = [key for key, (_, kind, _) in one.seen.items() if kind not in APART]
         by = Counter(target for _, kind, target in one.seen.values() if kind not in APART)
         kinds = Counter(kind for _, kind, _ in one.seen.values())
-        cells = [f"`{one.strategy}`", f"{one.minutes:.0f}", f"{one.tests:,}", f"{one.failures:,}", str(len(told))]
+        cells = [
+            f"`{one.strategy}`",
+            f"{one.minutes:.0f}",
+            f"{one.tests:,}",
+            f"{one.failures:,}",
+            str(len(told)),
+        ]
         cells += [str(sum(everyone[key] == 1 for key in told)), *(str(by[target]) for target in targets)]
         yield "| " + " | ".join([*cells, *(str(kinds[kind]) for kind in APART)]) + " |"
 
@@ -147,11 +168,14 @@ def main() -> None:
     if given.image:
         lines = {
             one.strategy: [
-                (float(test), at + 1.0) for at, test in enumerate(sorted(test for test, _, _ in one.seen.values()))
+                (float(test), at + 1.0)
+                for at, test in enumerate(sorted(test for test, _, _ in one.seen.values()))
             ]
             for one in found
         }
-        given.image.write_text(line_plot("Fingerprints by strategy", "tests", "fingerprints", lines), encoding="utf-8")
+        given.image.write_text(
+            line_plot("Fingerprints by strategy", "tests", "fingerprints", lines), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What was found of a case, kept beside it: `culprit.json`, for triage and for people.
 
-One object with a key for each kind of search that was made, `releases`, `commits` and `passes`; its value is what the command prints
-with `--json`. A new answer takes the place of the old one of its kind.
+One object with a key for each kind of search that was made, `releases`, `commits` and `passes`; its value is
+what the command prints with `--json`. A new answer takes the place of the old one of its kind.
 """
 
 import json
@@ -18,7 +18,9 @@ Kind = Literal["releases", "commits", "passes"]
 
 
 def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
-    """Write an answer beside `case.json`, all or nothing. A folder without one is not ours, and a sample stays as it came."""
+    """Write an answer beside `case.json`, all or nothing. A folder without one is not ours, and a sample
+    stays as it came.
+    """
     if not (case / "case.json").is_file() or (case / "sample.toml").is_file():
         return
     text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
@@ -29,7 +31,9 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
 
 
 def read_culprit(case: Path) -> dict[str, Any]:
-    """What is kept of a case, {} for nothing; a file that is damaged, or too long to be ours, counts as none."""
+    """What is kept of a case, {} for nothing; a file that is damaged, or too long to be ours, counts as
+    none.
+    """
     try:
         found = json.loads(read_file(case / NAME, _MAX_BYTES))
     except (ValueError, RecursionError):

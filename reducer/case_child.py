@@ -1,4 +1,6 @@
-"""The process that reduces one case: started, waited for, and stopped when its time is over or nobody wants the answer any more."""
+"""The process that reduces one case: started, waited for, and stopped when its time is over or nobody wants
+the answer any more.
+"""
 
 import subprocess
 import sys
@@ -14,8 +16,9 @@ _LOOK = 0.2  # seconds between two looks whether the answer is still wanted
 
 @dataclass(frozen=True, slots=True)
 class ChildTask:
-    """The target of a case, the seconds of wall time for its reduction and for one run of a candidate, and whether releases that are
-    not installed are left alone."""
+    """The target of a case, the seconds of wall time for its reduction and for one run of a candidate, and
+    whether releases that are not installed are left alone.
+    """
 
     target: str
     seconds: float
@@ -25,7 +28,9 @@ class ChildTask:
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How the process ended: its status (case_process.py), what it printed, and whether that was within its time."""
+    """How the process ended: its status (case_process.py), what it printed, and whether that was within its
+    time.
+    """
 
     status: int
     out: str

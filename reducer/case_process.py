@@ -1,4 +1,5 @@
-"""One case reduced in a process of its own, as `store_session` starts it: what it says goes to stderr, the facts as JSON to stdout.
+"""One case reduced in a process of its own, as `store_session` starts it: what it says goes to stderr, the
+facts as JSON to stdout.
 
 It ends with 0, with the `exit_code` of a BadInput, or with 130 after a signal, its best so far saved.
 """
@@ -33,7 +34,9 @@ class _ToStderr:
 
 
 def main() -> NoReturn:
-    """Reduce: the arguments are the case folder, the target, the folder of the result, the seconds of one run, and maybe `offline`."""
+    """Reduce: the arguments are the case folder, the target, the folder of the result, the seconds of one
+    run, and maybe `offline`.
+    """
     end_with_parent()
     case, target, output, seconds, *rest = sys.argv[1:]
     log = _ToStderr()

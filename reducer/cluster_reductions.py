@@ -1,4 +1,6 @@
-"""Cases of a store reduced on the workers of a Dask cluster: a case travels there, what is left of it comes back."""
+"""Cases of a store reduced on the workers of a Dask cluster: a case travels there, what is left of it comes
+back.
+"""
 
 import tempfile
 import threading
@@ -35,7 +37,9 @@ class ClusterReducer:
 
 
 def reduce_there(case: Files, kept: Files, task: ChildTask) -> tuple[ChildEnd, dict[str, bytes]]:
-    """On a worker: the case of these files, begun with what was `kept` of an earlier turn; what is left of it."""
+    """On a worker: the case of these files, begun with what was `kept` of an earlier turn; what is left of
+    it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place, output = Path(folder) / "case", Path(folder) / "reduced"
         for where, files in ((place, case), (output, kept)):

@@ -17,6 +17,8 @@ def form_of(program: Program) -> ReducibleForm[Any]:
         try:
             form: ReducibleForm[Any] = entry.load()()
         except (ImportError, AttributeError, SyntaxError) as error:
-            raise BadInput(f"the form {shown(name)} cannot be loaded ({error}): reinstall its package") from error
+            raise BadInput(
+                f"the form {shown(name)} cannot be loaded ({error}): reinstall its package"
+            ) from error
         return form
     raise BadInput(f"a program of the form {shown(name)} cannot be reduced: no installed package says how")

@@ -1,7 +1,9 @@
-"""Inside of a local function that must stay: its body is a model of its own, reduced by the dimensions that reduce any other.
+"""Inside of a local function that must stay: its body is a model of its own, reduced by the dimensions that
+reduce any other.
 
-The inner model has the types and values of a call in the main graph. What an edit does to it is carried back: an input that goes leaves the
-function and its calls, a value that was made an input becomes a constant of the function.
+The inner model has the types and values of a call in the main graph. What an edit does to it is carried back:
+an input that goes leaves the function and its calls, a value that was made an input becomes a constant of the
+function.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +63,9 @@ def _calls(nodes: Sequence[onnx.NodeProto], key: _Key) -> list[onnx.NodeProto]:
 
 
 def _inside(subject: Subject, key: _Key) -> Subject | None:
-    """The body of a function as the first call in the main graph sees it; None where it takes attributes, or a value is not known."""
+    """The body of a function as the first call in the main graph sees it; None where it takes attributes, or
+    a value is not known.
+    """
     model = subject.model
     function = next((each for each in model.functions if _key(each) == key), None)
     call = next(iter(_calls(model.graph.node, key)), None)
@@ -87,7 +91,9 @@ def _inside(subject: Subject, key: _Key) -> Subject | None:
 
 
 def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
-    """The subject with a function whose body was changed; None where a call reads a result that is gone, or what is new is large."""
+    """The subject with a function whose body was changed; None where a call reads a result that is gone, or
+    what is new is large.
+    """
     model = copied(subject.model)
     function = next(each for each in model.functions if _key(each) == key)
     graph = inner.model.graph
@@ -100,7 +106,9 @@ def _outside(subject: Subject, key: _Key, inner: Subject) -> Subject | None:
         return None
     stored = [*graph.initializer, *(encoded(np.asarray(value), name) for name, value in arrays.items())]
     constants = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in stored]
-    taken = [place for place, name in enumerate(function.input) if any(info.name == name for info in graph.input)]
+    taken = [
+        place for place, name in enumerate(function.input) if any(info.name == name for info in graph.input)
+    ]
     given = [place for place, name in enumerate(function.output) if name in outputs]
     if outputs != [function.output[place] for place in given]:
         return None

@@ -47,11 +47,15 @@ _ORDER = (
 
 
 class OnnxReduction(OnnxForm):
-    """The order of `OnnxForm`, the passes of the group `opsieve.reductions`, values recorded of the main graph. One for each reduction."""
+    """The order of `OnnxForm`, the passes of the group `opsieve.reductions`, values recorded of the main
+    graph. One for each reduction.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._whole: Subject | None = None  # what the first phase began with, and the results of the nodes that it kept
+        self._whole: Subject | None = (
+            None  # what the first phase began with, and the results of the nodes that it kept
+        )
         self._kept: frozenset[str] = frozenset()
 
     def subject(self, case: Case) -> Subject:
@@ -77,7 +81,9 @@ class OnnxReduction(OnnxForm):
         return recorded(subject, source, workers, plain_values)
 
     def narrow(self, engine: Engine[Subject], passes: Sequence[OnnxPass], text: str) -> None:
-        """Nodes first; a body that is inlined is a graph of its own then, to be searched like the one around it."""
+        """Nodes first; a body that is inlined is a graph of its own then, to be searched like the one around
+        it.
+        """
         self._whole = engine.best
         self._nodes(engine, text)
         self._kept = frozenset(name for node in engine.best.model.graph.node for name in node.output if name)
@@ -111,7 +117,9 @@ class OnnxReduction(OnnxForm):
         return onnx_parts(subject)
 
     def rest(self, start: Subject) -> Subject | None:
-        """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""
+        """The nodes that the search for nodes did away with, those kept replaced by the values recorded of
+        them.
+        """
         if self._whole is None or self.size(start).bytes > _HEAVY or self.size(start).nodes > _MANY:
             return None
         graph = Graph(self._whole)

@@ -1,7 +1,8 @@
-"""What a reduction leaves on disk: a case folder with the reduced model, its inputs, a script and the whole story.
+"""What a reduction leaves on disk: a case folder with the reduced model, its inputs, a script and the whole
+story.
 
-FOLDER/case.reduced.onnx    the model (.json for a module of TVM; model.onnx and case.json too: the folder is a case that every command takes)
-FOLDER/test_data_set_0/     its inputs
+FOLDER/case.reduced.onnx    the model (.json for a module of TVM; model.onnx and case.json too: the folder is
+a case that every command takes) FOLDER/test_data_set_0/     its inputs
 FOLDER/repro.py             a script that shows the failure without opsieve
 FOLDER/reduction.json       figures, certificate and every attempt
 FOLDER/other_failures/KEY/  different failures found while reducing, a case folder each
@@ -33,11 +34,13 @@ OTHERS = "other_failures"
 _KEY = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-def save_subject(subject: Runnable, folder: Path, name: str, origin: Origin, target: str, oracle: str = "") -> None:
+def save_subject(
+    subject: Runnable, folder: Path, name: str, origin: Origin, target: str, oracle: str = ""
+) -> None:
     """Write a subject as a case, all or nothing, and its model under the name that people look for.
 
-    `target` is where it fails, "" when a user's check says that it does: commands that take the case run it there, and ask the
-    further `oracle` that says so (`further_oracle`).
+    `target` is where it fails, "" when a user's check says that it does: commands that take the case run it
+    there, and ask the further `oracle` that says so (`further_oracle`).
     """
     parameters = {name: value for name, value in (("target", target), (ORACLE, oracle)) if value}
     save(Case(named(subject.program, name), subject.inputs, None, origin, parameters), folder)
@@ -89,6 +92,7 @@ def shapes(subject: Runnable) -> list[str]:
     """The inputs of a subject, `name type[shape]` each, names shortened and escaped."""
     found: Sequence[tuple[str, Any]] = list(subject.inputs.items())
     return [
-        f"{shown(name, 30)} {value.dtype.name if hasattr(value, 'dtype') else 'sequence'}{list(getattr(value, 'shape', []))}"
+        f"{shown(name, 30)}"
+        f" {value.dtype.name if hasattr(value, 'dtype') else 'sequence'}{list(getattr(value, 'shape', []))}"
         for name, value in found
     ]

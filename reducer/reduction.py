@@ -1,4 +1,6 @@
-"""A whole reduction: premise, first phase, every dimension to a fixpoint, certificate, and a last look by the judge. For any form."""
+"""A whole reduction: premise, first phase, every dimension to a fixpoint, certificate, and a last look by the
+judge. For any form.
+"""
 
 import importlib.metadata
 import time
@@ -52,7 +54,11 @@ def _converts(operators: Iterable[str]) -> bool:
 
 def is_worded(test: object) -> bool:
     """Whether a message or a stack distinguishes the failure from others."""
-    return isinstance(test, TargetTest) and test.failure.verdict.kind in ("error", "crash") and test.level != "loose"
+    return (
+        isinstance(test, TargetTest)
+        and test.failure.verdict.kind in ("error", "crash")
+        and test.level != "loose"
+    )
 
 
 def _unread(test: object) -> bool:
@@ -61,45 +67,59 @@ def _unread(test: object) -> bool:
 
 
 class ReducibleForm(SubjectKind[S], Protocol[S]):
-    """A form with all that a whole reduction needs: `opsieve.reducer.onnx_reduction` is that of ONNX models."""
+    """A form with all that a whole reduction needs: `opsieve.reducer.onnx_reduction` is that of ONNX
+    models.
+    """
 
     def subject(self, case: Case) -> S:
         """What is reduced of a case: its program and its inputs."""
 
     def passes(self, worded: bool = False) -> list[Pass[S]]:
-        """Every dimension, in the order of a round; `worded`: the failure says what it is, and is no mere wrong result. BadInput for a
-        plug-in that cannot be loaded."""
+        """Every dimension, in the order of a round; `worded`: the failure says what it is, and is no mere
+        wrong result. BadInput for a plug-in that cannot be loaded.
+        """
 
     def validator(self, workers: Workers, start: S) -> Validator[S]:
         """What is said of candidates before they are tested, where `start` is valid itself."""
 
     def recorded(self, subject: S, source: ResolvedTarget | None, workers: Workers) -> S:
-        """The subject with what a run on `source` records, for passes that need values; it may be the subject itself."""
+        """The subject with what a run on `source` records, for passes that need values; it may be the subject
+        itself.
+        """
 
     def narrow(self, engine: Engine[S], passes: Sequence[Pass[S]], text: str) -> None:
-        """The first phase, from a large program to a small one; `text` is what the compiler said. It may do nothing."""
+        """The first phase, from a large program to a small one; `text` is what the compiler said. It may do
+        nothing.
+        """
 
     def finished(self, best: S, workers: Workers) -> S:
         """The result as it is kept: with its program's text, where that has to be asked of a worker."""
 
     def twin(self, subject: S) -> str:
-        """Equal for subjects that a compiler cannot tell from each other before it runs them; "" where that is not known."""
+        """Equal for subjects that a compiler cannot tell from each other before it runs them; "" where that
+        is not known.
+        """
 
     def census(self, subject: S) -> Iterable[Part[S]]:
         """Every part of a subject."""
 
     def rest(self, start: S) -> S | None:
-        """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that cannot be said."""
+        """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that
+        cannot be said.
+        """
 
 
 @dataclass(frozen=True)
 class Reduction(Generic[S]):
-    """What came of it. `same` is the last word of the judge or the check. `census_checks` are those of `checks` that no dimension asked for.
+    """What came of it. `same` is the last word of the judge or the check. `census_checks` are those of
+    `checks` that no dimension asked for.
 
-    `judged`: the judge confirmed every step. `replays`: in how many runs of the result it was seen, of how many (of start and
-    result, where a check always saw it; None where nothing was replayed). `premise` is the failure as it turned out to be, where the small
-    result shows that it is another than was thought (a wrong result that is wrong only sometimes). `slippage` holds different failures that were met, by fingerprint. `rest_fails` says of the start without
-    what was kept: `same` when it fails in the same way once more, `other` when otherwise, "" when it does not or is not known.
+    `judged`: the judge confirmed every step. `replays`: in how many runs of the result it was seen, of how
+    many (of start and result, where a check always saw it; None where nothing was replayed). `premise` is the
+    failure as it turned out to be, where the small result shows that it is another than was thought (a wrong
+    result that is wrong only sometimes). `slippage` holds different failures that were met, by fingerprint.
+    `rest_fails` says of the start without what was kept: `same` when it fails in the same way once more,
+    `other` when otherwise, "" when it does not or is not known.
     """
 
     start: S
@@ -133,13 +153,17 @@ class Listeners(Generic[S]):
 
 
 def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:
-    """The dimensions of an entry point group, those named in `order` first. BadInput for a plug-in that cannot be loaded."""
+    """The dimensions of an entry point group, those named in `order` first. BadInput for a plug-in that
+    cannot be loaded.
+    """
     found: list[Pass[S]] = []
     for entry in importlib.metadata.entry_points(group=group):
         try:
             found.append(entry.load())
         except (ImportError, AttributeError, SyntaxError) as error:
-            raise BadInput(f"the reduction {entry.name} cannot be loaded ({error}): reinstall its package") from error
+            raise BadInput(
+                f"the reduction {entry.name} cannot be loaded ({error}): reinstall its package"
+            ) from error
     places = {name: place for place, name in enumerate(order)}
     return sorted(found, key=lambda item: (places.get(item.name, len(places)), item.name))
 
@@ -155,11 +179,12 @@ def reduce_failure(
     passes: Sequence[Pass[S]] | None = None,
     start_at: S | None = None,
 ) -> Reduction[S]:
-    """Reduce a subject whose failure is known; `start_at` is a simpler one that is known to show it, from an earlier call.
+    """Reduce a subject whose failure is known; `start_at` is a simpler one that is known to show it, from an
+    earlier call.
 
-    `pool` are workers for tests at the same time, the first of which does everything else too. A result that the judge no
-    longer takes for the same failure is given up for the last step before it that he does, and reduced on with the level `cure`
-    and with him consulted at every step.
+    `pool` are workers for tests at the same time, the first of which does everything else too. A result that
+    the judge no longer takes for the same failure is given up for the last step before it that he does, and
+    reduced on with the level `cure` and with him consulted at every step.
     """
     workers = pool[0]
     since = time.monotonic()
@@ -185,12 +210,15 @@ def reduce_failure(
         second.goes_on(run)
         same = still(second.engine.best, premise, workers)
         return replace(second.result(start, time.monotonic() - since, same), judged=True)
-    converted = _without_converters(run, tests, premise, (workers, source, journal, listeners)) if same else None
+    converted = (
+        _without_converters(run, tests, premise, (workers, source, journal, listeners)) if same else None
+    )
     return (converted or run).result(start, time.monotonic() - since, same)
 
 
 def _last_seen(trail: Sequence[S], start: S, premise: Premise, workers: Workers) -> S:
-    """The last subject in which the judge sees the failure, of those that he can be asked about; else the start, where he saw it.
+    """The last subject in which the judge sees the failure, of those that he can be asked about; else the
+    start, where he saw it.
 
     NoFailure where he never saw it: then it was a matter of rounding.
     """
@@ -200,13 +228,16 @@ def _last_seen(trail: Sequence[S], start: S, premise: Premise, workers: Workers)
             return subject
     if premise.assumed:
         raise NoFailure(
-            f"the results of {premise.target.display} and of its unoptimised build differ, but in no small part of the model are they wrong"
+            f"the results of {premise.target.display} and of its unoptimised build differ, but in no small"
+            " part of the model are they wrong"
         )
     return start
 
 
 def _varies(run: "_Run[S]", premise: Premise, workers: Workers) -> Premise | None:
-    """The failure that a wrong result is when the small program gives it only sometimes; None where it gives it each time."""
+    """The failure that a wrong result is when the small program gives it only sometimes; None where it gives
+    it each time.
+    """
     best = run.engine.best
     if (
         premise.failure.verdict.kind != "mismatch"
@@ -217,7 +248,9 @@ def _varies(run: "_Run[S]", premise: Premise, workers: Workers) -> Premise | Non
 
 
 def _by_replays(run: "_Run[S]", test: StatisticalTest[S], start: S, since: float) -> Reduction[S]:
-    """The last step that new runs confirm: of many tests that may each be wrong once in a hundred, one will be."""
+    """The last step that new runs confirm: of many tests that may each be wrong once in a hundred, one will
+    be.
+    """
     for subject in (run.engine.best, *reversed(run.trail[:-1])):
         replays = test.replays(subject, REPLAYS)
         if test.shown(*replays):
@@ -232,13 +265,17 @@ def _without_converters(
     premise: Premise,
     rest: tuple[Workers, ResolvedTarget | None, Journal, Listeners[S]],
 ) -> "_Run[S] | None":
-    """The result reduced on where something in it may only convert what is wrong: then the type of the wrong result is free, as long as
-    the same builds of the compiler are well. None where nothing converts, or the judge sees nothing any more."""
+    """The result reduced on where something in it may only convert what is wrong: then the type of the wrong
+    result is free, as long as the same builds of the compiler are well. None where nothing converts, or the
+    judge sees nothing any more.
+    """
     best, test = run.engine.best, tests[0]
     if not isinstance(test, TargetTest) or not _converts(best.program.operators()):
         return None
     sick, well = cure_set(test, best)
-    free = [replace(each, any_type=True, sick=sick, well=well) for each in tests if isinstance(each, TargetTest)]
+    free = [
+        replace(each, any_type=True, sick=sick, well=well) for each in tests if isinstance(each, TargetTest)
+    ]
     workers, source, journal, listeners = rest
     after = _Run(run.form, best, free, workers, source, journal, listeners, run.passes, "type:")
     after.goes_on(run)
@@ -256,10 +293,12 @@ def reduce_by_check(
     passes: Sequence[Pass[S]] | None = None,
     start_at: S | None = None,
 ) -> Reduction[S]:
-    """Reduce a subject by any test, a user's script say, of which `tests` are equal; `source` is where values are recorded.
+    """Reduce a subject by any test, a user's script say, of which `tests` are equal; `source` is where values
+    are recorded.
 
-    The test may be flaky: it is replayed on the start, and on what comes out, and one that says `same` only sometimes is from then on
-    repeated as often as its rate asks for. NoFailure when it never says `same` of the start.
+    The test may be flaky: it is replayed on the start, and on what comes out, and one that says `same` only
+    sometimes is from then on repeated as often as its rate asks for. NoFailure when it never says `same` of
+    the start.
     """
     since = time.monotonic()
     seen = replayed_by(tests, start, SHORT)
@@ -271,7 +310,9 @@ def reduce_by_check(
     listeners.say(f"held fixed: that the check exits with 0; seen in {seen[0]} of {seen[1]} runs")
     first: _Run[S] | None = None
     if seen[0] == seen[1]:
-        first = _Run(form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes)
+        first = _Run(
+            form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes
+        )
         first.reduce("", CheckResult("same"))
         again = replayed_by(tests, first.engine.best, SHORT)
         if again[0] == again[1]:
@@ -300,7 +341,9 @@ def reduce_by_check(
 
 @dataclass(frozen=True)
 class JudgedTest(Generic[S]):
-    """A test whose `same` the judge has to confirm. He is slow, and sees what one run does not: results that ONNX leaves open, say."""
+    """A test whose `same` the judge has to confirm. He is slow, and sees what one run does not: results that
+    ONNX leaves open, say.
+    """
 
     inner: InterestingnessTest[S]
     premise: Premise
@@ -333,7 +376,8 @@ class _Run(Generic[S]):
         self.form = form
         self.trail: list[S] = []
         self.passes = form.passes(is_worded(tests[0])) if passes is None else list(passes)
-        self.census: Census[S] = form.census if passes is None else lambda _: ()  # of a few passes none is whole
+        # of a few passes none is whole
+        self.census: Census[S] = form.census if passes is None else lambda _: ()
         self.tried = self.passes  # and the pairs of their edits, where these were
         self.node_checks = self.census_checks = 0
 
@@ -358,7 +402,9 @@ class _Run(Generic[S]):
     def reduce(self, text: str, known: CheckResult | None = None) -> None:
         result = self.engine.begin(known)
         if result.kind != "same":
-            raise NoFailure(f"the check does not show the failure on the whole model: {result.kind} {result.why}")
+            raise NoFailure(
+                f"the check does not show the failure on the whole model: {result.kind} {result.why}"
+            )
         self.form.narrow(self.engine, self.passes, text)
         self.node_checks = self.engine.checks
         to_fixpoint(self.engine, self.passes)
@@ -379,7 +425,9 @@ class _Run(Generic[S]):
         return gained
 
     def _is_quick(self) -> bool:
-        """Whether pairs of edits are worth their tests: of a small result, by a test that takes little and answers once."""
+        """Whether pairs of edits are worth their tests: of a small result, by a test that takes little and
+        answers once.
+        """
         test, size = self.engine.rules.tests[0], self.form.size(self.engine.best)
         return (
             isinstance(test, TargetTest)
@@ -444,7 +492,9 @@ class _Run(Generic[S]):
 def interestingness_of(
     premise: Premise, workers: Workers, level: Level, start: Runnable
 ) -> InterestingnessTest[Runnable]:
-    """The interestingness test of a premise; at the level `cure` the other builds are run on `start` first."""
+    """The interestingness test of a premise; at the level `cure` the other builds are run on `start`
+    first.
+    """
     if premise.failure.verdict.kind == "accepts-invalid":
         assert premise.arbiter is not None
         assert premise.right is not None
@@ -460,7 +510,12 @@ def interestingness_of(
     if "memory" in premise.failure.verdict.rules:
         return MemoryTest(workers, premise.target)
     test = TargetTest(
-        workers, premise.target, premise.failure, premise.arbiter, level, finite=_finite(premise, workers, start)
+        workers,
+        premise.target,
+        premise.failure,
+        premise.arbiter,
+        level,
+        finite=_finite(premise, workers, start),
     )
     if premise.chance < 1:  # what cures it cannot be seen from a few runs
         return RepeatedTest(test, runs_for(premise.chance))
@@ -473,13 +528,17 @@ def interestingness_of(
 def confirmed_by_judge(
     premise: Premise, workers: Workers, level: Level, start: Runnable, judged: bool
 ) -> InterestingnessTest[Runnable]:
-    """`interestingness_of`, every `same` of which the judge has to confirm where he was consulted at every step."""
+    """`interestingness_of`, every `same` of which the judge has to confirm where he was consulted at every
+    step.
+    """
     test = interestingness_of(premise, workers, level, start)
     return JudgedTest(test, premise, workers) if judged else test
 
 
 def _finite(premise: Premise, workers: Workers, start: Runnable) -> bool:
-    """Whether the right outputs of the whole model are known to be finite; of interest for wrong outputs only."""
+    """Whether the right outputs of the whole model are known to be finite; of interest for wrong outputs
+    only.
+    """
     if premise.failure.verdict.kind not in WRONG_OUTPUTS or premise.arbiter is None:
         return False
     right = premise.right or workers.observe(premise.arbiter, start.program, start.inputs)
@@ -494,7 +553,9 @@ def _known_result(test: object, premise: Premise, start: Runnable) -> CheckResul
 
 
 def _compiler_text(premise: Premise) -> str:
-    """All that the compiler said; nothing for a mismatch, whose words would be our own. What runs says nothing: then, what is broken."""
+    """All that the compiler said; nothing for a mismatch, whose words would be our own. What runs says
+    nothing: then, what is broken.
+    """
     seen = premise.observation
     if premise.failure.verdict.kind == "accepts-invalid":
         return premise.reason

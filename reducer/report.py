@@ -1,4 +1,6 @@
-"""What a reduction says of itself: the keys of `reduce --json`, of `reduction.json`, and of their certificate. Pure."""
+"""What a reduction says of itself: the keys of `reduce --json`, of `reduction.json`, and of their
+certificate. Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -61,7 +63,9 @@ def facts_of(
 def facts_unfinished(
     form: SubjectKind[Any], start: Any, best: Any, premise: Premise | None, level: str, checks: int
 ) -> dict[str, Any]:
-    """The same keys for a reduction that was interrupted: the last test saw the failure in `best`, the judge was not consulted."""
+    """The same keys for a reduction that was interrupted: the last test saw the failure in `best`, the judge
+    was not consulted.
+    """
     sizes = _sizes(form.size(start), form.size(best))
     found = {"checks": checks, "level": level, "same": True, "finished": False, "message": UNFINISHED}
     return {**_failure(premise), **sizes, **_NOTHING, **found}
@@ -74,13 +78,17 @@ def facts_of_none(size: Size, message: str) -> dict[str, Any]:
 
 
 def certificate_rows(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as JSON, by dimension and by part; `slipped` is what `slippage` was called before 0.2."""
+    """The certificate as JSON, by dimension and by part; `slipped` is what `slippage` was called before
+    0.2.
+    """
     lines = [{**asdict(line), "slipped": line.slippage} for line in certificate.lines]
     return {"certificate": lines, "parts": [asdict(part) for part in certificate.parts]}
 
 
 def census_facts(parts: Sequence[PartLine]) -> dict[str, Any]:
-    """How many parts of each kind there are, were tried, and are as simple as can be; those that were not tried, by name."""
+    """How many parts of each kind there are, were tried, and are as simple as can be; those that were not
+    tried, by name.
+    """
     census: dict[str, dict[str, int]] = {}
     for part in parts:
         row = census.setdefault(part.kind, {"parts": 0, "tried": 0, "simplest": 0})

@@ -1,4 +1,6 @@
-"""A failure reproduced so that it can be exported: judged again, run as often as a flaky one needs, with what is known of its origin."""
+"""A failure reproduced so that it can be exported: judged again, run as often as a flaky one needs, with what
+is known of its origin.
+"""
 
 import json
 from dataclasses import replace
@@ -18,7 +20,13 @@ from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import find_judged
 from opsieve.reducer.oracle.repeats import measure_rate
-from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, as_given, expected_outputs, oracles_for
+from opsieve.triage.export.export_input import (
+    ExpectedOutput,
+    ExportedFailure,
+    as_given,
+    expected_outputs,
+    oracles_for,
+)
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
 from opsieve.triage.store.failure_record import read_failure, verdict_of
@@ -29,16 +37,20 @@ _MAX_JSON = 1 << 20
 
 
 def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: float) -> ExportedFailure:
-    """The failure of a case, judged anew, as an export shows it; NoFailure when it does not fail, Unjudged where that is unknown.
+    """The failure of a case, judged anew, as an export shows it; NoFailure when it does not fail, Unjudged
+    where that is unknown.
 
     `place` is where the case lies: what `bisect` and `attribute` left beside it belongs to the export.
     """
     recorded = _beside(place, "reduction.json").get("target", "")
-    named = case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
+    named = (
+        case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
+    )
     chosen = resolve(target or named_by_file(named, workers.offline, case.origin.versions))
     if not target and case.program.form not in chosen.forms:
         raise BadInput(
-            f"{chosen.name} takes no {case.program.kind.partition(' ')[2]}s: name a compiler that does with --target"
+            f"{chosen.name} takes no {case.program.kind.partition(' ')[2]}s: name a compiler that does with"
+            " --target"
         )
     case, lab = with_script(case, workers), ObservationCache(workers)
     judged = judge_case(case, chosen, lab)
@@ -76,13 +88,15 @@ def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:
 
 
 def case_folder(what: str, store: Path) -> Path:
-    """The case that a path, the name of a case in a store or that of a cluster means, the reduced one where there is one; BadInput
-    when it means none."""
+    """The case that a path, the name of a case in a store or that of a cluster means, the reduced one where
+    there is one; BadInput when it means none.
+    """
     if Path(what).exists() or ("/" in what and not what.startswith("cases/")):
         return Path(what)
     if not store.is_dir():
         raise BadInput(
-            f"there is no {shown(what, 120)}, and no store {shown(store, 120)} with such a cluster: name the store with --store"
+            f"there is no {shown(what, 120)}, and no store {shown(store, 120)} with such a cluster: name the"
+            " store with --store"
         )
     with Queries(store) as queries:
         found = queries.case(what)
@@ -99,18 +113,27 @@ def _case_of(place: Path) -> Path:
 
 
 def _culprit(place: Path) -> dict[str, Any]:
-    """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what they did not."""
+    """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what
+    they did not.
+    """
     case = _case_of(place)
     found = culprit_of(case)
     known = {"regression": "", "fixed": "", "first_bad": ""}
-    for search in (found.get("commits"), found.get("releases")):  # a release says more to people than a commit
+    # a release says more to people than a commit
+    for search in (
+        found.get("commits"),
+        found.get("releases"),
+    ):
         transitions = search.get("transitions") if isinstance(search, dict) else None
         for change in transitions if isinstance(transitions, list) else []:
             if not isinstance(change, dict):
                 continue
             before, after = change.get("last_before", ""), change.get("first_after", "")
             if change.get("kind") == "regression":
-                known |= {"regression": f"Fails since {after} (last good: {before}).", "first_bad": str(after)}
+                known |= {
+                    "regression": f"Fails since {after} (last good: {before}).",
+                    "first_bad": str(after),
+                }
             elif change.get("kind") == "fix":
                 known["fixed"] = f"Fixed in {after} (last bad: {before})."
     left = case_artifacts(case)

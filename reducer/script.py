@@ -33,11 +33,14 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
     """
     case, lab = Case(subject.program, subject.inputs), ObservationCache(workers)
     seen = lab.observe(premise.target, case.program, case.inputs)
-    arbiter = () if premise.arbiter in (None, DERIVING) else (premise.arbiter,)  # of types there are no values
+    # of types there are no values
+    arbiter = () if premise.arbiter in (None, DERIVING) else (premise.arbiter,)
     oracles = arbiter if premise.named else (*ORACLES, *arbiter)
     verdict = replace(premise.failure.verdict, reason=premise.reason)
     if verdict.kind in WRONG_OUTPUTS and premise.arbiter is not None:
-        worst = compare_runs(subject.program, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
+        worst = compare_runs(
+            subject.program, seen, lab.observe(premise.arbiter, case.program, case.inputs)
+        ).worst
         reason = f"{premise.target.display} differs from {premise.arbiter.display}: {describe(worst)}"
         verdict = replace(verdict, mismatch=worst, reason=reason)
     if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
@@ -45,7 +48,14 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
     elif premise.chance < 1:  # this run need not have shown it
         right, source = expected_outputs(case, verdict, None, lab, oracles)
         exported = ExportedFailure(
-            case, premise.target, verdict, premise.observation, right, source, premise.replays, runs_for(premise.chance)
+            case,
+            premise.target,
+            verdict,
+            premise.observation,
+            right,
+            source,
+            premise.replays,
+            runs_for(premise.chance),
         )
     else:
         right, source = expected_outputs(case, verdict, seen.outputs, lab, oracles)

@@ -1,4 +1,6 @@
-"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written. What people see is the caller's."""
+"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written. What
+people see is the caller's.
+"""
 
 import hashlib
 import signal
@@ -52,7 +54,8 @@ from opsieve.triage.fingerprint.sameness import LEVELS, Level
 _SCRIPTED = (*KINDS, "metamorphic")  # what is shown on a rewritten program is a mismatch there
 GENERATOR = "reduce"  # of the cases that are results
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
-# Failures that one run of a candidate tells: what is timed, or differs from run to run, has to stay on one machine.
+# Failures that one run of a candidate tells: what is timed, or differs from run to run, has to stay on one
+# machine.
 _ANYWHERE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory", "accepts-invalid"])
 
 
@@ -85,7 +88,9 @@ class SessionListener(Protocol):
 
 @dataclass(frozen=True)
 class Reduced:
-    """What a session ends with: the facts that `--json` prints, the reduction (None, with an `error`, when nothing fails), the model as text."""
+    """What a session ends with: the facts that `--json` prints, the reduction (None, with an `error`, when
+    nothing fails), the model as text.
+    """
 
     facts: dict[str, Any]
     reduction: Reduction[Any] | None
@@ -151,7 +156,9 @@ class Session:
             if self._best is not None:
                 self._best.save()
                 if kind is KeyboardInterrupt:
-                    self.listener.say(f"the best so far is in {self._best.folder}; the same command resumes from it")
+                    self.listener.say(
+                        f"the best so far is in {self._best.folder}; the same command resumes from it"
+                    )
 
     def reduce(self) -> Reduced:
         """Find, reduce and write. A case that does not fail ends with facts that say what was tried."""
@@ -170,7 +177,9 @@ class Session:
         facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
         facts |= {
             "output": str(folder / model_name(result.best.program)),
-            "script": str(folder / SCRIPT) if premise is not None and premise.failure.verdict.kind in _SCRIPTED else "",
+            "script": str(folder / SCRIPT)
+            if premise is not None and premise.failure.verdict.kind in _SCRIPTED
+            else "",
         }
         text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""
         oracle = "" if premise is None else further_oracle(premise.failure.verdict, result.best.program)
@@ -181,11 +190,14 @@ class Session:
         self, form: ReducibleForm[Any], case: Case, start: Any, premise: Premise | None, folder: Path
     ) -> tuple[Reduction[Any], Journal, Origin]:
         origin = Origin(GENERATOR, self.request.seed, self._versions(premise), case.origin.inputs)
-        tests = [ScriptTest(self.request.script.absolute(), self.request.seconds)] if self.request.script else []
+        tests = (
+            [ScriptTest(self.request.script.absolute(), self.request.seconds)] if self.request.script else []
+        )
         best = self._best = _Best(self, form, start, premise, folder, origin)
         with Journal(self._question(form, start, premise), folder) as journal:
             start_at = None
-            if best.kept is not None and not journal.resumed:  # kept for another question: is it an answer to this one?
+            # kept for another question: is it an answer to this one?
+            if best.kept is not None and not journal.resumed:
                 if self._fails(best.kept, premise, tests):
                     start_at = best.kept
                 else:
@@ -195,11 +207,20 @@ class Session:
                 source = next(iter(installed()), None)
                 source = None if source is None else source.baseline
                 result = reduce_by_check(
-                    form, start, tests * self.request.jobs, self.pool[0], source, journal, listeners, start_at=start_at
+                    form,
+                    start,
+                    tests * self.request.jobs,
+                    self.pool[0],
+                    source,
+                    journal,
+                    listeners,
+                    start_at=start_at,
                 )
             else:
                 pool = self._pool_for(premise)
-                result = reduce_failure(form, start, premise, pool, self._level, journal, listeners, start_at=start_at)
+                result = reduce_failure(
+                    form, start, premise, pool, self._level, journal, listeners, start_at=start_at
+                )
         self._best = None
         return result, journal, origin
 
@@ -234,7 +255,10 @@ class Session:
         level = story.level if story.level in LEVELS else self._level
         rules = Rules(
             form,
-            [confirmed_by_judge(premise, each, level, start, story.judged) for each in self._pool_for(premise)],
+            [
+                confirmed_by_judge(premise, each, level, start, story.judged)
+                for each in self._pool_for(premise)
+            ],
             form.validator(workers, start),
             lambda subject: form.recorded(subject, source, workers),
         )
@@ -280,13 +304,21 @@ class Session:
         folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
         ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _begun(folder)
         if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
-            raise BadInput(f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o.")
+            raise BadInput(
+                f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o."
+            )
         return folder
 
     def _question(self, form: ReducibleForm[Any], start: Any, premise: Premise | None) -> str:
         """A digest of all that the results in a journal depend on."""
         request = self.request
-        parts = [form.digest(start), request.level, str(request.seed), str(request.script), str(request.seconds)]
+        parts = [
+            form.digest(start),
+            request.level,
+            str(request.seed),
+            str(request.script),
+            str(request.seconds),
+        ]
         if premise is not None:
             parts += [str(premise.target), str(premise.arbiter), premise.failure.fingerprint.key]
             parts += [f"{name} {version}" for name, version in sorted(self._versions(premise).items())]
@@ -302,7 +334,9 @@ class Session:
 
 
 class _Best:
-    """The best subject so far, on disk: nothing that is kept there is replaced by anything that is not simpler."""
+    """The best subject so far, on disk: nothing that is kept there is replaced by anything that is not
+    simpler.
+    """
 
     def __init__(
         self,
@@ -345,12 +379,16 @@ class _Best:
         target = "" if self._premise is None else self._premise.target.display
         save_subject(self._subject, self.folder, request.path.name, self._origin, target)
         if self._subject is not self._start:
-            found = facts_unfinished(self._form, self._start, self._subject, self._premise, request.level, self._checks)
+            found = facts_unfinished(
+                self._form, self._start, self._subject, self._premise, request.level, self._checks
+            )
             save_story(self.folder, found)
 
 
 def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
-    """What an earlier call left in a folder, where it is simpler than the start; None for nothing, or what cannot be read."""
+    """What an earlier call left in a folder, where it is simpler than the start; None for nothing, or what
+    cannot be read.
+    """
     if not is_case(folder):
         return None
     try:

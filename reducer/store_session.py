@@ -1,4 +1,6 @@
-"""Cases of a store reduced within a budget, each by a process of its own; `opsieve triage` then fingerprints them by what is left of them."""
+"""Cases of a store reduced within a budget, each by a process of its own; `opsieve triage` then fingerprints
+them by what is left of them.
+"""
 
 import json
 import shutil
@@ -24,16 +26,19 @@ from opsieve.triage.store.store_folder import case_folder
 _TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
 _PART = 0.1
 _MORE = 2  # times as long is its next turn
-_RUN = 10.0  # seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
+# seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
+_RUN = 10.0
 
 RESULT = "reduced"  # the folder of a case with what is left of it
-Reducer = Callable[[Path, Path, ChildTask, threading.Event], ChildEnd]  # as `case_child.ended`, here or elsewhere
+# as `case_child.ended`, here or elsewhere
+Reducer = Callable[[Path, Path, ChildTask, threading.Event], ChildEnd]
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReductionRequest:
-    """What to reduce in a store: `members` cases of each fingerprint, for `budget` seconds of wall time, `offline` with the releases
-    that are installed, `jobs` at once."""
+    """What to reduce in a store: `members` cases of each fingerprint, for `budget` seconds of wall time,
+    `offline` with the releases that are installed, `jobs` at once.
+    """
 
     store: Path
     budget: float
@@ -44,8 +49,9 @@ class StoreReductionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReducedCase:
-    """What became of a case: `reduced`, `not-reproduced`, `failed` or `unfinished`; nodes before, and after where it was reduced,
-    or as far as it was; wall seconds, all of its turns together."""
+    """What became of a case: `reduced`, `not-reproduced`, `failed` or `unfinished`; nodes before, and after
+    where it was reduced, or as far as it was; wall seconds, all of its turns together.
+    """
 
     case: str
     answer: str
@@ -56,7 +62,9 @@ class ReducedCase:
 
 
 def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
-    """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be used."""
+    """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be
+    used.
+    """
     review(request.store)  # the order in which to reduce
     with joined(request.store) as database:
         return candidates(IndexReader(database), request.members)
@@ -67,8 +75,9 @@ def reduce_cases(
 ) -> Iterator[ReducedCase]:
     """Reduce cases until the budget is spent; what was begun ends with its best saved.
 
-    A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done, again with what became of
-    it in a longer turn. Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
+    A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done,
+    again with what became of it in a longer turn. Each result lies in the folder `reduced` of its case; an
+    unfinished one is gone on with the next time.
     """
     end = time.monotonic() + request.budget
     waiting = deque((candidate, max(_TURN, _PART * request.budget), 0.0) for candidate in wanted)
@@ -79,7 +88,9 @@ def reduce_cases(
             while True:
                 while waiting and len(running) < request.jobs and (left := end - time.monotonic()) > 0:
                     candidate, turn, before = waiting.popleft()
-                    doing = pool.submit(_reduce, request, candidate, min(turn, left), before, reducer, given_up)
+                    doing = pool.submit(
+                        _reduce, request, candidate, min(turn, left), before, reducer, given_up
+                    )
                     running[doing] = candidate, turn
                 if not running:
                     return
@@ -105,7 +116,9 @@ def _reduce(
     began = time.monotonic()
 
     def reduced(answer: str, after: int | None, message: str) -> ReducedCase:
-        return ReducedCase(candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message)
+        return ReducedCase(
+            candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message
+        )
 
     try:
         case = case_folder(request.store, candidate.place)
@@ -121,7 +134,11 @@ def _reduce(
     if child.status == 0:
         facts = json.loads(child.out)
         after = facts["nodes_after"] + facts["inner_nodes_after"]
-        return reduced("reduced", after, "") if facts["same"] else reduced("failed", after, "the failure changed")
+        return (
+            reduced("reduced", after, "")
+            if facts["same"]
+            else reduced("failed", after, "the failure changed")
+        )
     if not kept:
         shutil.rmtree(output, ignore_errors=True)
     said = (child.err.strip().splitlines() or [""])[-1].removeprefix(PREFIX)

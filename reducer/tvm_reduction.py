@@ -1,4 +1,6 @@
-"""Modules of TVM as forms that `opsieve.reducer.reduction` reduces: Relax modules and TIR functions, with the passes that belong to them."""
+"""Modules of TVM as forms that `opsieve.reducer.reduction` reduces: Relax modules and TIR functions, with the
+passes that belong to them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -18,7 +20,9 @@ from opsieve.reducer.tvm.tir_edits import Buffers, Enclosing, Expressions, State
 
 
 class TvmReduction(TvmForm):
-    """What both forms share: passes of the program first, for a shorter sequence makes every test after it cheaper."""
+    """What both forms share: passes of the program first, for a shorter sequence makes every test after it
+    cheaper.
+    """
 
     dimensions: tuple[TvmPass, ...] = ()
     parts: Callable[[TvmSubject], Iterator[Part[TvmSubject]]]

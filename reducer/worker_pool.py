@@ -1,4 +1,6 @@
-"""Workers of one call, started while the rest of the program is still being imported: start-up is most of a short reduction."""
+"""Workers of one call, started while the rest of the program is still being imported: start-up is most of a
+short reduction.
+"""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +17,19 @@ _USUAL = "onnxruntime"  # run first when no target is named
 
 
 class WorkerPool:
-    """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with the checker.
+    """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with
+    the checker.
 
     `say` hears, one sentence at a time, of what they do that takes long.
     """
 
-    def __init__(self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str], say: Callable[[str], None]):
+    def __init__(
+        self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str], say: Callable[[str], None]
+    ):
         self._stack = ExitStack()
-        self.workers = [self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)]
+        self.workers = [
+            self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)
+        ]
         pool = ThreadPoolExecutor(2)
         self._stack.callback(pool.shutdown)
         for target in (*_first(targets), resolve("reference")):

@@ -1,9 +1,10 @@
-"""The demo, in about two minutes: real failures replayed, one made small, a campaign on what is installed, and what it found.
+"""The demo, in about two minutes: real failures replayed, one made small, a campaign on what is installed,
+and what it found.
 
     python samples/demo.py [PICTURE.svg]
 
-Run by `make demo`. Installs the releases of onnxruntime that the samples need. With a file name it also draws what it printed, for
-README.md. What it makes lies in build/demo, anew each time.
+Run by `make demo`. Installs the releases of onnxruntime that the samples need. With a file name it also draws
+what it printed, for README.md. What it makes lies in build/demo, anew each time.
 """
 
 import json
@@ -39,7 +40,9 @@ MADE = SAMPLES.parent / "build" / "demo"
 STORE = MADE / "store"
 COLOURS = {"pass": "green", "fail": "red"}
 ONE = "resnet-pad-maxpool-wrong-value"
-OLD = "onnxruntime==1.20.1"  # two of the samples have it installed; the campaign has a release with bugs to find
+OLD = (  # two of the samples have it installed; the campaign has a release with bugs to find
+    "onnxruntime==1.20.1"
+)
 NO_COMPILERS = ("reference", "checker", "fake")
 SLOW = 0.25  # seconds for one small test: compilers that take longer would hold up the others
 WIDTH = 120  # characters, of the picture and of what is printed to no terminal
@@ -98,7 +101,9 @@ def quick_targets(workers: Workers, installed: dict[str, str]) -> list[str]:
 
 
 def prepare(workers: Workers) -> None:
-    """Install the releases of onnxruntime that the samples name, from files of known hashes: set-up, not part of the time."""
+    """Install the releases of onnxruntime that the samples name, from files of known hashes: set-up, not part
+    of the time.
+    """
     named = {text for _, sample in samples() for text in (sample["fails"], sample["passes"])}
     with variable_set(HASHES, str(SAMPLES / "hashes")):
         for target in map(resolve, sorted(named)):
@@ -107,7 +112,9 @@ def prepare(workers: Workers) -> None:
 
 
 def replay(console: Console, workers: Workers, installed: dict[str, str]) -> list[str]:
-    """Judge each sample on the target that fails and on one that passes; sentences on what is not as documented."""
+    """Judge each sample on the target that fails and on one that passes; sentences on what is not as
+    documented.
+    """
     console.print("[bold]Real failures[/bold], each judged where the bug is and where it is not.\n")
     table = Table("sample", "with the bug", "without it", "what goes wrong", box=None, pad_edge=False)
     wrong, left, lab = [], [], ObservationCache(workers)
@@ -127,7 +134,8 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
             options = "".join(f":{name}={value}" for name, value in target.target.options)
             version = target.release or workers.version(target)
             cells.append(
-                f"{escape(f'{target.name} {version}{options}')} [{COLOURS.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]"
+                f"{escape(f'{target.name} {version}{options}')}"
+                f" [{COLOURS.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]"
             )
             message = message or summary(verdict)
             if verdict.verdict != wanted:
@@ -135,7 +143,9 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
         table.add_row(folder.name, *cells, escape(message))
     console.print(table)
     if left:
-        console.print(f"[dim]Not replayed, for these are not installed: {', '.join(sorted(set(left)))}.[/dim]")
+        console.print(
+            f"[dim]Not replayed, for these are not installed: {', '.join(sorted(set(left)))}.[/dim]"
+        )
     return wrong
 
 
@@ -169,7 +179,9 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
     """A campaign for what is left of the time, and a table of what it found."""
     targets = [*quick, OLD]
     minutes = max(20.0, seconds - GRACE) / 60
-    console.print(f"\n[bold]A campaign[/bold] of {60 * minutes:.0f} s: programs made at random, on all of these.")
+    console.print(
+        f"\n[bold]A campaign[/bold] of {60 * minutes:.0f} s: programs made at random, on all of these."
+    )
     command = [
         sys.executable,
         "-m",
@@ -189,18 +201,23 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
         try:
             out, _ = going.communicate(timeout=60 * minutes + GRACE)
         except subprocess.TimeoutExpired:
-            console.print("[dim]The time is over: the campaign is interrupted, and stores what it has done.[/dim]")
+            console.print(
+                "[dim]The time is over: the campaign is interrupted, and stores what it has done.[/dim]"
+            )
             going.send_signal(signal.SIGINT)
             out, _ = going.communicate()
     summary = json.loads(out)
-    table = Table("target", "tests", "pass", "fail", "unsupported", "tests a second", box=None, pad_edge=False)
+    table = Table(
+        "target", "tests", "pass", "fail", "unsupported", "tests a second", box=None, pad_edge=False
+    )
     for name, one in summary["targets"].items():
         counts = one["verdicts"]
         cells = [sum(counts.values()), *(counts.get(word, 0) for word in ("pass", "fail", "unsupported"))]
         table.add_row(escape(name), *map(str, cells), f"{one['tests_per_second']:.0f}")
     console.print(table)
     console.print(
-        f"[dim]tests a second: of a target's own time; {summary['tests_per_second']:.0f} for all together[/dim]"
+        f"[dim]tests a second: of a target's own time; {summary['tests_per_second']:.0f} for all"
+        " together[/dim]"
     )
     if slow:
         console.print(f"[dim]Left out, for they are slow: {', '.join(slow)}.[/dim]")

@@ -2,8 +2,8 @@
 
     python samples/observe.py
 
-Needs the compilers that the samples name (`opsieve doctor`); installs releases of onnxruntime. A sample whose compiler is not there
-keeps the line that it has.
+Needs the compilers that the samples name (`opsieve doctor`); installs releases of onnxruntime. A sample whose
+compiler is not there keeps the line that it has.
 """
 
 import json
@@ -27,7 +27,14 @@ from opsieve.triage.store.failure_record import mismatch_json
 
 OBSERVED = SAMPLES / "observed.jsonl"
 PATH = re.compile(r"(?:/[\w.+@-]++)++")
-MARKERS = ("/site-packages/", "/opsieve/releases/", "/backends/", "/lib/python3", "/lib/libpython", "/bin/python")
+MARKERS = (
+    "/site-packages/",
+    "/opsieve/releases/",
+    "/backends/",
+    "/lib/python3",
+    "/lib/libpython",
+    "/bin/python",
+)
 LONGEST = 20_000  # characters of a log or a traceback
 
 
@@ -60,8 +67,12 @@ def main() -> int:
     return int(wrong > 0)
 
 
-def observe(folder: Path, sample: dict[str, str], target: ResolvedTarget, lab: ObservationCache) -> dict[str, Any]:
-    """One line: the target as the sample names it, the verdict, the observations without their outputs, the dtype of the wrong one."""
+def observe(
+    folder: Path, sample: dict[str, str], target: ResolvedTarget, lab: ObservationCache
+) -> dict[str, Any]:
+    """One line: the target as the sample names it, the verdict, the observations without their outputs, the
+    dtype of the wrong one.
+    """
     case = open_case(folder)
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES)
     mismatch = judged.verdict.mismatch

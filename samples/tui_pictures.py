@@ -1,9 +1,11 @@
-"""The pictures of docs/how-to/tui.md: the terminal app on the samples, as SVG, and a session as an asciinema recording.
+"""The pictures of docs/how-to/tui.md: the terminal app on the samples, as SVG, and a session as an asciinema
+recording.
 
     python samples/tui_pictures.py [--session]
 
-No compiler runs for the pictures, but for that of the export. With --session a real campaign is recorded from `opsieve fuzz` to an
-exported script (docs/images/tui-session.cast; play it with `asciinema play`); it takes some minutes.
+No compiler runs for the pictures, but for that of the export. With --session a real campaign is recorded from
+`opsieve fuzz` to an exported script (docs/images/tui-session.cast; play it with `asciinema play`); it takes
+some minutes.
 """
 
 import asyncio
@@ -74,7 +76,10 @@ async def pictures(store: Path) -> None:
             await take(pilot, name)
         await pilot.press("x")
         await until(
-            pilot, lambda: isinstance(app.screen, ExportScreen) and app.screen.job is not None and app.screen.job.over
+            pilot,
+            lambda: (
+                isinstance(app.screen, ExportScreen) and app.screen.job is not None and app.screen.job.over
+            ),
         )
         await take(pilot, "export")
         await pilot.press("escape", "question_mark")
@@ -183,7 +188,9 @@ def record(folder: Path) -> None:
     """fuzz -> clusters -> reduce -> export -> the script runs."""
     tape = Recording(folder)
     targets = ["--target", "onnxslim", "--target", "onnxoptimizer"]
-    tape.begin("opsieve", "fuzz", "--store", "weekend", *targets, "--seed", "1", "--tests", "150", "--no-probe")
+    tape.begin(
+        "opsieve", "fuzz", "--store", "weekend", *targets, "--seed", "1", "--tests", "150", "--no-probe"
+    )
     tape.until("")
     tape.begin("opsieve", "tui", "--store", "weekend")
     tape.until("clusters")

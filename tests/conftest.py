@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Tests start hundreds of processes. Where the environment says that none of them may keep what it has compiled, each would
-# compile all that it imports, and pytest would rewrite the assertions of hypothesis each time: a third of the whole time.
+# Tests start hundreds of processes. Where the environment says that none of them may keep what it has
+# compiled, each would compile all that it imports, and pytest would rewrite the assertions of hypothesis each
+# time: a third of the whole time.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# What is collected is a large heap that stays: to go through it every 700 objects costs more than the tests leave behind.
+# What is collected is a large heap that stays: to go through it every 700 objects costs more than the tests
+# leave behind.
 gc.set_threshold(20_000, 20, 50)
 
 # Variables that tests set and no compiler reads: with another value they ask for no other zygote.
@@ -43,9 +45,12 @@ _ROOM = 2 << 30  # bytes; the tests of a run leave less than a tenth of that
 def _memory_for_files() -> str | None:
     """A folder of this user's in memory, if this machine has one with room, from which programs may be run.
 
-    Stores and cases are written so that they outlast a loss of power: on a disk, the tests would wait for it a quarter of their time.
+    Stores and cases are written so that they outlast a loss of power: on a disk, the tests would wait for it
+    a quarter of their time.
     """
-    folder = f"/dev/shm/tests-of-{os.geteuid()}"  # of its own: tests look at what else comes to be in /dev/shm
+    folder = (
+        f"/dev/shm/tests-of-{os.geteuid()}"  # of its own: tests look at what else comes to be in /dev/shm
+    )
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
@@ -69,7 +74,8 @@ from opsieve.triage.campaign import lane_spawn  # noqa: E402
 
 pytest_plugins = ["run_order"]
 
-# `make test` draws the same few examples everywhere; `make test-all` draws many new ones (--hypothesis-profile=thorough).
+# `make test` draws the same few examples everywhere; `make test-all` draws many new ones
+# (--hypothesis-profile=thorough).
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("thorough", deadline=None, max_examples=400)
 settings.load_profile("repeatable")
@@ -79,11 +85,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: now and then a test waits, for a time limit or for a process to end."""
+    """One process more than there are cores: now and then a test waits, for a time limit or for a process to
+    end.
+    """
     return len(os.sched_getaffinity(0)) + 1
 
 
-# What asks TVM and the optimisers in Python, which take long to import: side by side, so that one process of the tests does most of it.
+# What asks TVM and the optimisers in Python, which take long to import: side by side, so that one process of
+# the tests does most of it.
 _OF_COMPILERS = {
     "test_agreement.py",
     "test_bisect_passes.py",
@@ -107,7 +116,8 @@ _OF_COMPILERS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those first, then the terminal app's: xdist gives each process a part of the row, and long tests at its end would leave the others idle.
+    """Those first, then the terminal app's: xdist gives each process a part of the row, and long tests at its
+    end would leave the others idle.
 
     pytest-randomly has shuffled the files, and the tests in each; within the three groups its order stays.
     """
@@ -115,13 +125,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays: no search for garbage goes through it again, nor those with which pytest ends."""
+    """What was collected stays: no search for garbage goes through it again, nor those with which pytest
+    ends.
+    """
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_zygotes() -> Iterator[None]:
-    """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers` leave behind has zygotes of its own."""
+    """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers`
+    leave behind has zygotes of its own.
+    """
     ZYGOTES.keep(14, ignored=_NOT_FOR_COMPILERS)
     yield
     ZYGOTES.keep(0)
@@ -129,7 +143,9 @@ def kept_zygotes() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def lane_here() -> Iterator[None]:
-    """The first lane of a `fuzz` that a test runs in its own process is a thread of it; what is started with `run` says so itself."""
+    """The first lane of a `fuzz` that a test runs in its own process is a thread of it; what is started with
+    `run` says so itself.
+    """
     import thread_lanes
 
     with pytest.MonkeyPatch.context() as patch:
@@ -157,7 +173,9 @@ def _shared_folder(factory: pytest.TempPathFactory, worker_id: str, name: str) -
 
 @pytest.fixture(scope="session")
 def hostile_corpus(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[tuple[Path, str]]:
-    """The corpus of hostile files (support/hostile.py), written once for all processes of a run: to read only."""
+    """The corpus of hostile files (support/hostile.py), written once for all processes of a run: to read
+    only.
+    """
     import hostile
 
     with _shared_folder(tmp_path_factory, worker_id, "hostile") as folder:
@@ -170,7 +188,9 @@ def hostile_corpus(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> 
 
 @pytest.fixture(scope="session")
 def node_tests(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[Any]:
-    """ONNX's own node tests (support/node_tests.py), collected once for all processes of a run: to read only."""
+    """ONNX's own node tests (support/node_tests.py), collected once for all processes of a run: to read
+    only.
+    """
     import node_tests
 
     with _shared_folder(tmp_path_factory, worker_id, "node_tests") as folder:
@@ -182,7 +202,9 @@ def node_tests(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list
 
 @pytest.fixture(scope="session")
 def distributions(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A folder with the sdist and the wheel that is built from it, made once for all processes of a run: to read only."""
+    """A folder with the sdist and the wheel that is built from it, made once for all processes of a run: to
+    read only.
+    """
     from repository import ROOT
 
     if "DISTRIBUTIONS" in os.environ:  # make dist
@@ -191,7 +213,9 @@ def distributions(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
         if not (folder / "dist").exists():
             # A copy, because a build writes the version into the tree that it builds.
             command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-            listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+            listed = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout.split("\0")
             for name in filter(None, listed):
                 if (ROOT / name).exists():
                     (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""The wheel whose generator is compiled: optional, of the same sources, and with the same programs (hatch_build.py)."""
+"""The wheel whose generator is compiled: optional, of the same sources, and with the same programs
+(hatch_build.py).
+"""
 
 import subprocess
 import sys
@@ -7,9 +9,9 @@ import tomllib
 import pytest
 from repository import ROOT
 
-MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"][
-    "custom"
-]["modules"]
+MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+    "hooks"
+]["custom"]["modules"]
 
 
 @pytest.mark.parametrize("pattern", MODULES)

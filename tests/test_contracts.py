@@ -1,4 +1,6 @@
-"""The import contracts of pyproject.toml: each holds, and each breaks when an import is put in the wrong direction."""
+"""The import contracts of pyproject.toml: each holds, and each breaks when an import is put in the wrong
+direction.
+"""
 
 import itertools
 import tomllib
@@ -32,14 +34,16 @@ def floors(contract: dict[str, Any]) -> list[list[str]]:
     """The full names of the modules of each floor, top to bottom."""
     inside = "".join(f"{container}." for container in contract.get("containers", []))
     return [
-        [inside + name for name in layer.replace(":", "|").replace(" ", "").split("|")] for layer in contract["layers"]
+        [inside + name for name in layer.replace(":", "|").replace(" ", "").split("|")]
+        for layer in contract["layers"]
     ]
 
 
 def leaf(graph: grimp.ImportGraph, module: str) -> str:
     """A module that is no folder: the one named, or the first of those in it."""
     return min(
-        graph.find_descendants(module) - {""} or {module}, key=lambda name: (len(graph.find_children(name)), name)
+        graph.find_descendants(module) - {""} or {module},
+        key=lambda name: (len(graph.find_children(name)), name),
     )
 
 
@@ -66,7 +70,9 @@ def test_a_contract_holds(name: str, graph: grimp.ImportGraph) -> None:
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_a_contract_breaks_when_a_floor_imports_what_stands_above_it(name: str, graph: grimp.ImportGraph) -> None:
+def test_a_contract_breaks_when_a_floor_imports_what_stands_above_it(
+    name: str, graph: grimp.ImportGraph
+) -> None:
     every = floors(CONTRACTS[name])
     for above, below in itertools.pairwise(every):
         assert not with_import(CONTRACTS[name], graph, leaf(graph, below[0]), leaf(graph, above[0]))

@@ -11,7 +11,8 @@ from repository import ROOT
 from opsieve.tui.samples import SAMPLES
 
 PACKAGES = {"gen", "backends", "triage", "reducer", "bisect", "tui"}
-# What each folder may hold, by kind of file. The packages ship what they read when they run; the samples are cases.
+# What each folder may hold, by kind of file. The packages ship what they read when they run; the samples are
+# cases.
 CODE = {".py", ".md"}
 KINDS = {
     "gen": {*CODE, ".json", ".txt"},
@@ -50,7 +51,8 @@ def sdist(distributions: Path) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def wheel(distributions: Path) -> zipfile.ZipFile:
-    return zipfile.ZipFile(next(distributions.glob("*-py3-none-any.whl")))  # pure unless another one is asked for
+    # pure unless another one is asked for
+    return zipfile.ZipFile(next(distributions.glob("*-py3-none-any.whl")))
 
 
 def test_the_sdist_holds_code_tests_and_docs(sdist: dict[str, int]) -> None:
@@ -73,7 +75,9 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> N
         if path.is_file() and path.suffix != ".pyc"
     }
     assert SAMPLES == ROOT / "samples"  # and so beside the packages in an installation
-    own = {f"opsieve/{name}" for name in ("__init__.py", "__main__.py", "_version.py", "version.py", "py.typed")}
+    own = {
+        f"opsieve/{name}" for name in ("__init__.py", "__main__.py", "_version.py", "version.py", "py.typed")
+    }
     assert held == wanted | own
 
 

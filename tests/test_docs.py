@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
-_HERE = re.compile(r"https://(github\.com/opsieve/opsieve/blob|raw\.githubusercontent\.com/opsieve/opsieve)/main/")
+_HERE = re.compile(
+    r"https://(github\.com/opsieve/opsieve/blob|raw\.githubusercontent\.com/opsieve/opsieve)/main/"
+)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -18,7 +20,9 @@ def _anchors(page: Path) -> set[str]:
 
 def test_every_link_of_a_page_leads_somewhere() -> None:
     others = {".venv", "src"}
-    for page in sorted(page for page in _ROOT.rglob("*.md") if not others & set(page.relative_to(_ROOT).parts)):
+    for page in sorted(
+        page for page in _ROOT.rglob("*.md") if not others & set(page.relative_to(_ROOT).parts)
+    ):
         _check_links(page)
 
 

@@ -23,7 +23,9 @@ def test_victim():
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """Run pytest with the plug-in on a folder's tests, as `make test` and `make repeat` do, and return what it prints."""
+    """Run pytest with the plug-in on a folder's tests, as `make test` and `make repeat` do, and return what
+    it prints.
+    """
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env["PYTHONPATH"] = str(Path(run_order.__file__).parent)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "run_order", "-p", "no:opsieve", *arguments]

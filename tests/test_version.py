@@ -1,4 +1,6 @@
-"""One version, from the git tag (pyproject.toml, opsieve/version.py); generated programs do not depend on the commit."""
+"""One version, from the git tag (pyproject.toml, opsieve/version.py); generated programs do not depend on the
+commit.
+"""
 
 import re
 import runpy
@@ -20,7 +22,9 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.strategies.registry import generate
 from opsieve.version import BASE_VERSION, VERSION, format_requirement
 
-FALLBACK = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]["fallback-version"]
+FALLBACK = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"][
+    "fallback-version"
+]
 
 
 def read_version_module(monkeypatch: pytest.MonkeyPatch, version: str | None) -> dict[str, Any]:
@@ -56,12 +60,19 @@ def test_a_generated_case_names_the_base_version() -> None:
 
 
 def test_no_module_of_the_generator_knows_the_commit() -> None:
-    imports = re.compile(r"from opsieve import|^import opsieve$|opsieve\.version import .*\bVERSION\b", re.MULTILINE)
+    imports = re.compile(
+        r"from opsieve import|^import opsieve$|opsieve\.version import .*\bVERSION\b", re.MULTILINE
+    )
     assert [str(path) for path in (ROOT / "gen").rglob("*.py") if imports.search(path.read_text())] == []
 
 
 def test_no_kept_file_names_a_development_version() -> None:
-    texts = [path for folder in (TESTS / "corpus", ROOT / "samples") for path in folder.rglob("*") if path.is_file()]
+    texts = [
+        path
+        for folder in (TESTS / "corpus", ROOT / "samples")
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]
     named = re.compile(rb"opsieve\W{1,8}(version )?\d[\d.]*dev\d")
     assert [str(path) for path in texts if named.search(path.read_bytes())] == []
 
@@ -69,7 +80,9 @@ def test_no_kept_file_names_a_development_version() -> None:
 def test_a_script_requires_what_an_index_has() -> None:
     assert format_requirement("1.2.0") == "opsieve==1.2.0"
     assert format_requirement("1.2.0rc1") == "opsieve==1.2.0rc1"
-    assert {format_requirement(each) for each in ("0.1.0.dev3+g8f4613c38", "0.1.0.dev0", "0+unknown")} == {"opsieve"}
+    assert {format_requirement(each) for each in ("0.1.0.dev3+g8f4613c38", "0.1.0.dev0", "0+unknown")} == {
+        "opsieve"
+    }
 
 
 def test_without_a_tag_it_is_the_release_that_the_changelog_prepares() -> None:

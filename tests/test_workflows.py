@@ -1,4 +1,6 @@
-"""The workflows of the repository: what they run is shell that parses, targets of make that exist, and pinned actions."""
+"""The workflows of the repository: what they run is shell that parses, targets of make that exist, and pinned
+actions.
+"""
 
 import os
 import re
@@ -14,7 +16,9 @@ import yaml
 from repository import ROOT
 
 GITHUB = ROOT / ".github"
-WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((GITHUB / "workflows").glob("*.yml"))}
+WORKFLOWS = {
+    path.stem: yaml.safe_load(path.read_text()) for path in sorted((GITHUB / "workflows").glob("*.yml"))
+}
 FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
 TRIGGERS = True  # YAML 1.1 reads the key `on` so
 FIRST_OF_MATRIX = {"matrix.shard": "1", "matrix.python": "3.11", "github.ref_name": "v1.2.0"}
@@ -65,8 +69,12 @@ def test_a_command_is_shell_and_takes_values_from_variables_alone(step: Step) ->
 @pytest.mark.parametrize("step", [each for each in STEPS if "make " in each.run], ids=lambda step: step.place)
 def test_a_target_of_make_exists_and_names_files_that_exist(step: Step) -> None:
     shell = 'set -euo pipefail\nmake() { command make --dry-run --no-print-directory "$@"; }\n' + step.run
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")} | step.variables
-    done = subprocess.run(["bash", "-c", shell], cwd=ROOT, env=variables, text=True, capture_output=True, check=False)
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+    } | step.variables
+    done = subprocess.run(
+        ["bash", "-c", shell], cwd=ROOT, env=variables, text=True, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     named = re.findall(r"(?<=\s)(?:tests|samples|benchmarks)/[\w./-]+", done.stdout)
     assert [name for name in named if not (ROOT / name).exists()] == []
@@ -89,12 +97,15 @@ def test_actions_are_pinned() -> None:
     local = re.compile(r"uses: \./(\.github/workflows/\w+\.yml)$")
     pinned = re.compile(r"(?:- )?uses: [\w-]+/[\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)+$")
     published = "- uses: pypa/gh-action-pypi-publish@release/v1 #"
-    assert [each for each in lines if not (local.match(each) or pinned.match(each) or each.startswith(published))] == []
+    assert [
+        each for each in lines if not (local.match(each) or pinned.match(each) or each.startswith(published))
+    ] == []
     assert all((ROOT / found[1]).exists() for each in lines if (found := local.match(each)))
     assert len(lines) == len(list(find_uses(list(WORKFLOWS.values()))))
+    # one version of each
     assert len({each.partition("@")[0] + each.partition("@")[2] for each in lines}) == len(
         {each.partition("@")[0] for each in lines}
-    )  # one version of each
+    )
 
 
 def test_checks_run_on_every_python_that_a_wheel_is_compiled_for() -> None:
@@ -117,7 +128,9 @@ def test_a_release_is_published_after_all_checks() -> None:
     jobs = WORKFLOWS["release"]["jobs"]
     assert set(jobs["publish"]["needs"]) == jobs.keys() - {"publish"}
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
-    described = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]["raw-options"]
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"][
+        "raw-options"
+    ]
     assert WORKFLOWS["release"][TRIGGERS]["push"]["tags"] == [described["scm"]["git"]["describe_command"][-1]]
 
 
@@ -134,7 +147,9 @@ def read_pre_commit() -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("path", [path for path in FORMS if path.stem != "config"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in FORMS if path.stem != "config"], ids=lambda path: path.stem
+)
 def test_an_issue_form_has_what_github_asks_for(path: Path) -> None:
     form = yaml.safe_load(path.read_text())
     assert {"name", "description", "body"} <= form.keys()
@@ -143,12 +158,17 @@ def test_an_issue_form_has_what_github_asks_for(path: Path) -> None:
     assert all(each["type"] == "textarea" and each["attributes"]["label"] for each in form["body"])
     if path.stem != "feature":
         doctor = next(each for each in form["body"] if each["id"] == "doctor")
-        assert ("opsieve doctor" in doctor["attributes"]["label"], doctor["validations"]["required"]) == (True, True)
+        assert ("opsieve doctor" in doctor["attributes"]["label"], doctor["validations"]["required"]) == (
+            True,
+            True,
+        )
 
 
 def test_dependabot_renews_the_actions() -> None:
     updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text())["updates"]
     assert {each["package-ecosystem"] for each in updates} == {"github-actions", "pip"}
-    names = {name for each in updates for name in (entry["dependency-name"] for entry in each.get("allow", []))}
+    names = {
+        name for each in updates for name in (entry["dependency-name"] for entry in each.get("allow", []))
+    }
     pinned = re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert names <= set(pinned)

@@ -1,4 +1,6 @@
-"""Models judged on targets, as `opsieve run` does: opened, checked, run, compared, and each failure fingerprinted and kept."""
+"""Models judged on targets, as `opsieve run` does: opened, checked, run, compared, and each failure
+fingerprinted and kept.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -34,8 +36,10 @@ _NO_CHOICE = OracleChoice()
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """What is asked of the models. `values` is a word of gen/values or ""; `tolerance` is (relative, absolute) in place of the policy;
-    `oracles` are those chosen beside the ones that are always asked; failures are written as case folders into `save`."""
+    """What is asked of the models. `values` is a word of gen/values or ""; `tolerance` is (relative,
+    absolute) in place of the policy; `oracles` are those chosen beside the ones that are always asked;
+    failures are written as case folders into `save`.
+    """
 
     targets: tuple[str, ...] = ()
     inputs: Path | None = None
@@ -65,7 +69,10 @@ class JudgeResult:
         facts = self.facts()
         kind = f" ({facts['kind']} at {facts['stage'] or 'an unknown stage'})" if facts["kind"] else ""
         names = ("model", "target", "version", "reason", "message", "blame", "fingerprint")
-        about = [("verdict", f"{facts['verdict']}{kind}"), *((name, str(facts[name] or "")) for name in names)]
+        about = [
+            ("verdict", f"{facts['verdict']}{kind}"),
+            *((name, str(facts[name] or "")) for name in names),
+        ]
         return facts_table(about) + (self.case._repr_html_() if facts["verdict"] == "fail" else "")
 
     def facts(self) -> dict[str, Any]:
@@ -107,7 +114,9 @@ class RefusedModel:
 def judge_models(
     models: Sequence[Path], request: JudgeRequest, say: Callable[[str], None]
 ) -> Iterator[JudgeResult | RefusedModel]:
-    """Every model on every target, in order; `say` hears diagnostics. BadInput for targets or values that do not exist."""
+    """Every model on every target, in order; `say` hears diagnostics. BadInput for targets or values that do
+    not exist.
+    """
     values = ""
     if request.values:
         if request.expected is not None:
@@ -153,7 +162,9 @@ def _valid(
                 why = " ".join(answer.message.split())[:300]
                 if answer.outcome not in ("rejected", "error"):  # then the checker has not said it
                     why = f"onnx's checker ended in a {answer.outcome}: {why}"
-                sentence = f"{name} is not a valid ONNX model ({why}); fix it, or pass --no-check to run it anyway."
+                sentence = (
+                    f"{name} is not a valid ONNX model ({why}); fix it, or pass --no-check to run it anyway."
+                )
                 refused.append(RefusedModel(name, sentence))
                 continue
         cases.append((name, case))
@@ -161,7 +172,10 @@ def _valid(
 
 
 def _judged(
-    cases: Sequence[tuple[str, Case]], targets: Sequence[ResolvedTarget], request: JudgeRequest, cache: ObservationCache
+    cases: Sequence[tuple[str, Case]],
+    targets: Sequence[ResolvedTarget],
+    request: JudgeRequest,
+    cache: ObservationCache,
 ) -> Iterator[JudgeResult | RefusedModel]:
     policy = replace(POLICY, tolerance=request.tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
@@ -199,7 +213,9 @@ def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[
             yield target.with_options(rewrite=name)
 
 
-def _save(folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> None:
+def _save(
+    folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers
+) -> None:
     """Write a failure as a case folder: the case, what was observed, and with which settings."""
     parameters = {**case.parameters, **judged.observations[0].knobs, "target": target.display}
     if oracle := further_oracle(judged.verdict, case.program):

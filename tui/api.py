@@ -1,10 +1,14 @@
-"""What `import opsieve` offers: the sessions of the commands for Python, from models and arrays in memory or from files.
+"""What `import opsieve` offers: the sessions of the commands for Python, from models and arrays in memory or
+from files.
 
-Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, what `torch.onnx.export` returns, or a Case) and
-`inputs`: None, an `.npz` file or a data set, or values by name (numpy arrays, or what has `__array__`). Inputs that nobody gave are
-seeded. `say` hears one sentence at a time of what takes long. BadInput, one sentence, for whatever cannot be used.
+Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, what
+`torch.onnx.export` returns, or a Case) and
+`inputs`: None, an `.npz` file or a data set, or values by name (numpy arrays, or what has `__array__`).
+Inputs that nobody gave are seeded. `say` hears one sentence at a time of what takes long. BadInput, one
+sentence, for whatever cannot be used.
 
-Compilers run in processes of their own, never in the caller's. docs/reference/api.md has the examples, which are run as tests.
+Compilers run in processes of their own, never in the caller's. docs/reference/api.md has the examples, which
+are run as tests.
 """
 
 import os
@@ -40,7 +44,9 @@ def _silent(sentence: str) -> None:
 
 
 def open_case(model: Model, inputs: Values = None, expected: Values = None, seed: int = 0) -> "Case":
-    """The case that a model is with its inputs and expected outputs: `case.program`, `case.inputs`, `case.expected`."""
+    """The case that a model is with its inputs and expected outputs: `case.program`, `case.inputs`,
+    `case.expected`.
+    """
     from opsieve.gen.case.open_case import open_case as opened
 
     with _files(model, inputs, expected) as files:
@@ -63,9 +69,10 @@ def run(
 ) -> "list[JudgeResult]":
     """Run a model on compilers and judge what each gives: `opsieve run`. A result for each target, in order.
 
-    `result.judged.verdict` tells; `result.judged.observations[0].outputs` are the arrays of the target (None where it gave none);
-    `result.facts()` are the keys of `--json`. `tolerance` is (relative, absolute) in place of the measured policy. `seconds` and
-    `memory` (bytes, 0 for the usual limit) bound one run. BadInput for a model that ONNX's checker refuses, unless not to `check`.
+    `result.judged.verdict` tells; `result.judged.observations[0].outputs` are the arrays of the target (None
+    where it gave none); `result.facts()` are the keys of `--json`. `tolerance` is (relative, absolute) in
+    place of the measured policy. `seconds` and `memory` (bytes, 0 for the usual limit) bound one run.
+    BadInput for a model that ONNX's checker refuses, unless not to `check`.
     """
     from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
 
@@ -91,10 +98,12 @@ def run(
 def compare(
     got: Mapping[str, Any], expected: Mapping[str, Any], tolerance: tuple[float, float] | None = None
 ) -> "Comparison":
-    """Compare outputs by name, by the policy of the judge: `comparison.agrees`, `.mismatches` by output, `.worst`.
+    """Compare outputs by name, by the policy of the judge: `comparison.agrees`, `.mismatches` by output,
+    `.worst`.
 
-    The error of an output is its largest absolute difference over the largest magnitude expected. `tolerance` is
-    (relative, absolute) for each element in its place. Both are arrays of the dtypes that the model declares.
+    The error of an output is its largest absolute difference over the largest magnitude expected. `tolerance`
+    is (relative, absolute) for each element in its place. Both are arrays of the dtypes that the model
+    declares.
     """
     from opsieve.backends.compare import POLICY
     from opsieve.backends.compare import compare as compared
@@ -124,13 +133,15 @@ def reduce(
 ) -> "Reduced":
     """Reduce a failing model to the smallest one that fails the same way: `opsieve reduce`.
 
-    `reduced.facts` are the keys of `--json`, `reduced.text` the reduced model for people, `reduced.reduction.best` the program and
-    its inputs; `reduction` is None where nothing fails. The results are written to `output`, by default a new folder under the
-    system's folder of temporary files (`facts["output"]` and `facts["script"]` lie there); the same `output` again resumes.
+    `reduced.facts` are the keys of `--json`, `reduced.text` the reduced model for people,
+    `reduced.reduction.best` the program and its inputs; `reduction` is None where nothing fails. The results
+    are written to `output`, by default a new folder under the system's folder of temporary files
+    (`facts["output"]` and `facts["script"]` lie there); the same `output` again resumes.
 
-    `targets` are asked in order, all installed compilers when there are none. `same` is `loose`, `fingerprint` or `cure`; `check` is a
-    script that decides instead. `progress` hears where the reduction stands. What a callback raises, KeyboardInterrupt say, ends the
-    reduction; the best model so far is in `output`.
+    `targets` are asked in order, all installed compilers when there are none. `same` is `loose`,
+    `fingerprint` or `cure`; `check` is a script that decides instead. `progress` hears where the reduction
+    stands. What a callback raises, KeyboardInterrupt say, ends the reduction; the best model so far is in
+    `output`.
     """
     from opsieve.reducer.session import ReductionRequest, Session
     from opsieve.reducer.worker_pool import WorkerPool
@@ -188,7 +199,9 @@ def attribute(
     offline: bool = False,
     say: Say = _silent,
 ) -> dict[str, Any]:
-    """The optimiser passes that cause a failure, as `opsieve attribute --json` prints them: `answer`, `passes`, `levels` and more."""
+    """The optimiser passes that cause a failure, as `opsieve attribute --json` prints them: `answer`,
+    `passes`, `levels` and more.
+    """
     from opsieve.bisect.sessions.passes import attribute_passes
     from opsieve.bisect.sessions.request import BisectRequest
 
@@ -207,10 +220,12 @@ def attribute(
 def bisect_releases(
     model: Model, inputs: Values = None, package: str = "onnxruntime", *, say: Say = _silent, **options: Any
 ) -> dict[str, Any]:
-    """The release that brought a failure or ended it, as `opsieve bisect --releases PACKAGE --json` prints it.
+    """The release that brought a failure or ended it, as `opsieve bisect --releases PACKAGE --json` prints
+    it.
 
-    `options` are fields of `BisectRequest` (opsieve/bisect/sessions/request.py): `good`, `bad`, `target`, `sweep`, `history`, `jobs`,
-    `expected`, `seed`, `offline`, `dry_run` and more. Releases are installed on demand.
+    `options` are fields of `BisectRequest` (opsieve/bisect/sessions/request.py): `good`, `bad`, `target`,
+    `sweep`, `history`, `jobs`, `expected`, `seed`, `offline`, `dry_run` and more. Releases are installed on
+    demand.
     """
     from opsieve.bisect.sessions.versions import bisect_releases as searched
 
@@ -228,9 +243,11 @@ def bisect_commits(
     say: Say = _silent,
     **options: Any,
 ) -> dict[str, Any]:
-    """The commit between `good` and `bad` of a local git repository that brought a failure, as `opsieve bisect --commits --json` prints it.
+    """The commit between `good` and `bad` of a local git repository that brought a failure, as `opsieve
+    bisect --commits --json` prints it.
 
-    `options` are fields of `BisectRequest`: `build` (a script that is run in each work tree), `target`, `paths`, `jobs` and more.
+    `options` are fields of `BisectRequest`: `build` (a script that is run in each work tree), `target`,
+    `paths`, `jobs` and more.
     """
     from opsieve.bisect.sessions.commits import bisect_commits as searched
 
@@ -239,7 +256,9 @@ def bisect_commits(
 
 
 def open_store(folder: str | os.PathLike[str]) -> "Queries":
-    """A store of `opsieve fuzz` or `import` to read, as a context manager: `clusters()`, `members(name)`, `case(name)`, `counts()` and more."""
+    """A store of `opsieve fuzz` or `import` to read, as a context manager: `clusters()`, `members(name)`,
+    `case(name)`, `counts()` and more.
+    """
     from opsieve.triage.store.queries import Queries
 
     return Queries(Path(folder))
@@ -260,22 +279,31 @@ def assert_agrees(
 ) -> None:
     """AssertionError unless every target gives what the model means, with a line for each that does not.
 
-    A first failure is reduced into `output` (as `reduce` does), and the message says where the model and its script lie. Only the
-    verdict `pass` is agreement: a target that could not be asked or lacks an operator does not agree, nor one whose verdict is undecided.
+    A first failure is reduced into `output` (as `reduce` does), and the message says where the model and its
+    script lie. Only the verdict `pass` is agreement: a target that could not be asked or lacks an operator
+    does not agree, nor one whose verdict is undecided.
     """
     __tracebackhide__ = True
     with _files(model, inputs, expected) as files:
-        given: dict[str, Any] = {"expected": files.expected, "seed": seed, "seconds": seconds, "offline": offline}
+        given: dict[str, Any] = {
+            "expected": files.expected,
+            "seed": seed,
+            "seconds": seconds,
+            "offline": offline,
+        }
         results = run(files.model, files.inputs, targets, tolerance=tolerance, **given)
         wrong = [result for result in results if result.judged.verdict.verdict != "pass"]
         if not wrong:
             return
         lines = [
-            f"{files.name} does not agree with what it means on {len(wrong)} of {counted(len(results), 'target')}:"
+            f"{files.name} does not agree with what it means on {len(wrong)} of"
+            f" {counted(len(results), 'target')}:"
         ]
         for result in wrong:
             verdict = result.judged.verdict
-            what = f"{verdict.verdict} ({verdict.kind} at {verdict.stage})" if verdict.kind else verdict.verdict
+            what = (
+                f"{verdict.verdict} ({verdict.kind} at {verdict.stage})" if verdict.kind else verdict.verdict
+            )
             lines.append(f"  {result.target.display}: {what}: {verdict.reason}")
         failed = next((result for result in wrong if result.judged.verdict.verdict == "fail"), None)
         if reduced and failed is not None:
@@ -324,7 +352,9 @@ def _files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
     """What is in memory written to a folder that lasts as long as the question; a path stays where it is."""
     with tempfile.TemporaryDirectory(prefix="opsieve-question-") as scratch:
         path, name = _placed(model, Path(scratch) / "model")
-        yield _Files(path, _written(inputs, path, scratch, "input"), _written(expected, path, scratch, "output"), name)
+        yield _Files(
+            path, _written(inputs, path, scratch, "input"), _written(expected, path, scratch, "output"), name
+        )
 
 
 def _placed(model: Any, folder: Path) -> tuple[Path, str]:
@@ -351,7 +381,9 @@ def _serialised(model: Any) -> tuple[bytes, str]:
         return bytes(model), "model"
     proto = getattr(model, "model_proto", model)  # of torch.onnx.ONNXProgram
     if not isinstance(proto, ModelProto):
-        raise BadInput(f"a model is a path, an onnx.ModelProto, its bytes or a Case, not a {type(model).__name__}")
+        raise BadInput(
+            f"a model is a path, an onnx.ModelProto, its bytes or a Case, not a {type(model).__name__}"
+        )
     if proto.ByteSize() > 1 << 31:
         raise BadInput(
             "a model over 2 GB cannot be held in one ModelProto; save it with external data and pass its path"
@@ -409,7 +441,9 @@ def _limits(seconds: float, memory: int) -> "Limits":
 
 
 def _names(targets: Iterable[str]) -> tuple[str, ...]:
-    """Targets as a tuple, builds among them looked at and from now on allowed; BadInput for the single string that is meant as a list of one."""
+    """Targets as a tuple, builds among them looked at and from now on allowed; BadInput for the single string
+    that is meant as a list of one.
+    """
     if isinstance(targets, str):
         raise BadInput(f"targets is a list: targets=[{targets!r}]")
     from opsieve.backends.target import may_be_own

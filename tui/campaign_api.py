@@ -34,7 +34,9 @@ class FuzzProgress:
 
 @dataclass(frozen=True, slots=True)
 class FuzzOutcome:
-    """What a campaign did. `facts` are the keys of `opsieve fuzz --json`; `stopped` says that a callback ended it."""
+    """What a campaign did. `facts` are the keys of `opsieve fuzz --json`; `stopped` says that a callback
+    ended it.
+    """
 
     facts: dict[str, Any]
     folder: Path
@@ -50,7 +52,10 @@ class FuzzOutcome:
         about = [
             (
                 "tests",
-                f"{facts['tests']:,}, {facts['tests_now']:,} in this run at {facts['tests_per_second']} per second",
+                (
+                    f"{facts['tests']:,}, {facts['tests_now']:,} in this run at {facts['tests_per_second']}"
+                    " per second"
+                ),
             ),
             ("failures", f"{found}; {counted(facts['clusters'], 'cluster')}"),
             ("store", str(self.folder)),
@@ -81,12 +86,15 @@ def fuzz(
     say: Callable[[str], None] = _silent,
     progress: Callable[[FuzzProgress], bool | None] | None = None,
 ) -> FuzzOutcome:
-    """Run a campaign of generated programs on several compilers and store each distinct failure: `opsieve fuzz`.
+    """Run a campaign of generated programs on several compilers and store each distinct failure: `opsieve
+    fuzz`.
 
-    It ends after `tests` tests in all or `minutes` of this run, of which one must be given. `store` is a folder, by default a new one under the
-    system's folder of temporary files; with `resume` its latest campaign goes on. `progress` hears where the campaign stands; where it
-    returns False the campaign ends in order, and what it raises ends it, too: finished tests are stored either way. `seconds` and `memory`
-    (bytes, 0 for the usual limit) bound one run of a compiler. BadInput, one sentence, for what cannot be used.
+    It ends after `tests` tests in all or `minutes` of this run, of which one must be given. `store` is a
+    folder, by default a new one under the system's folder of temporary files; with `resume` its latest
+    campaign goes on. `progress` hears where the campaign stands; where it returns False the campaign ends in
+    order, and what it raises ends it, too: finished tests are stored either way. `seconds` and `memory`
+    (bytes, 0 for the usual limit) bound one run of a compiler. BadInput, one sentence, for what cannot be
+    used.
     """
     if tests is None and minutes is None:
         raise BadInput("say when the campaign ends: tests=1000, or minutes=10")

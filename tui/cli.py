@@ -1,4 +1,6 @@
-"""The `opsieve` command. Commands are imported when they are called: `opsieve --help` loads none of the libraries."""
+"""The `opsieve` command. Commands are imported when they are called: `opsieve --help` loads none of the
+libraries.
+"""
 
 import importlib
 import os
@@ -12,7 +14,8 @@ from opsieve.gen.model.printable import printable
 from opsieve.tui.settings import defaults, settings
 from opsieve.version import VERSION
 
-# group -> name -> (module of tui.commands with a click command called `command`, or module:command; one line for the overview)
+# group -> name -> (module of tui.commands with a click command called `command`, or module:command; one line
+# for the overview)
 GROUPS = {
     "Examine a failure": {
         "run": ("examine.run_command", "Run models on compilers and judge the results."),
@@ -28,7 +31,10 @@ GROUPS = {
         "gen": ("find.gen_command", "Generate programs, as case directories or .onnx files."),
         "import": ("find.import_command", "Import models and values saved by other tools."),
         "metrics": ("find.metrics_command", "Measure how diverse a directory of models is."),
-        "coverage": ("find.coverage_command", "Show or compare what campaigns reached of compilers' native code."),
+        "coverage": (
+            "find.coverage_command",
+            "Show or compare what campaigns reached of compilers' native code.",
+        ),
     },
     "Triage a store": {
         "tui": ("triage.tui_command", "Triage a store in the terminal app."),
@@ -115,7 +121,9 @@ def opsieve() -> None:
 
 
 def _of_targets(option: str) -> str:
-    """How a target has what was given as an option of a command (`--ort-custom-ops`), "" where no compiler has it."""
+    """How a target has what was given as an option of a command (`--ort-custom-ops`), "" where no compiler
+    has it.
+    """
     from opsieve.backends.registry import names, plugin
 
     wanted = option.lstrip("-").replace("-", "_")
@@ -127,7 +135,9 @@ def _of_targets(option: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run `opsieve` and exit: 0 fine, 1 failures found, 2 bad usage or input, 70 a fault of opsieve, 130 interrupted."""
+    """Run `opsieve` and exit: 0 fine, 1 failures found, 2 bad usage or input, 70 a fault of opsieve, 130
+    interrupted.
+    """
     run(opsieve, "opsieve", arguments)
 
 
@@ -139,7 +149,9 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     try:
         _with_version(command)
         known = {} if isinstance(command, Commands) else defaults(command, name, settings(COMMANDS))
-        code = _confirmed(lambda: command.main(arguments, prog_name=name, standalone_mode=False, default_map=known))
+        code = _confirmed(
+            lambda: command.main(arguments, prog_name=name, standalone_mode=False, default_map=known)
+        )
         if sys.stdout is not None:  # closed by who called
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
@@ -168,14 +180,18 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
 
 
 def _open_standard_streams() -> None:
-    """Open those of the descriptors 0 to 2 that the caller closed on /dev/null, or pipes to workers would be given their numbers."""
+    """Open those of the descriptors 0 to 2 that the caller closed on /dev/null, or pipes to workers would be
+    given their numbers.
+    """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 
 def _confirmed(call: Callable[[], Any]) -> Any:
-    """What the command gives; where it wants to install what only a file names, a person at a terminal is asked."""
+    """What the command gives; where it wants to install what only a file names, a person at a terminal is
+    asked.
+    """
     from opsieve.gen.model.bad_input import Unconfirmed
 
     try:
@@ -207,7 +223,8 @@ def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
         place = f"no report could be written ({trouble.strerror}), so it follows"
         rest = fault_report.report_text(error, command)
     complain(
-        f"this is a fault of opsieve ({kind}); {place}. Please attach it to an issue at {fault_report.issues_page()}.",
+        f"this is a fault of opsieve ({kind}); {place}. Please attach it to an issue at"
+        f" {fault_report.issues_page()}.",
         name,
     )
     if rest:

@@ -20,7 +20,8 @@ def write_report(error: BaseException, arguments: Sequence[str]) -> Path:
     """Write the report where only the user can read it; the oldest beyond 20 go. Raises OSError."""
     folder = _folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix="fault-", suffix=".txt")  # mode 0600, never through a link
+    # mode 0600, never through a link
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix="fault-", suffix=".txt")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(report_text(error, arguments))
     _remove_oldest(folder)
@@ -28,13 +29,17 @@ def write_report(error: BaseException, arguments: Sequence[str]) -> Path:
 
 
 def report_text(error: BaseException, arguments: Sequence[str]) -> str:
-    """Versions, command line and traceback; at most about 100,000 characters, none of them for controlling a terminal."""
+    """Versions, command line and traceback; at most about 100,000 characters, none of them for controlling a
+    terminal.
+    """
     sections = (
         ("command line", shlex.join(arguments)),
         ("versions", "\n".join(_versions())),
         ("traceback", "".join(traceback.format_exception(error))),
     )
-    return "\n".join(f"{title}\n{_bounded(_printable(_bounded(text.rstrip())))}\n" for title, text in sections)
+    return "\n".join(
+        f"{title}\n{_bounded(_printable(_bounded(text.rstrip())))}\n" for title, text in sections
+    )
 
 
 def issues_page() -> str:
@@ -51,7 +56,9 @@ def _folder() -> Path:
 
 
 def _versions() -> list[str]:
-    """Of Python, the system, opsieve, what it depends on and what is plugged into it; installed packages only."""
+    """Of Python, the system, opsieve, what it depends on and what is plugged into it; installed packages
+    only.
+    """
     lines = [f"Python {platform.python_version()}", platform.platform()]
     required = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in metadata.requires("opsieve") or []}
     plugged = {

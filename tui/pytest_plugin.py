@@ -4,7 +4,8 @@
     def test_case(opsieve_case):
         opsieve_case.assert_agrees()
 
-It loads with every pytest of an environment that has opsieve, so it imports nothing but pytest until a test asks for a case.
+It loads with every pytest of an environment that has opsieve, so it imports nothing but pytest until a test
+asks for a case.
 """
 
 import os
@@ -21,7 +22,8 @@ _OPTION = "opsieve_targets"
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCase:
-    """A case of the folder that a test is marked with: a model or a case folder, the targets to ask, where a reduction goes.
+    """A case of the folder that a test is marked with: a model or a case folder, the targets to ask, where a
+    reduction goes.
 
     `targets` are those of `--opsieve-target`, or else of the marker, or else the one that the case failed on.
     """
@@ -36,7 +38,9 @@ class ReplayedCase:
         from opsieve.backends.releases.consent import named_by_file
         from opsieve.tui.api import assert_agrees, open_case
 
-        targets = self.targets or (named_by_file(open_case(self.path).parameters.get("target", "onnxruntime")),)
+        targets = self.targets or (
+            named_by_file(open_case(self.path).parameters.get("target", "onnxruntime")),
+        )
         assert_agrees(self.path, targets=targets, **{"output": self.output, **options})
 
 
@@ -48,7 +52,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="TARGET",
-        help="Compiler that opsieve's cases are replayed on, in place of those that the tests name; repeatable.",
+        help=(
+            "Compiler that opsieve's cases are replayed on, in place of those that the tests name;"
+            " repeatable."
+        ),
     )
 
 
@@ -56,12 +63,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
         "markers",
-        "opsieve_cases(folder, targets=()): run the test with the fixture opsieve_case for every case below folder.",
+        "opsieve_cases(folder, targets=()): run the test with the fixture opsieve_case for every case below"
+        " folder.",
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each case of the folder; a folder without any is an error, for a test that tests nothing passes."""
+    """A test for each case of the folder; a folder without any is an error, for a test that tests nothing
+    passes.
+    """
     if "opsieve_case" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("opsieve_cases")
@@ -73,7 +83,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     folder = metafunc.definition.path.parent / marker.args[0]
     paths = sorted(_cases(folder))
     if not paths:
-        pytest.fail(f"{folder} holds no case: no folder with case.json or model.onnx, no .onnx file", pytrace=False)
+        pytest.fail(
+            f"{folder} holds no case: no folder with case.json or model.onnx, no .onnx file", pytrace=False
+        )
     targets = tuple(metafunc.config.getoption(_OPTION)) or tuple(targets)
     names = [path.relative_to(folder).as_posix() for path in paths]
     metafunc.parametrize("opsieve_case", [(path, targets) for path in paths], indirect=True, ids=names)

@@ -1,4 +1,6 @@
-"""Where the failing models lie that opsieve brings along: beside the packages, in a checkout as in an installation."""
+"""Where the failing models lie that opsieve brings along: beside the packages, in a checkout as in an
+installation.
+"""
 
 from pathlib import Path
 

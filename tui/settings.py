@@ -5,9 +5,9 @@
     [fuzz]
     minutes = 10
 
-An option of the command line comes before a variable of the environment (`OPSIEVE_TARGETS`, ...), that before the section of the command, that before the
-top of the file. What a key means is what `--KEY` means, but for options that say what may run, which are only typed. A mistake is one sentence
-that names the key.
+An option of the command line comes before a variable of the environment (`OPSIEVE_TARGETS`, ...), that before
+the section of the command, that before the top of the file. What a key means is what `--KEY` means, but for
+options that say what may run, which are only typed. A mistake is one sentence that names the key.
 """
 
 import os
@@ -33,15 +33,30 @@ GENERAL: Mapping[str, tuple[str, frozenset[str] | None]] = {
 }
 # OPSIEVE_STORE is the folder of installed releases (docs/reference/targets.md).
 VARIABLES = {key: f"OPSIEVE_{'DEFAULT_STORE' if key == 'store' else key.upper()}" for key in GENERAL}
-# Options by which a command runs or trusts what somebody wrote: the file may have come with the directory, as a stranger's.
+# Options by which a command runs or trusts what somebody wrote: the file may have come with the directory, as
+# a stranger's.
 TYPED_ONLY = frozenset(
-    ["build", "builds", "check", "commits", "index", "install", "no-sandbox", "package", "scheduler", "script", "yes"]
+    [
+        "build",
+        "builds",
+        "check",
+        "commits",
+        "index",
+        "install",
+        "no-sandbox",
+        "package",
+        "scheduler",
+        "script",
+        "yes",
+    ]
 )
 _MOST = 64 << 10  # bytes
 
 
 def settings(names: Collection[str]) -> dict[str, Any]:
-    """What the file of the working directory says, {} without one; `names` are those of the commands. BadInput for a key that there is not."""
+    """What the file of the working directory says, {} without one; `names` are those of the commands.
+    BadInput for a key that there is not.
+    """
     path = Path(FILE)
     if not path.is_file():
         return {}
@@ -58,14 +73,17 @@ def settings(names: Collection[str]) -> dict[str, Any]:
 
 
 def defaults(command: click.Command, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of a command (click's `default_map`), from the environment and the file; those of its own commands by their names.
+    """The defaults of a command (click's `default_map`), from the environment and the file; those of its own
+    commands by their names.
 
     BadInput for an option that it has not, and for a value that the option does not take.
     """
     return _defaults(command, name, found.get(name, {}), found)
 
 
-def _defaults(command: click.Command, name: str, own: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(
+    command: click.Command, name: str, own: Mapping[str, Any], found: Mapping[str, Any]
+) -> dict[str, Any]:
     options = {
         text.removeprefix("--"): option
         for option in command.params
@@ -93,8 +111,12 @@ def _defaults(command: click.Command, name: str, own: Mapping[str, Any], found: 
     for key, text in general:
         if word := os.environ.get(VARIABLES[key], ""):
             chosen[text] = word.split() if key == "targets" else word, VARIABLES[key]
-    made = {str(options[key].name): _value(options[key], value, where) for key, (value, where) in chosen.items()}
-    return made | {part: _defaults(each, f"{name} {part}", own.get(part, {}), found) for part, each in parts.items()}
+    made = {
+        str(options[key].name): _value(options[key], value, where) for key, (value, where) in chosen.items()
+    }
+    return made | {
+        part: _defaults(each, f"{name} {part}", own.get(part, {}), found) for part, each in parts.items()
+    }
 
 
 def _value(option: click.Option, value: Any, where: str) -> Any:

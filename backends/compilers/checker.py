@@ -1,8 +1,9 @@
 """onnx's own checker, with full shape inference, as a target: it accepts a model or rejects it with a reason.
 
-With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that were found. With `tell=derived` it
-infers the outputs' types from the inputs that it is fed, whatever the model declares: each output is a serialised TypeProto. With `tell=text` it prints:
-`text` is onnx's printing, `exact` whether onnx's parser makes the same model of it.
+With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that
+were found. With `tell=derived` it infers the outputs' types from the inputs that it is fed, whatever the
+model declares: each output is a serialised TypeProto. With `tell=text` it prints: `text` is onnx's printing,
+`exact` whether onnx's parser makes the same model of it.
 
 It is C++ that a hostile model can bring down, so it is asked in a worker like every compiler.
 """
@@ -21,7 +22,9 @@ class InvalidModel(ValueError):
 
 
 class Checker(NoReleases):
-    """The backend `checker`. It computes nothing: its outputs are empty unless `tell` asks for something else than a verdict."""
+    """The backend `checker`. It computes nothing: its outputs are empty unless `tell` asks for something else
+    than a verdict.
+    """
 
     name = "checker"
     helper = True

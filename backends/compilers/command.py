@@ -1,7 +1,9 @@
-"""A program of the user's as a compiler: it is given files and writes files, so it may be in any language, or ask a remote board.
+"""A program of the user's as a compiler: it is given files and writes files, so it may be in any language, or
+ask a remote board.
 
-The words of the command are `options["command"]` (backends/command_words.py has what they mean). The program runs in the worker's sandbox and limits; a worker ends as the
-program does that a signal kills, so a crash is seen as that of any other compiler.
+The words of the command are `options["command"]` (backends/command_words.py has what they mean). The program
+runs in the worker's sandbox and limits; a worker ends as the program does that a signal kills, so a crash is
+seen as that of any other compiler.
 """
 
 import faulthandler
@@ -15,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opsieve.backends.compilers.worker_common import NoReleases, drop_fed_defaults, numpy_name, onnx_name, refuse_border
+from opsieve.backends.compilers.worker_common import (
+    NoReleases,
+    drop_fed_defaults,
+    numpy_name,
+    onnx_name,
+    refuse_border,
+)
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -42,7 +50,15 @@ PLAIN = frozenset(
 MEANINGS = {65: "rejected", 77: "unsupported", 126: "environment", 127: "environment"}
 # A shell tells of what it ran and a signal killed by 128 and the signal's number.
 SIGNALS = frozenset(
-    [signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS]
+    [
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+    ]
 )
 REPEATED = 4000  # characters of what the program printed last that its message repeats
 
@@ -69,7 +85,10 @@ def run(model, inputs):
 """
 WRITES = {
     False: 'np.save(f"{given}/input_{place}.npy", inputs[item.name])',
-    True: 'onnx.save_tensor(onnx.numpy_helper.from_array(inputs[item.name], item.name), f"{given}/input_{place}.pb")',
+    True: (
+        "onnx.save_tensor(onnx.numpy_helper.from_array(inputs[item.name], item.name),"
+        ' f"{given}/input_{place}.pb")'
+    ),
 }
 READS = {
     False: 'np.load(f"{made}/output_{place}.npy")',
@@ -142,7 +161,12 @@ class CommandBackend(NoReleases):
                     places[f"{{{name}}}"] = places[f"{{{name}:pb}}"] = os.path.join(folder, name)
                 for place, name in enumerate(fed):
                     if name in values:
-                        write(os.path.join(folder, "inputs", f"input_{place}"), name, values[name], files["inputs"])
+                        write(
+                            os.path.join(folder, "inputs", f"input_{place}"),
+                            name,
+                            values[name],
+                            files["inputs"],
+                        )
                 execute([filled(word, places) for word in words])
                 stems = [os.path.join(folder, "outputs", f"output_{place}") for place in range(len(asked))]
                 return {name: read(stem, files["outputs"]) for name, stem in zip(asked, stems, strict=True)}
@@ -154,16 +178,20 @@ class CommandBackend(NoReleases):
         kind = exception.rpartition(".")[2]
         if kind == "ExitCode":
             return MEANINGS.get(int(message.split(":")[0].split()[-1]), "error")
-        return {"NotImplementedError": "unsupported", "CannotStart": "environment", "MemoryError": "out-of-memory"}.get(
-            kind, "error"
-        )
+        return {
+            "NotImplementedError": "unsupported",
+            "CannotStart": "environment",
+            "MemoryError": "out-of-memory",
+        }.get(kind, "error")
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""
         command = options["command"]
         words = []
         for word in shlex.split(command):
-            replaced = "".join(f".replace({name!a}, {value})" for name, value in VARIABLES.items() if name in word)
+            replaced = "".join(
+                f".replace({name!a}, {value})" for name, value in VARIABLES.items() if name in word
+            )
             words.append(VARIABLES.get(word) or f"{word!a}{replaced}")
         return SCRIPT % (WRITES["{inputs:pb}" in command], ", ".join(words), READS["{outputs:pb}" in command])
 
@@ -176,8 +204,12 @@ def filled(word: str, places: Mapping[str, str]) -> str:
 
 
 def execute(words: list[str]) -> None:
-    """Run the program to its end; what it prints goes where this process prints. ExitCode when it fails, CannotStart when it does not run."""
-    before = os.fstat(2).st_size  # the worker's log is a file, which holds what was printed since the last test
+    """Run the program to its end; what it prints goes where this process prints. ExitCode when it fails,
+    CannotStart when it does not run.
+    """
+    before = os.fstat(
+        2
+    ).st_size  # the worker's log is a file, which holds what was printed since the last test
     try:
         code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
     except OSError as error:

@@ -1,18 +1,21 @@
-"""A compiler that misbehaves on purpose: onnx's reference evaluator with seeded faults, for tests and benchmarks.
+"""A compiler that misbehaves on purpose: onnx's reference evaluator with seeded faults, for tests and
+benchmarks.
 
-`fake:crash@Relu>Clip` dies of SIGSEGV while it compiles a program in which a Clip reads the output of a Relu; everything else it
-computes truly. The option `faults` holds one or more faults joined with `+`:
+`fake:crash@Relu>Clip` dies of SIGSEGV while it compiles a program in which a Clip reads the output of a Relu;
+everything else it computes truly. The option `faults` holds one or more faults joined with `+`:
 
     fault   = KIND [ "@" PATTERN ] [ "/" STAGE ] [ "%" PROBABILITY ]
     pattern = "*" | path { "&" path }        `*`, any program, is the default
     path    = OPERATOR { ">" OPERATOR }      each reads an output of the one before
 
-for example `fake:wrong@Relu>Clip+error@Tanh&Exp/import+hang@Softmax%0.5`. A pattern matches in the graph and in the bodies of
-If, Loop and Scan (which may read outer values); local functions are inlined first. It acts at the last node of its last path, at
-every place where that matches; faults of the run act when that node is evaluated. A path may name an operator of any domain.
+for example `fake:wrong@Relu>Clip+error@Tanh&Exp/import+hang@Softmax%0.5`. A pattern matches in the graph and
+in the bodies of If, Loop and Scan (which may read outer values); local functions are inlined first. It acts
+at the last node of its last path, at every place where that matches; faults of the run act when that node is
+evaluated. A path may name an operator of any domain.
 
-`level=off` is the unoptimised build: of all faults it has only `unsupported` of single operators, which are lacks of a kernel. Draws for a probability come from the system's randomness, or with `seed`
-from a sequence of their own that begins anew in each worker.
+`level=off` is the unoptimised build: of all faults it has only `unsupported` of single operators, which are
+lacks of a kernel. Draws for a probability come from the system's randomness, or with `seed` from a sequence
+of their own that begins anew in each worker.
 """
 
 import ctypes
@@ -37,7 +40,13 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 DOMAIN = "opsieve.fake"
-VALUE_FAULTS = ("wrong", "nan", "shape", "dtype")  # they alter what the node gives, so they act in the run only
+# they alter what the node gives, so they act in the run only
+VALUE_FAULTS = (
+    "wrong",
+    "nan",
+    "shape",
+    "dtype",
+)
 RAISED_FAULTS = ("error", "unsupported", "rejected")
 PROCESS_FAULTS = (
     "crash",  # reads address 0: SIGSEGV
@@ -90,11 +99,14 @@ class BadFaults(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeChain:
-    """Nodes that match a path: where the last one stands (the number of its graph among `scopes`, its first output)."""
+    """Nodes that match a path: where the last one stands (the number of its graph among `scopes`, its first
+    output).
+    """
 
     scope: int
     output: str
-    nodes: tuple[tuple[str, str], ...]  # operator and name of each; the name of an output where a node has none
+    # operator and name of each; the name of an output where a node has none
+    nodes: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +121,24 @@ class Fault:
 
     @property
     def is_lack(self) -> bool:
-        """Whether it says that one operator has no kernel: that holds without the optimiser too, unlike a lack of what a fusion makes."""
+        """Whether it says that one operator has no kernel: that holds without the optimiser too, unlike a
+        lack of what a fusion makes.
+        """
         return self.kind == "unsupported" and all(len(path) == 1 for path in self.paths)
 
     def strikes(self) -> bool:
         """Whether it happens this time."""
         if self.probability >= 1:
             return True
-        source = _draws.setdefault(self.seed, random.Random(self.seed)) if self.seed else random.SystemRandom()
+        source = (
+            _draws.setdefault(self.seed, random.Random(self.seed)) if self.seed else random.SystemRandom()
+        )
         return source.random() < self.probability
 
     def act(self, chain: NodeChain | None, value: Any = None) -> Any:
-        """Misbehave at the end of `chain` (None: at the program as a whole); gives `value`, altered by a value fault."""
+        """Misbehave at the end of `chain` (None: at the program as a whole); gives `value`, altered by a
+        value fault.
+        """
         if self.kind in VALUE_FAULTS:
             return altered(self.kind, value)
         if self.kind in RAISED_FAULTS:
@@ -130,17 +148,22 @@ class Fault:
         return value
 
     def message(self, chain: NodeChain | None) -> str:
-        """Worded as compilers do: a place in a source file that is the fault's own, the operators, and nodes by name."""
+        """Worded as compilers do: a place in a source file that is the fault's own, the operators, and nodes
+        by name.
+        """
         text = "&".join(">".join(path) for path in self.paths)
         place = f"{PLACES[self.stage]}:{zlib.crc32(f'{self.kind} {text}'.encode()) % 900 + 40}"
         if chain is None:
             return f"{place} {self.kind}: the graph cannot be lowered"
-        said = f"{place} fuse {'_'.join(operator for operator, _ in chain.nodes)}: node {chain.nodes[-1][1]!r}"
+        said = (
+            f"{place} fuse {'_'.join(operator for operator, _ in chain.nodes)}: node {chain.nodes[-1][1]!r}"
+        )
         if self.kind == "unsupported":
             return f"{said} has no kernel here, it is not implemented"
         if len(chain.nodes) > 1:
             return (
-                f"{said} cannot be merged into {chain.nodes[-2][1]!r}, check failed: fused.size() == {len(chain.nodes)}"
+                f"{said} cannot be merged into {chain.nodes[-2][1]!r}, check failed: fused.size() =="
+                f" {len(chain.nodes)}"
             )
         return f"{said} cannot be lowered, check failed: kernel != nullptr"
 
@@ -154,7 +177,11 @@ class Fake(NoReleases):
     options: Mapping[str, tuple[str, ...]] = {"faults": (), "level": ("on", "off"), "seed": ()}
     main_option = "faults"
     baseline: Mapping[str, str] = {"level": "off"}
-    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment: Mapping[str, str] = {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
     lacks: tuple[str, ...] = ("a compiler: it is the reference evaluator with seeded faults, for tests",)
 
     def load(self) -> str:
@@ -164,7 +191,9 @@ class Fake(NoReleases):
         return "1"
 
     def prepare(self, request: "Request") -> "Run":
-        """Act out the faults of the first two stages; the evaluator with those of the run planted behind their nodes."""
+        """Act out the faults of the first two stages; the evaluator with those of the run planted behind
+        their nodes.
+        """
         import onnx
         import onnx.inliner
         from onnx.reference import ReferenceEvaluator
@@ -203,7 +232,9 @@ class Fake(NoReleases):
             with np.errstate(all="ignore"):
                 outputs = evaluator.run(None, fed)
             for fault in struck:
-                outputs = [fault.act(None, value) for value in outputs] if fault.kind in VALUE_FAULTS else outputs
+                outputs = (
+                    [fault.act(None, value) for value in outputs] if fault.kind in VALUE_FAULTS else outputs
+                )
             return dict(zip(names, outputs, strict=True))
 
         return run
@@ -214,7 +245,9 @@ class Fake(NoReleases):
 
 
 def parse(text: str, seed: str) -> list[Fault]:
-    """The faults that the option `faults` tells; BadFaults with a sentence when it does not follow the grammar."""
+    """The faults that the option `faults` tells; BadFaults with a sentence when it does not follow the
+    grammar.
+    """
     faults = []
     for item in filter(None, text.split("+")):
         match = _FAULT.fullmatch(item)
@@ -240,17 +273,23 @@ def parse(text: str, seed: str) -> list[Fault]:
 
 
 def matches(graph: Any, fault: Fault) -> list[NodeChain] | None:
-    """The chains along the fault's last path, one for each node that ends it; None without a match, [] for `*`."""
+    """The chains along the fault's last path, one for each node that ends it; None without a match, [] for
+    `*`.
+    """
     found: list[NodeChain] = []
     for path in fault.paths:
-        found = [chain for place, scope in enumerate(scopes(graph, {})) for chain in along(path, place, *scope)]
+        found = [
+            chain for place, scope in enumerate(scopes(graph, {})) for chain in along(path, place, *scope)
+        ]
         if not found:
             return None
     return found
 
 
 def scopes(graph: Any, outer: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """A graph and who produces each name there, then the same of every body inside it, parents before children."""
+    """A graph and who produces each name there, then the same of every body inside it, parents before
+    children.
+    """
     producers = dict(outer)
     producers.update({item.name: None for item in graph.input})
     producers.update({name: node for node in graph.node for name in node.output if name})
@@ -289,7 +328,9 @@ def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, An
 
 
 def plant(model: Any, planted: list[tuple[Fault, NodeChain]]) -> None:
-    """Put a node of our own behind the last node of each chain; it takes over the name of that node's first output."""
+    """Put a node of our own behind the last node of each chain; it takes over the name of that node's first
+    output.
+    """
     from onnx import helper
 
     behind: dict[tuple[int, str], list[int]] = {}
@@ -334,7 +375,9 @@ def planted_operator(planted: list[tuple[Fault, NodeChain]]) -> Any:
 
 
 def altered(kind: str, value: Any) -> Any:
-    """`value` gone wrong in one way; what cannot go wrong that way (a NaN among integers) is given back as it is."""
+    """`value` gone wrong in one way; what cannot go wrong that way (a NaN among integers) is given back as it
+    is.
+    """
     if value is None:
         return None
     if isinstance(value, list):
@@ -355,11 +398,14 @@ def altered(kind: str, value: Any) -> Any:
     if integer:
         return (array.astype(np.int64) + 1).astype(array.dtype)
     wide = array if array.dtype.kind == "c" else array.astype(np.float64)
-    return (wide * 1.25 + 1).astype(array.dtype)  # neither a shift nor a scale alone: Softmax and norms would hide it
+    # neither a shift nor a scale alone: Softmax and norms would hide it
+    return (wide * 1.25 + 1).astype(array.dtype)
 
 
 def misbehave(kind: str) -> None:
-    """Do to the process what a compiler does on a bad day; returns only for memory, leak, print, close, slow and drag."""
+    """Do to the process what a compiler does on a bad day; returns only for memory, leak, print, close, slow
+    and drag.
+    """
     if kind == "crash":
         ctypes.string_at(0)
     elif kind == "abort":

@@ -1,7 +1,8 @@
 """IREE: an MLIR compiler and runtime, through its ONNX importer, on the CPU.
 
 https://iree.dev/guides/ml-frameworks/onnx/: a model becomes torch-mlir's dialect, then StableHLO's relatives, then machine code (`llvm-cpu`) or the
-bytecode of its reference backend (`vmvx`). `opt` is `--iree-opt-level`; O0 is the unoptimised build. All is done inside the worker.
+bytecode of its reference backend (`vmvx`). `opt` is `--iree-opt-level`; O0 is the unoptimised build. All is
+done inside the worker.
 """
 
 import os
@@ -25,16 +26,21 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 CARRIED = frozenset(
-    ["bool", "float16", "float32", "float64"] + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    ["bool", "float16", "float32", "float64"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
-# What a message means, first match wins: what its importer has no rule for stays an `onnx.` operator that nothing lowers.
+# What a message means, first match wins: what its importer has no rule for stays an `onnx.` operator that
+# nothing lowers.
 MEANINGS: tuple[tuple[str, str], ...] = (
     ("unsupported", r"failed to legalize operation 'torch\.operator'"),
     (
         "unsupported",
         r"failed to legalize operation 'torch\.(?:aten|prim|onnx)[^']*' that was explicitly marked illegal",
     ),
-    ("unsupported", r"cannot cross the border|[Uu]nsupported|[Uu]nimplemented|not (?:yet )?(?:implemented|supported)"),
+    (
+        "unsupported",
+        r"cannot cross the border|[Uu]nsupported|[Uu]nimplemented|not (?:yet )?(?:implemented|supported)",
+    ),
     ("unsupported", r"no kernel for|OnnxImportError"),
 )
 
@@ -54,7 +60,9 @@ class IreeCpu:
     main_option = "opt"
     baseline: Mapping[str, str] = {"opt": "O0", "code": "llvm-cpu"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    lacks: tuple[str, ...] = ("strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",)
+    lacks: tuple[str, ...] = (
+        "strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",
+    )
     milliseconds: Mapping[str, float] = {"onnx": 500.0}
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
@@ -96,7 +104,8 @@ class IreeCpu:
             results = module["entry"](*[np.ascontiguousarray(values[name]) for name in names])
             found = list(results) if isinstance(results, (list, tuple)) else [results]
             return {
-                name: as_declared(value.to_host(), kind) for (name, kind), value in zip(outputs, found, strict=False)
+                name: as_declared(value.to_host(), kind)
+                for (name, kind), value in zip(outputs, found, strict=False)
             }
 
         return run
@@ -189,7 +198,11 @@ def as_declared(value: Any, kind: str) -> Any:
     """A result with the sign that the model declares: IREE's integers have none."""
     found = np.asarray(value)
     declared = np.dtype(kind)
-    return found.view(declared) if found.dtype.kind in "iu" and found.dtype.itemsize == declared.itemsize else found
+    return (
+        found.view(declared)
+        if found.dtype.kind in "iu" and found.dtype.itemsize == declared.itemsize
+        else found
+    )
 
 
 BACKEND = IreeCpu()

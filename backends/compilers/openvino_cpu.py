@@ -1,9 +1,9 @@
 """OpenVINO on the CPU, through its ONNX front end.
 
 https://docs.openvino.ai/ describes the CPU device. It has no build without optimisations; what can be turned off by itself are the snippets
-(element-wise subgraphs made into machine code) and the low-precision transformations. Sums are in float32: left alone, the device takes
-bfloat16 where the processor has it. By design it computes int64 as int32 and float64 as float32, so that what needs the wider
-type is refused here and not called a wrong result.
+(element-wise subgraphs made into machine code) and the low-precision transformations. Sums are in float32:
+left alone, the device takes bfloat16 where the processor has it. By design it computes int64 as int32 and
+float64 as float32, so that what needs the wider type is refused here and not called a wrong result.
 """
 
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
@@ -22,10 +22,24 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 # Element types that numpy's own dtypes cannot tell: OpenVINO's name and the carrier of its bytes.
-CARRIED = {"bfloat16": ("bf16", np.uint16), "float8_e4m3fn": ("f8e4m3", np.uint8), "float8_e5m2": ("f8e5m2", np.uint8)}
+CARRIED = {
+    "bfloat16": ("bf16", np.uint16),
+    "float8_e4m3fn": ("f8e4m3", np.uint8),
+    "float8_e5m2": ("f8e5m2", np.uint8),
+}
 # Packed elements and the other float8 have no way in; complex numbers no type at all.
 BARRED = frozenset(
-    ["int4", "uint4", "int2", "uint2", "float4e2m1", "float8e4m3fnuz", "float8e5m2fnuz", "float8e8m0", "complex64"]
+    [
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+        "float4e2m1",
+        "float8e4m3fnuz",
+        "float8e5m2fnuz",
+        "float8e8m0",
+        "complex64",
+    ]
     + ["complex128"]
 )
 INT32 = np.iinfo(np.int32)
@@ -34,11 +48,20 @@ INT32 = np.iinfo(np.int32)
 MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("environment", r"unsupported (?:IR|ir) version|IR version \d+"),
     ("out-of-memory", r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|Unable to allocate"),
-    ("unsupported", r"does not support the following ONNX operations|No conversion rule found|OpConversionFailure"),
-    ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support"),
     (
         "unsupported",
-        r"is computed with (?:31|24) bits|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported",
+        r"does not support the following ONNX operations|No conversion rule found|OpConversionFailure",
+    ),
+    (
+        "unsupported",
+        r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support",
+    ),
+    (
+        "unsupported",
+        (
+            r"is computed with (?:31|24) bits|cannot cross the border of a model|\b[Oo]nly \S{1,60}"
+            r" (?:is|are) supported"
+        ),
     ),
 )
 
@@ -71,7 +94,9 @@ class OpenvinoCpu:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """numpy for the tensors, onnx to read what a model declares; telemetry is imported by OpenVINO's own package."""
+        """numpy for the tensors, onnx to read what a model declares; telemetry is imported by OpenVINO's own
+        package.
+        """
         return (numpy_requirement(python), "onnx", "ml_dtypes", "openvino-telemetry", "packaging")
 
     def companions(self, release: str) -> Tuple[str, ...]:
@@ -104,7 +129,9 @@ class OpenvinoCpu:
         compiled = core.compile_model(read, "CPU", settings(request.options))
         places = ports(compiled.inputs, model.graph, names)
         if len(compiled.outputs) != len(outputs):
-            raise RuntimeError("the compiled model has %d outputs, not %d" % (len(compiled.outputs), len(outputs)))
+            raise RuntimeError(
+                "the compiled model has %d outputs, not %d" % (len(compiled.outputs), len(outputs))
+            )
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
             asked = compiled.create_infer_request()
@@ -135,7 +162,9 @@ def settings(options: Mapping[str, str]) -> Dict[str, Any]:
 
 
 def ports(inputs: List[Any], graph: Any, names: List[str]) -> Dict[str, int]:
-    """The port of each input that is left: one that nothing uses is gone, one that Dropout passes through has the result's name."""
+    """The port of each input that is left: one that nothing uses is gone, one that Dropout passes through has
+    the result's name.
+    """
     came_from = {output: node.input[0] for node in graph.node for output in node.output[:1] if node.input}
     found = {}
     for place, port in enumerate(inputs):
@@ -145,7 +174,9 @@ def ports(inputs: List[Any], graph: Any, names: List[str]) -> Dict[str, int]:
                 break
             name = came_from.get(name, "")
         if name not in names or name in found:
-            raise RuntimeError("the compiled model wants an input %r, which the model does not have" % own[:80])
+            raise RuntimeError(
+                "the compiled model wants an input %r, which the model does not have" % own[:80]
+            )
         found[name] = place
     return found
 

@@ -1,7 +1,8 @@
 """onnxruntime, on the CPU where no other device is named.
 
 https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html describes the levels;
-`disabled_optimizers` takes names of transformers and of single rewrite rules, joined with `+` (`Pad_Fusion+ConstantFolding`).
+`disabled_optimizers` takes names of transformers and of single rewrite rules, joined with `+`
+(`Pad_Fusion+ConstantFolding`).
 """
 
 import ctypes
@@ -36,7 +37,8 @@ PROVIDERS = {
     "dnnl": "DnnlExecutionProvider",
     "xnnpack": "XnnpackExecutionProvider",
 }
-# Element types that numpy's own dtypes cannot tell: onnx's number, the carrier that onnxruntime is fed with, values a byte.
+# Element types that numpy's own dtypes cannot tell: onnx's number, the carrier that onnxruntime is fed with,
+# values a byte.
 EXTENDED = {
     "bfloat16": (16, "uint16", 1),
     "float8e4m3fn": (17, "uint8", 1),
@@ -64,7 +66,9 @@ PLAIN = {
     12: "uint32",
     13: "uint64",
 }
-SPARSE = "sparse_tensor("  # how the type of an input begins that is fed as such; test cases have it as an array
+SPARSE = (  # how the type of an input begins that is fed as such; test cases have it as an array
+    "sparse_tensor("
+)
 NUMPY_NAMES = {
     "float8e4m3fn": "float8_e4m3fn",
     "float8e4m3fnuz": "float8_e4m3fnuz",
@@ -72,10 +76,10 @@ NUMPY_NAMES = {
     "float8e5m2fnuz": "float8_e5m2fnuz",
     "float4e2m1": "float4_e2m1fn",
 }
-# What `disabled_optimizers` takes: the union over releases 1.17 to 1.31; a release ignores names that it does not know.
-# Transformers were read from verbose logs, which do not show rewrite rules: the names of rules are known ones that stand as
-# strings in the library of 1.31.1; that each acts was seen only for the rules that a case has blamed.
-# The hosts apply the rules: disabling one disables all of its own.
+# What `disabled_optimizers` takes: the union over releases 1.17 to 1.31; a release ignores names that it does
+# not know. Transformers were read from verbose logs, which do not show rewrite rules: the names of rules are
+# known ones that stand as strings in the library of 1.31.1; that each acts was seen only for the rules that a
+# case has blamed. The hosts apply the rules: disabling one disables all of its own.
 HOSTS = ("Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer")
 RULES = (
     "EliminateIdentity", "EliminateSlice", "EliminateDropout", "UnsqueezeElimination", "ExpandElimination",
@@ -106,44 +110,63 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("environment", r"Unsupported model IR version|Unknown model file format version|IR version"),
     (
         "environment",
-        r"is under development and support for this is limited|only \*?guarantees\*? support for models stamped",
+        (
+            r"is under development and support for this is limited|only \*?guarantees\*? support for models"
+            r" stamped"
+        ),
     ),
     ("environment", r"No opset import for domain|Unsupported opset|opset version .{0,40} is not supported"),
-    # An attribute that came with a later version of a standard operator; a locale that this machine does not have.
+    # An attribute that came with a later version of a standard operator; a locale that this machine does not
+    # have.
     ("environment", r"Error Unrecognized attribute: \w+ for operator|Failed to construct locale with name"),
     ("environment", r"level \w+ is not in this release|optimizers cannot be disabled in this release"),
     (
         "environment",
-        r"onnxruntime has no optimizer |onnxruntime cannot compute on \w+:|session options? of this onnxruntime|Failed to load library",
+        (
+            r"onnxruntime has no optimizer |onnxruntime cannot compute on \w+:|session options? of this"
+            r" onnxruntime|Failed to load library"
+        ),
     ),
     ("out-of-memory", r"bad_alloc|[Ff]ailed to allocate memory|bad allocation|Cannot allocate memory"),
     (
         "unsupported",
         r"NOT_IMPLEMENTED|Could not find an implementation|NotImplemented|not implemented|not yet supported",
     ),
-    # It puts casts around what has no kernel for float16, and knows no Cast at an opset from before those that it promises (7).
+    # It puts casts around what has no kernel for float16, and knows no Cast at an opset from before those
+    # that it promises (7).
     ("unsupported", r'"InsertedPrecisionFreeCast_[^"]{0,256}", Cast, "", -1\)'),
     # Of the Python binding: texts cannot be fed beside types that numpy lacks.
     ("unsupported", r"Creation of OrtValues is currently only supported from non-string"),
     # What a kernel says of itself once it runs.
     (
         "unsupported",
-        r"does not support \w{1,20} yet|implementation does not support|Dilation not supported for AutoPadType",
+        (
+            r"does not support \w{1,20} yet|implementation does not support|Dilation not supported for"
+            r" AutoPadType"
+        ),
     ),
     # ONNX allows up to the dilation, too; onnxruntime says that it does not.
     ("unsupported", r"output_padding \(\d{1,9}\) may be too large for stride"),
     ("unsupported", r"is not a registered function/op|No Op registered for|No schema registered for"),
     (
         "unsupported",
-        r"cannot be fed to onnxruntime|cannot be read from onnxruntime|\b(?:is|are) not (?:currently |yet )?supported\b",
+        (
+            r"cannot be fed to onnxruntime|cannot be read from onnxruntime|\b(?:is|are) not (?:currently |yet"
+            r" )?supported\b"
+        ),
     ),
     (
         "unsupported",
-        r"Unable to handle object of type|Numpy_type not matched|unsupported conversion|not supported for numpy",
+        (
+            r"Unable to handle object of type|Numpy_type not matched|unsupported conversion|not supported for"
+            r" numpy"
+        ),
     ),
     ("rejected", r"INVALID_PROTOBUF|InvalidProtobuf"),
 )
-LOADING = re.compile(r"Load model from|Failed to load model|Protobuf parsing failed|graph/model\.cc|model_load_utils")
+LOADING = re.compile(
+    r"Load model from|Failed to load model|Protobuf parsing failed|graph/model\.cc|model_load_utils"
+)
 
 
 class Onnxruntime:
@@ -220,7 +243,8 @@ class Onnxruntime:
         finally:
             if trace:
                 report_passes(end=True)
-        if provider not in session.get_providers():  # what a provider lacks on this machine is a warning to onnxruntime
+        # what a provider lacks on this machine is a warning to onnxruntime
+        if provider not in session.get_providers():
             raise ValueError(
                 "onnxruntime cannot compute on %s: it has the provider, and cannot start it here"
                 % request.options["device"]
@@ -246,9 +270,13 @@ class Onnxruntime:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """By the status code and the wording of the message; a shape or type complaint is an error, for fusions cause them."""
+        """By the status code and the wording of the message; a shape or type complaint is an error, for
+        fusions cause them.
+        """
         otherwise = "rejected" if stage == "import" else "error"
-        return meaning_of(exception, message[:4000], MEANINGS, {"MemoryError": "out-of-memory"}, otherwise=otherwise)
+        return meaning_of(
+            exception, message[:4000], MEANINGS, {"MemoryError": "out-of-memory"}, otherwise=otherwise
+        )
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""
@@ -276,12 +304,18 @@ BRIEF_RUN = (
 
 
 def brief_session(model: str, level: str, disabled: List[str], wanted: Mapping[str, str] = {}) -> List[str]:
-    """The statements that make a session of the bytes that `model` says, without what is the default anyway."""
+    """The statements that make a session of the bytes that `model` says, without what is the default
+    anyway.
+    """
     extra = ", disabled_optimizers=%a" % disabled if disabled else ""
     providers = list(dict.fromkeys([PROVIDERS[wanted.get("device", "cpu")], PROVIDERS["cpu"]]))
-    chosen = ["options.graph_optimization_level = ort.GraphOptimizationLevel.%s" % level] * (level != "ORT_ENABLE_ALL")
+    chosen = ["options.graph_optimization_level = ort.GraphOptimizationLevel.%s" % level] * (
+        level != "ORT_ENABLE_ALL"
+    )
     if wanted.get("threads", "1") != "1":
-        chosen.append("options.intra_op_num_threads = options.inter_op_num_threads = %d" % int(wanted["threads"]))
+        chosen.append(
+            "options.intra_op_num_threads = options.inter_op_num_threads = %d" % int(wanted["threads"])
+        )
     if wanted.get("mode", "sequential") == "parallel":
         chosen.append("options.execution_mode = ort.ExecutionMode.ORT_PARALLEL")
     chosen += registered(wanted)
@@ -292,12 +326,16 @@ def brief_session(model: str, level: str, disabled: List[str], wanted: Mapping[s
 
 
 def set_session(ort: Any, options: Any, wanted: Mapping[str, str]) -> str:
-    """Set threads, mode and configuration entries; the execution provider. ValueError for what this onnxruntime lacks."""
+    """Set threads, mode and configuration entries; the execution provider. ValueError for what this
+    onnxruntime lacks.
+    """
     device = wanted.get("device", "cpu")
     provider = PROVIDERS[device]
     if device != "cpu" and provider not in ort.get_available_providers():
         has = ", ".join(ort.get_available_providers())
-        raise ValueError("onnxruntime cannot compute on %s: this build lacks %s and has %s" % (device, provider, has))
+        raise ValueError(
+            "onnxruntime cannot compute on %s: this build lacks %s and has %s" % (device, provider, has)
+        )
     options.intra_op_num_threads = options.inter_op_num_threads = int(wanted.get("threads", "1"))
     if wanted.get("mode", "sequential") == "parallel":
         options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
@@ -315,12 +353,16 @@ def config_entries(wanted: Mapping[str, str]) -> List[Tuple[str, str]]:
     pairs = [item.partition("=") for item in wanted.get("config", "").split("+") if item]
     for key, sign, _ in pairs:
         if not key or not sign:
-            raise ValueError("a session option of this onnxruntime is written config=KEY=VALUE, not %r" % key[:80])
+            raise ValueError(
+                "a session option of this onnxruntime is written config=KEY=VALUE, not %r" % key[:80]
+            )
     return [(key, value) for key, _, value in pairs]
 
 
 def registered(wanted: Mapping[str, str]) -> List[str]:
-    """The statements of an exported script that set configuration entries and register libraries of custom operators."""
+    """The statements of an exported script that set configuration entries and register libraries of custom
+    operators.
+    """
     entries = ["options.add_session_config_entry(%a, %a)" % entry for entry in config_entries(wanted)]
     libraries = filter(None, wanted.get("custom_ops", "").split("+"))
     return entries + ["options.register_custom_ops_library(%a)" % library for library in libraries]
@@ -359,7 +401,9 @@ def run_source(
 
 
 def carriers(dtypes: Collection[str]) -> str:
-    """The source of what feeds and reads element types that numpy lacks, for an exported script; "" when it needs none."""
+    """The source of what feeds and reads element types that numpy lacks, for an exported script; "" when it
+    needs none.
+    """
     if not {NUMPY_NAMES.get(name, name) for name in EXTENDED} & set(dtypes):
         return ""
     head = "import ctypes\nfrom typing import Any, Dict, List\n\nEXTENDED = %r\nNUMPY_NAMES = %r\n\n\n" % (
@@ -381,7 +425,9 @@ def open_session(ort: Any, model: bytes, options: Any, extra: Dict[str, Any]) ->
 
 
 def map_tensors(ort: Any, options: Any, request: "Request") -> None:
-    """Have the session read large tensors where they are mapped, which the request holds on to; a release that cannot gets the model whole."""
+    """Have the session read large tensors where they are mapped, which the request holds on to; a release
+    that cannot gets the model whole.
+    """
     known = all(number in PLAIN for _, number, _, _ in request.mapped)
     if not request.mapped:
         return
@@ -396,7 +442,9 @@ def map_tensors(ort: Any, options: Any, request: "Request") -> None:
 
 
 def refuse_unknown(ort: Any, names: List[str]) -> None:
-    """ValueError for a name that is neither a known one nor a string in this release's library: onnxruntime ignores it."""
+    """ValueError for a name that is neither a known one nor a string in this release's library: onnxruntime
+    ignores it.
+    """
     unknown = [name for name in names if name not in HOSTS + RULES + TRANSFORMERS]
     if not unknown:
         return
@@ -410,11 +458,13 @@ def refuse_unknown(ort: Any, names: List[str]) -> None:
 
 
 def report_passes(end: bool) -> None:
-    """Before a session: lines `opsieve pass ran NAME` for all that can be disabled, `opsieve pass host NAME` for the hosts.
+    """Before a session: lines `opsieve pass ran NAME` for all that can be disabled, `opsieve pass host NAME`
+    for the hosts.
 
-    At its `end`, which passes acted, as `opsieve pass acted NAME`, in place of the verbose log, which can be long. The log is of
-    transformers: of a host that acted any rule may have. In a worker standard error is a file in memory; elsewhere, where it
-    cannot be read, nothing is done.
+    At its `end`, which passes acted, as `opsieve pass acted NAME`, in place of the verbose log, which can be
+    long. The log is of
+    transformers: of a host that acted any rule may have. In a worker standard error is a file in memory;
+    elsewhere, where it cannot be read, nothing is done.
     """
     lines = ["ran %s" % name for name in RULES + TRANSFORMERS] + ["host %s" % name for name in HOSTS]
     try:
@@ -437,7 +487,9 @@ def is_extended(kind: str) -> bool:
 def run_extended(
     ort: Any, session: Any, inputs: Dict[str, str], outputs: List[Any], values: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """Run with OrtValues, which carry bfloat16, float8 and packed 4-bit and 2-bit elements as raw integers."""
+    """Run with OrtValues, which carry bfloat16, float8 and packed 4-bit and 2-bit elements as raw
+    integers.
+    """
     feeds = {}
     for name, kind in inputs.items():
         if name not in values:
@@ -446,7 +498,9 @@ def run_extended(
             feeds[name] = to_sparse(ort, values[name])
             continue
         if not kind.startswith("tensor("):
-            raise TypeError("an input of type %s beside bfloat16 and the like cannot be fed to onnxruntime" % kind)
+            raise TypeError(
+                "an input of type %s beside bfloat16 and the like cannot be fed to onnxruntime" % kind
+            )
         feeds[name] = to_ortvalue(ort, kind[7:-1], values[name])
     tensors = [item for item in outputs if item.type.startswith("tensor(")]
     results = session.run_with_ort_values([item.name for item in tensors], feeds)
@@ -502,7 +556,9 @@ def from_ortvalue(kind: str, value: Any) -> Any:
 
 
 def pack_bits(elements: Any, per_byte: int) -> Any:
-    """Elements of one byte each, packed `per_byte` to a byte, the first in the lowest bits (onnx's layout)."""
+    """Elements of one byte each, packed `per_byte` to a byte, the first in the lowest bits (onnx's
+    layout).
+    """
     bits = 8 // per_byte
     padded = np.zeros(-(-elements.size // per_byte) * per_byte, np.uint8)
     padded[: elements.size] = elements & ((1 << bits) - 1)
@@ -516,7 +572,9 @@ def unpack_bits(packed: Any, per_byte: int, count: int, signed: bool) -> Any:
     spread = (packed[:, None] >> (np.arange(per_byte, dtype=np.uint8) * bits)) & ((1 << bits) - 1)
     elements = spread.ravel()[:count].astype(np.uint8)
     if signed:
-        elements = np.where(elements >= 1 << (bits - 1), elements | (0x100 - (1 << bits)), elements).astype(np.uint8)
+        elements = np.where(elements >= 1 << (bits - 1), elements | (0x100 - (1 << bits)), elements).astype(
+            np.uint8
+        )
     return elements
 
 

@@ -1,8 +1,9 @@
 """tinygrad, through its own ONNX runner.
 
 https://docs.tinygrad.org/ describes it. Its default device here is `python`, which interprets the code that tinygrad generates and needs
-nothing beside it; the others make machine code with `clang`, LLVM or tinygrad's own assembler, and all three want a `clang` on
-PATH. Nothing is compiled before it runs: `compile` builds the lazy graph, kernels are generated in the stage `run`.
+nothing beside it; the others make machine code with `clang`, LLVM or tinygrad's own assembler, and all three
+want a `clang` on PATH. Nothing is compiled before it runs: `compile` builds the lazy graph, kernels are
+generated in the stage `run`.
 """
 
 import contextlib
@@ -27,7 +28,20 @@ if TYPE_CHECKING:
 DEVICES = {"python": "PYTHON", "clang": "CPU:CLANG", "llvm": "CPU:LLVM", "x86": "CPU:X86"}
 PATIENCE = 10  # seconds, half of what a worker gives a test by default
 TYPES = frozenset(
-    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32"]
+    [
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+    ]
     + ["float64"]
 )
 NESTED = ("optional_type", "sequence_type")
@@ -36,11 +50,15 @@ NESTED = ("optional_type", "sequence_type")
 MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("environment", r"No such file or directory: 'clang|No renderer for \w+ is available|library not found"),
     ("out-of-memory", r"[Cc]annot allocate memory|Unable to allocate|MemoryError"),
-    # Attributes are arguments of its functions: one that came with a later version of an operator is unknown to them.
+    # Attributes are arguments of its functions: one that came with a later version of an operator is unknown
+    # to them.
     ("unsupported", r"get_onnx_ops\.<locals>\.\w{1,80}\(\) got an unexpected keyword argument"),
     ("unsupported", r"sequence must be homogeneous|invalid coordinate_transformation_mode="),
     ("unsupported", r"is not a valid (?:OnnxDataType|AttributeType|Domain)|is not supported for domain"),
-    ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support"),
+    (
+        "unsupported",
+        r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support",
+    ),
     ("unsupported", r"\b[Oo]nly \S{1,60} (?:is|are) supported|cannot cross the border of a model"),
 )
 
@@ -67,7 +85,8 @@ class TinygradOnnx:
     options: Mapping[str, Tuple[str, ...]] = {"device": tuple(DEVICES), "optimise": ("on", "off")}
     main_option = "device"
     baseline: Mapping[str, str] = {"optimise": "off"}
-    # Its settings are read from the environment: those that a user has for other work shall not change an answer.
+    # Its settings are read from the environment: those that a user has for other work shall not change an
+    # answer.
     environment: Mapping[str, str] = {
         "DEV": "PYTHON",
         "NOOPT": "0",
@@ -103,7 +122,9 @@ class TinygradOnnx:
         return version_of(self.package)
 
     def prepare(self, request: "Request") -> "Run":
-        """Parse the model and build the lazy graph of it once, so that what the front end refuses counts as `compile`."""
+        """Parse the model and build the lazy graph of it once, so that what the front end refuses counts as
+        `compile`.
+        """
         import onnx
         from tinygrad import Tensor
         from tinygrad.helpers import Context
@@ -112,7 +133,10 @@ class TinygradOnnx:
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
         refuse_border(model.graph, "tinygrad", numpy_name, lambda name: name in TYPES, (NESTED, NESTED))
-        chosen = {"DEV": DEVICES[request.options["device"]], "NOOPT": int(request.options["optimise"] == "off")}
+        chosen = {
+            "DEV": DEVICES[request.options["device"]],
+            "NOOPT": int(request.options["optimise"] == "off"),
+        }
         names = [item.name for item in model.graph.output]
         interpreted = request.options["device"] == "python"
         with Context(**chosen), patience(interpreted):
@@ -140,7 +164,9 @@ class TinygradOnnx:
 
 @contextlib.contextmanager
 def patience(interpreted: bool) -> Iterator[None]:
-    """NotImplementedError where the interpreter takes too long: that a program is large is no hang of tinygrad's."""
+    """NotImplementedError where the interpreter takes too long: that a program is large is no hang of
+    tinygrad's.
+    """
     if not interpreted:
         yield
         return

@@ -1,7 +1,8 @@
 """tract: an inference engine in Rust, through its Python binding.
 
 https://github.com/sonos/tract describes it. A model is read, analysed (every shape and type must come out), decluttered and
-optimised for the processor; the binding leaves none of these steps out, so there is no unoptimised build to compare with.
+optimised for the processor; the binding leaves none of these steps out, so there is no unoptimised build to
+compare with.
 """
 
 import os
@@ -37,7 +38,8 @@ FACTS = {
     "float64": "f64",
 }
 
-# What a message means, first match wins. What tract does not explain (a failed unification, a type mismatch) is left an error.
+# What a message means, first match wins. What tract does not explain (a failed unification, a type mismatch)
+# is left an error.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
     (
         "out-of-memory",
@@ -45,18 +47,28 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ),
     (
         "unsupported",
-        r"Unimplemented\(|UnimplementedOp|[Uu]nimplemented|[Uu]nsupported|not (?:yet )?(?:implemented|supported)",
+        (
+            r"Unimplemented\(|UnimplementedOp|[Uu]nimplemented|[Uu]nsupported|not (?:yet"
+            r" )?(?:implemented|supported)"
+        ),
     ),
-    # What has to be known before the model runs: constants where ONNX takes values, shapes that depend on values.
+    # What has to be known before the model runs: constants where ONNX takes values, shapes that depend on
+    # values.
     (
         "unsupported",
-        r"(?:[Ee]xpect(?:ed|s)?|[Nn]eed|must be|are not) [^\n]{0,60}\bconst(?:ants?)?\b|must be a known scalar",
+        (
+            r"(?:[Ee]xpect(?:ed|s)?|[Nn]eed|must be|are not) [^\n]{0,60}\bconst(?:ants?)?\b|must be a known"
+            r" scalar"
+        ),
     ),
     (
         "unsupported",
         r"shape input is variable|can not be typed|to be determined, got|typable only if|: None, sizes: None",
     ),
-    ("unsupported", r"does not support|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported"),
+    (
+        "unsupported",
+        r"does not support|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported",
+    ),
 )
 
 SCRIPT = """\
@@ -97,7 +109,11 @@ class TractCpu:
     options: Mapping[str, Tuple[str, ...]] = {}
     main_option = ""
     baseline: Mapping[str, str] = {}
-    environment: Mapping[str, str] = {"RUST_BACKTRACE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment: Mapping[str, str] = {
+        "RUST_BACKTRACE": "0",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     starts_processes = False
     lacks: Tuple[str, ...] = (
         "strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",
@@ -134,7 +150,9 @@ class TractCpu:
             raise RuntimeError("tract asks for %r, which is no input of the model" % missing[0][:80])
         for place, name in enumerate(names):
             value = np.asarray(request.inputs[name])
-            inferred.set_input_fact(place, ",".join([str(side) for side in value.shape] + [FACTS[value.dtype.name]]))
+            inferred.set_input_fact(
+                place, ",".join([str(side) for side in value.shape] + [FACTS[value.dtype.name]])
+            )
         outputs = [item.name for item in model.graph.output]
 
         request.stage("compile")

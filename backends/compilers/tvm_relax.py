@@ -1,12 +1,15 @@
-"""apache-tvm on the CPU: ONNX models through the importer of Relax, Relax modules and TIR functions as they are.
+"""apache-tvm on the CPU: ONNX models through the importer of Relax, Relax modules and TIR functions as they
+are.
 
 https://tvm.apache.org/docs/ describes Relax and its pipelines. The pipelines differ in what optimises before the lowering that
-all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero` runs the `zero` pipeline (constant
-folding and fusion) first, `target` is `relax.get_default_pipeline` of the target. With `default` every `opt` runs the same
-passes; with `target` level 0 leaves three out (measured on 0.27). `disabled` takes names of passes joined with `+`, of Relax and
-of TIR (`FuseOps+tirx.Simplify`); `FuseOps@2` is the second application alone. TVM cannot do without some of them: leaving those
-out is an error, or a crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it changed the module. `check` asks for the round trips of a Relax module: by
-TVM's printer and parser (`text`), by its JSON (`json`).
+all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero` runs the `zero`
+pipeline (constant folding and fusion) first, `target` is `relax.get_default_pipeline` of the target. With
+`default` every `opt` runs the same passes; with `target` level 0 leaves three out (measured on 0.27).
+`disabled` takes names of passes joined with `+`, of Relax and of TIR (`FuseOps+tirx.Simplify`); `FuseOps@2`
+is the second application alone. TVM cannot do without some of them: leaving those out is an error, or a
+crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it changed the
+module. `check` asks for the round trips of a Relax module: by TVM's printer and parser (`text`), by its JSON
+(`json`).
 """
 
 import contextlib
@@ -34,12 +37,14 @@ beside = functools.partial(load_neighbour, __file__, "tvm")
 
 TARGETS = {"llvm": {"kind": "llvm"}, "llvm-O0": {"kind": "llvm", "opt-level": 0}, "cuda": {"kind": "cuda"}}
 
-# Integers of less than a byte: TVM's runtime holds them packed but cannot be fed or read through numpy, and its kernels for
-# the CPU read packed bytes wrongly (seen on 0.27), so that they cannot cross a graph's border; neither can strings.
+# Integers of less than a byte: TVM's runtime holds them packed but cannot be fed or read through numpy, and
+# its kernels for the CPU read packed bytes wrongly (seen on 0.27), so that they cannot cross a graph's
+# border; neither can strings.
 BARRED = frozenset(["int4", "uint4", "int2", "uint2", "string"])
 
-# What a message means, first match wins. A lack that TVM states is `unsupported`; what it does not explain (a KeyError in a
-# converter, a type error of a program that is valid, an InternalError of a pass) is left an error.
+# What a message means, first match wins. A lack that TVM states is `unsupported`; what it does not explain (a
+# KeyError in a converter, a type error of a program that is valid, an InternalError of a pass) is left an
+# error.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
     (
         "environment",
@@ -49,9 +54,18 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("rejected", r"encountered divisor value 0|step values must be non-zero"),
     ("rejected", r"match_cast error|Mismatched \S+\.shape\[\d+\] on argument"),
     ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does not support"),
-    ("unsupported", r"\b[Oo]nly (?:currently )?supports?\b|\bOnly [^.]{1,60} (?:is|are) (?:currently )?supported"),
-    ("unsupported", r"Only constant \w+ (?:currently )?supported|are supported only, but|must be 1 for Relax frontend"),
-    ("unsupported", r"cannot handle ShapeExpr inputs|must be a constant|requires a statically (?:known|typed)"),
+    (
+        "unsupported",
+        r"\b[Oo]nly (?:currently )?supports?\b|\bOnly [^.]{1,60} (?:is|are) (?:currently )?supported",
+    ),
+    (
+        "unsupported",
+        r"Only constant \w+ (?:currently )?supported|are supported only, but|must be 1 for Relax frontend",
+    ),
+    (
+        "unsupported",
+        r"cannot handle ShapeExpr inputs|must be a constant|requires a statically (?:known|typed)",
+    ),
     ("unsupported", r"unknown dtype|datatype should be one of|cannot cross the border of a model"),
 )
 TVM_CLASSES = dict(
@@ -121,7 +135,14 @@ class TvmRelax:
         "trace": ("off", "on"),
         "check": ("off", "text", "json", "all"),
         "stop": ("run", "lower", "print", "read"),  # lowered only; printed only; printed and read back
-        "emit": ("", "relax", "tir", "topi", "script"),  # what a campaign begins with, or a script makes, as outputs
+        # what a campaign begins with, or a script makes, as outputs
+        "emit": (
+            "",
+            "relax",
+            "tir",
+            "topi",
+            "script",
+        ),
     }
     forms: Tuple[str, ...] = ("onnx", "relax", "tir")
     # Of the ONNX models that a campaign chooses for it, which cost twice and more what an average one does.
@@ -151,18 +172,24 @@ class TvmRelax:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """What importing tvm and its ONNX importer needs (tried with 0.25 and 0.26); the wheels want Python 3.10 or newer."""
+        """What importing tvm and its ONNX importer needs (tried with 0.25 and 0.26); the wheels want Python
+        3.10 or newer.
+        """
         numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
         return (numpy, "onnx", "ml_dtypes", "protobuf", "typing_extensions")
 
     def companions(self, release: str) -> Tuple[str, ...]:
-        """The apache-tvm-ffi of the release: each was built against one, and newer ones fail to import or segfault."""
+        """The apache-tvm-ffi of the release: each was built against one, and newer ones fail to import or
+        segfault.
+        """
         if release.startswith("0.25."):
             return ("apache-tvm-ffi==0.1.12",)
         return ("apache-tvm-ffi==0.1.14.post1",)
 
     def load(self) -> str:
-        """Import tvm and the importer, and compile one Relu (never run) so that forked workers find lazy parts loaded."""
+        """Import tvm and the importer, and compile one Relu (never run) so that forked workers find lazy
+        parts loaded.
+        """
         import onnx
         import tvm
         from onnx import helper
@@ -207,7 +234,9 @@ class TvmRelax:
         """A Relax module: its passes, then the pipeline of the target."""
         import tvm
 
-        run: "Run" = beside("tvm_relax_modules.py").prepare(tvm, request, module_of(tvm, request), passes, build)
+        run: "Run" = beside("tvm_relax_modules.py").prepare(
+            tvm, request, module_of(tvm, request), passes, build
+        )
         return run
 
     def from_tir(self, request: "Request") -> "Run":
@@ -219,7 +248,9 @@ class TvmRelax:
         return run
 
     def from_onnx(self, request: "Request") -> "Run":
-        """An ONNX model, through the importer; shapes that it leaves open are those of the values that will be fed."""
+        """An ONNX model, through the importer; shapes that it leaves open are those of the values that will
+        be fed.
+        """
         import onnx
         import tvm
         from tvm import relax
@@ -228,8 +259,12 @@ class TvmRelax:
         device = device_of(tvm, request)
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph, "tvm", onnx_name, lambda name: name not in BARRED, ((), ("sequence_type",)))
-        module = from_onnx(model, shape_dict=open_shapes(model.graph, request.inputs), keep_params_in_input=False)
+        refuse_border(
+            model.graph, "tvm", onnx_name, lambda name: name not in BARRED, ((), ("sequence_type",))
+        )
+        module = from_onnx(
+            model, shape_dict=open_shapes(model.graph, request.inputs), keep_params_in_input=False
+        )
         given = {tensor.name for tensor in model.graph.initializer}
         names = [item.name for item in model.graph.input if item.name not in given]
 
@@ -268,7 +303,9 @@ class TvmRelax:
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
     ) -> Tuple[List[str], List[str]]:
-        """The statements of a short script; none with passes left out, for a device, and for results that are no tensors."""
+        """The statements of a short script; none with passes left out, for a device, and for results that are
+        no tensors.
+        """
         if options["disabled"] or options["target"] == "cuda" or {"Shape", "Size"} & set(program.operators()):
             return [], []
         settings = self.settings(options)
@@ -286,7 +323,9 @@ class TvmRelax:
             ]
         return ["import tvm", "from tvm import relax", "from tvm.relax.frontend.onnx import from_onnx"], lines
 
-    def script_of_module(self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+    def script_of_module(
+        self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]
+    ) -> str:
         """The same for a module of a form with its passes, given as TVMScript or else as TVM's JSON."""
         keywords = beside("tvm_relax_modules.py").KEYWORDS
         written: str = beside("tvm_script.py").source(form, text, passes, self.settings(options), keywords)
@@ -316,9 +355,11 @@ class OtherRelease(Exception):
 
 
 def module_of(tvm: Any, request: "Request") -> Any:
-    """The module, or function, of a request; OtherRelease where it is of another release and this one cannot read it.
+    """The module, or function, of a request; OtherRelease where it is of another release and this one cannot
+    read it.
 
-    Types and fields of the IR come and go between releases, so a failure to read one's own JSON alone is a failure.
+    Types and fields of the IR come and go between releases, so a failure to read one's own JSON alone is a
+    failure.
     """
     text = request.model.decode("utf-8")
     try:
@@ -327,15 +368,21 @@ def module_of(tvm: Any, request: "Request") -> Any:
         wrote = str((json.loads(text).get("metadata") or {}).get("tvm_version", "an unknown release"))[:40]
         if wrote == str(tvm.__version__):
             raise
-        what = "this module was written by TVM %s, and %s cannot read it: %s" % (wrote, tvm.__version__, error)
+        what = "this module was written by TVM %s, and %s cannot read it: %s" % (
+            wrote,
+            tvm.__version__,
+            error,
+        )
         raise OtherRelease(what) from error
 
 
 @contextlib.contextmanager
 def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **settings: Any) -> Iterator[Any]:
-    """All passes in the block run as the request's options say: left out, traced, their effects written down. Yields the target.
+    """All passes in the block run as the request's options say: left out, traced, their effects written down.
+    Yields the target.
 
-    With `instruments` of the caller's own, those write the effects. ValueError at the end for a name to leave out that is no pass.
+    With `instruments` of the caller's own, those write the effects. ValueError at the end for a name to leave
+    out that is no pass.
     """
     options = request.options
     target = tvm.target.Target(TARGETS[options["target"]])
@@ -344,7 +391,8 @@ def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **sett
     watched = disabled or options["trace"] == "on" or effects is not None
     watcher = watch(tvm, disabled, options["trace"] == "on", effects) if watched else None
     all_of_them = [*instruments, *([watcher] if watcher else [])]
-    with tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=all_of_them, **settings), target:
+    context = tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=all_of_them, **settings)
+    with context, target:
         yield target
     if watcher:
         refuse_unknown(tvm, disabled, watcher.counts)
@@ -355,7 +403,9 @@ def device_of(tvm: Any, request: "Request") -> Any:
     if request.options["target"] != "cuda":
         return tvm.cpu()
     if not tvm.cuda().exist:
-        lack = "there is no such device" if tvm.runtime.enabled("cuda") else "this build has no runtime for it"
+        lack = (
+            "there is no such device" if tvm.runtime.enabled("cuda") else "this build has no runtime for it"
+        )
         raise ValueError("tvm cannot compute on cuda: %s" % lack)
     return tvm.cuda()
 
@@ -367,20 +417,24 @@ def build(tvm: Any, request: "Request", module: Any, target: Any) -> Any:
     pipeline = "default"
     if request.options["pipeline"] == "zero":
         module = relax.get_pipeline("zero")(module)
-    elif request.options["pipeline"] == "target" or request.options["target"] == "cuda":  # a device wants its schedules
+    elif request.options["pipeline"] == "target" or request.options["target"] == "cuda":
+        # a device wants its schedules
         pipeline = relax.get_default_pipeline(target)
     return relax.build(module, target, relax_pipeline=pipeline, exec_mode=request.options["exec"])
 
 
 def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str]] = None) -> Any:
-    """An instrument that keeps the named passes from running, and prints (or writes into `effects`) which run and which change the module.
+    """An instrument that keeps the named passes from running, and prints (or writes into `effects`) which run
+    and which change the module.
 
     A pass in which others run is a `host`: it does nothing of its own.
     """
     from tvm_ffi import structural_equal
 
     counts: Dict[str, int] = {}
-    open_: List[Any] = []  # the passes under way, outermost first: the module before each, and whether others ran in it
+    open_: List[
+        Any
+    ] = []  # the passes under way, outermost first: the module before each, and whether others ran in it
 
     def report(what: str, name: str) -> None:
         if effects is not None:
@@ -419,13 +473,17 @@ def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str
 
 
 def refuse_unknown(tvm: Any, disabled: List[str], counts: Mapping[str, int]) -> None:
-    """ValueError for a pass that did not run and that TVM does not have: a misspelt one would pass every test."""
+    """ValueError for a pass that did not run and that TVM does not have: a misspelt one would pass every
+    test.
+    """
     missing = {name.rpartition("@")[0] or name for name in disabled} - set(counts)
     if not missing:
         return
     import tvm_ffi
 
-    known = {name.rpartition(".")[2] for name in tvm_ffi.registry.list_global_func_names() if ".transform." in name}
+    known = {
+        name.rpartition(".")[2] for name in tvm_ffi.registry.list_global_func_names() if ".transform." in name
+    }
     for name in sorted(missing):
         if name.rpartition(".")[2] not in known:
             raise ValueError("tvm has no pass %r" % name[:80])
@@ -436,7 +494,9 @@ def open_shapes(graph: Any, inputs: Mapping[str, Any]) -> Dict[str, List[int]]:
     shapes = {}
     for item in graph.input:
         tensor = item.type.tensor_type
-        fixed = tensor.HasField("shape") and all(dim.WhichOneof("value") == "dim_value" for dim in tensor.shape.dim)
+        fixed = tensor.HasField("shape") and all(
+            dim.WhichOneof("value") == "dim_value" for dim in tensor.shape.dim
+        )
         if item.name in inputs and not fixed:
             shapes[item.name] = list(np.shape(inputs[item.name]))
     return shapes

@@ -1,8 +1,10 @@
-"""The part of the backend `tvm` that takes Relax modules: TVM's JSON, the passes that belong to the test, main's inputs by name.
+"""The part of the backend `tvm` that takes Relax modules: TVM's JSON, the passes that belong to the test,
+main's inputs by name.
 
-Loaded beside tvm_relax.py, in workers only; with the same rules: Python 3.8, the standard library, numpy and tvm. The module is loaded
-(`tvm.ir.load_json`), checked (`relax.analysis.well_formed`), put through its passes, and built; local functions are lifted first, which no
-stock pipeline does. The option `check` asks for the round trips, whose failure is an exception of its own.
+Loaded beside tvm_relax.py, in workers only; with the same rules: Python 3.8, the standard library, numpy and
+tvm. The module is loaded (`tvm.ir.load_json`), checked (`relax.analysis.well_formed`), put through its
+passes, and built; local functions are lifted first, which no stock pipeline does. The option `check` asks for
+the round trips, whose failure is an exception of its own.
 """
 
 import functools
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 beside = functools.partial(load_neighbour, __file__, "tvm")
 
-# The keyword that the argument of a pass is for, and its type (`NAME:VALUE` in a sequence; gen/irs/relax/passes.py draws them).
+# The keyword that the argument of a pass is for, and its type (`NAME:VALUE` in a sequence;
+# gen/irs/relax/passes.py draws them).
 KEYWORDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "ConvertToDataflow": ("min_size", int),
     "EliminateCommonSubexpr": ("call_only", lambda text: text == "True"),
@@ -29,7 +32,9 @@ KEYWORDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 
 
 class RoundTripError(Exception):
-    """A module that is not the same after it was printed and parsed, or written and read; or that cannot be read back."""
+    """A module that is not the same after it was printed and parsed, or written and read; or that cannot be
+    read back.
+    """
 
 
 class PassPrecondition(Exception):
@@ -40,8 +45,11 @@ class NotWellFormed(Exception):
     """A module that TVM's own checker refuses; the message is TVM's."""
 
 
-def prepare(tvm: Any, request: "Request", module: Any, passes: Callable[..., Any], build: Callable[..., Any]) -> "Run":
-    """Check and build the module of a request; `build`, under `passes`, lowers what its own passes left to an executable.
+def prepare(
+    tvm: Any, request: "Request", module: Any, passes: Callable[..., Any], build: Callable[..., Any]
+) -> "Run":
+    """Check and build the module of a request; `build`, under `passes`, lowers what its own passes left to an
+    executable.
 
     The unoptimised build (`opt=0`) is that of the module without its passes.
     """
@@ -121,7 +129,9 @@ def round_trips(tvm: Any, module: Any, asked: str) -> None:
             sentence, shown, _ = str(error).partition("-->")
             words = " ".join(sentence.split())
             reason = words[:300] if shown else words[-300:]
-            raise RoundTripError("%s cannot be read back: %s: %s" % (how, type(error).__name__, reason)) from error
+            raise RoundTripError(
+                "%s cannot be read back: %s: %s" % (how, type(error).__name__, reason)
+            ) from error
         if not tvm_ffi.structural_equal(module, other):
             raise RoundTripError("%s is read back as another module" % how)
 
@@ -132,10 +142,14 @@ def round_trips(tvm: Any, module: Any, asked: str) -> None:
 
 
 def fed(tvm: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:
-    """An argument of main: a tensor, a shape (int64 of one dimension), a scalar (rank 0) or a tuple (field by field)."""
+    """An argument of main: a tensor, a shape (int64 of one dimension), a scalar (rank 0) or a tuple (field by
+    field).
+    """
     which = type(kind).__name__
     if which == "TupleType":
-        return tuple(fed(tvm, field, "%s.%d" % (name, place), values) for place, field in enumerate(kind.fields))
+        return tuple(
+            fed(tvm, field, "%s.%d" % (name, place), values) for place, field in enumerate(kind.fields)
+        )
     if which == "ShapeType":
         return tvm.runtime.ShapeTuple([int(size) for size in values[name]])
     if which == "PrimType":

@@ -1,8 +1,9 @@
-"""What passes of Relax want of a module, by their own documentation or that of what makes their input: asked for otherwise they refuse,
-which is no bug. The backend calls such a refusal `unsupported`; everything else that a pass raises is an error.
+"""What passes of Relax want of a module, by their own documentation or that of what makes their input: asked
+for otherwise they refuse, which is no bug. The backend calls such a refusal `unsupported`; everything else
+that a pass raises is an error.
 
-Read from the docstrings of `tvm.relax.transform` of apache-tvm 0.27. Passes that need data of their own are not run at all
-(`LEFT_OUT` in gen/irs/relax/passes.py says why).
+Read from the docstrings of `tvm.relax.transform` of apache-tvm 0.27. Passes that need data of their own are
+not run at all (`LEFT_OUT` in gen/irs/relax/passes.py says why).
 """
 
 import re
@@ -12,14 +13,23 @@ from collections.abc import Mapping
 PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "MergeCompositeFunctions": (
         (
-            r"Do not have a default for relax\.expr\.|Invalid type: relax\.expr\.|Cannot treat type `tirx\.PrimFunc`",
-            'it groups "composite functions created by FuseOpsByPattern"; of other modules it knows calls, tuples and variables alone',
+            (
+                r"Do not have a default for relax\.expr\.|Invalid type: relax\.expr\.|Cannot treat type"
+                r" `tirx\.PrimFunc`"
+            ),
+            (
+                'it groups "composite functions created by FuseOpsByPattern"; of other modules it knows'
+                " calls, tuples and variables alone"
+            ),
         ),
     ),
     "ToMixedPrecision": (
         (
             r"\(tensor\) is false: Expected TensorType, but got|\(!expr->ty\.IsMissing\(\)\) is false",
-            'it "assumes the input module to be fp32 only", so tensors of float32 are what operators are given',
+            (
+                'it "assumes the input module to be fp32 only", so tensors of float32 are what operators are'
+                " given"
+            ),
         ),
         (
             r"no block is being built",
@@ -28,7 +38,10 @@ PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "SplitLayoutRewritePreproc": (
         (
-            r"There should be a compute block if there is only one subtree|body of the primfunc should be a root block",
+            (
+                r"There should be a compute block if there is only one subtree|body of the primfunc should be"
+                r" a root block"
+            ),
             'it splits what a layout rewrite made, "after meta_schedule tuning"',
         ),
     ),
@@ -36,7 +49,9 @@ PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def wanted(name: str, message: str) -> str | None:
-    """What a pass wants that a module had not, going by what it said; None where nothing of the kind is documented."""
+    """What a pass wants that a module had not, going by what it said; None where nothing of the kind is
+    documented.
+    """
     for pattern, reason in PRECONDITIONS.get(name, ()):
         if re.search(pattern, message[:2000]):
             return reason

@@ -1,6 +1,8 @@
-"""TVMScript for the backend `tvm`: a module as text, and the source of the scripts that show a failure of one.
+"""TVMScript for the backend `tvm`: a module as text, and the source of the scripts that show a failure of
+one.
 
-Loaded beside tvm_relax.py. A worker prints a module (`stop=print`, `stop=read`); the main process only writes source text.
+Loaded beside tvm_relax.py. A worker prints a module (`stop=print`, `stop=read`); the main process only writes
+source text.
 """
 
 import ast
@@ -88,7 +90,8 @@ HOMES = {"tirx": "tirx.transform", "s_tir": "tvm.s_tir.transform"}
 def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
     """The module as TVM prints it, and with `stop=read` whether TVM reads that back as the same module.
 
-    Reading TVMScript evaluates it: it is not asked for of a module whose names could be code (gen/irs/tvm/program.py, `is_plain`).
+    Reading TVMScript evaluates it: it is not asked for of a module whose names could be code
+    (gen/irs/tvm/program.py, `is_plain`).
     """
     import tvm_ffi
     from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
@@ -108,9 +111,11 @@ def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
 
 
 def parsed(tvm: Any, text: str) -> "Run":
-    """The module that a user's own TVMScript makes, in TVM's JSON. TVM's parser evaluates it: this is for a worker, and on request alone.
+    """The module that a user's own TVMScript makes, in TVM's JSON. TVM's parser evaluates it: this is for a
+    worker, and on request alone.
 
-    Imports at the top are left out, as the parser knows no statement of theirs; what they name is given to it.
+    Imports at the top are left out, as the parser knows no statement of theirs; what they name is given to
+    it.
     """
     from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
 
@@ -127,9 +132,11 @@ def parsed(tvm: Any, text: str) -> "Run":
 
 
 def with_constants(tvm: Any, text: str) -> str:
-    """TVM's printing with its constants where they are read: it keeps them in a table of JSON at the top, which nobody can read.
+    """TVM's printing with its constants where they are read: it keeps them in a table of JSON at the top,
+    which nobody can read.
 
-    The table stays while something is still read from it: a large constant, or one with a value that has no literal.
+    The table stays while something is still read from it: a large constant, or one with a value that has no
+    literal.
     """
     found = METADATA.match(text)
     if found is None:
@@ -145,7 +152,9 @@ def with_constants(tvm: Any, text: str) -> str:
 
 
 def without_remarks(text: str) -> str:
-    """The text without the imports that TVM writes as remarks before every function; those at the top stay."""
+    """The text without the imports that TVM writes as remarks before every function; those at the top
+    stay.
+    """
     lines = text.split("\n")
     top = next((place for place, line in enumerate(lines) if line and not line.startswith("#")), 0)
     kept = [line for place, line in enumerate(lines) if place < top or not REMARK.match(line)]
@@ -157,7 +166,8 @@ def source(
 ) -> str:
     """The source of `run` for a module of a form; with `text` it is fed TVMScript, else TVM's JSON.
 
-    `settings` are those of a script for an ONNX model; `keywords` says which argument of a Relax pass is written behind its colon.
+    `settings` are those of a script for an ONNX model; `keywords` says which argument of a Relax pass is
+    written behind its colon.
     """
     read = "tvm.script.from_source(model)" if text else "tvm.ir.load_json(model)"
     chosen = passes if settings["opt"] else ()

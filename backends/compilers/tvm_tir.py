@@ -1,8 +1,10 @@
-"""TIR functions with a sequence of passes, for the backend `tvm`: what its worker does with a program of that form.
+"""TIR functions with a sequence of passes, for the backend `tvm`: what its worker does with a program of that
+form.
 
-A program is TVM's own JSON graph of a PrimFunc, or of a module that holds one; its passes are names of `gen/irs/tir/passes.py`. With the option
-`stop=lower` no code is generated. With `opt=0` the sequence is left out, and so is what optimises in the default lowering. Every
-buffer is an argument that may be written, so what stands in them afterwards is the result.
+A program is TVM's own JSON graph of a PrimFunc, or of a module that holds one; its passes are names of
+`gen/irs/tir/passes.py`. With the option `stop=lower` no code is generated. With `opt=0` the sequence is left
+out, and so is what optimises in the default lowering. Every buffer is an argument that may be written, so
+what stands in them afterwards is the result.
 """
 
 import importlib
@@ -14,15 +16,31 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 CALLS = 1000  # of a function: their time is what is reported
-UNOPTIMISED = {"tirx.disable_vectorize": True, "tirx.disable_storage_rewrite": True, "tirx.disable_cse_tir": True}
-# Left out of the default lowering for the unoptimised build; what is not here is needed, or only makes the code legal.
-OPTIMISING = ["s_tir.LoopPartition", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern", "tirx.RemoveNoOp"]
+UNOPTIMISED = {
+    "tirx.disable_vectorize": True,
+    "tirx.disable_storage_rewrite": True,
+    "tirx.disable_cse_tir": True,
+}
+# Left out of the default lowering for the unoptimised build; what is not here is needed, or only makes the
+# code legal.
+OPTIMISING = [
+    "s_tir.LoopPartition",
+    "s_tir.HoistIfThenElse",
+    "s_tir.RenormalizeSplitPattern",
+    "tirx.RemoveNoOp",
+]
 
-# What a pass or the code generator wants of a function and says so, or what its place in TVM's own pipeline shows: asked for
-# otherwise it refuses, which is no bug. (message, why)
+# What a pass or the code generator wants of a function and says so, or what its place in TVM's own pipeline
+# shows: asked for otherwise it refuses, which is no bug. (message, why)
 PRECONDITIONS = (
-    (r"must be called after MakePackedAPI", "storage of bfloat16 and float8 is made legal behind MakePackedAPI"),
-    (r"Please call pass ConvertBlocksToOpaque before|only works on opaque blocks", "blocks have to be opaque"),
+    (
+        r"must be called after MakePackedAPI",
+        "storage of bfloat16 and float8 is made legal behind MakePackedAPI",
+    ),
+    (
+        r"Please call pass ConvertBlocksToOpaque before|only works on opaque blocks",
+        "blocks have to be opaque",
+    ),
     (
         r"\(!(?:block_)?op->init\.has_value\(\)\) is false",
         "LowerInitBlock comes before what compacts buffers or lowers blocks",
@@ -33,14 +51,20 @@ PRECONDITIONS = (
         "blocks allocate what a pass for flat code looks for: LowerOpaqueBlock comes before",
     ),
     (r"Only the last index of a buffer access may be a vector", "VectorizeLoop comes behind FlattenBuffer"),
-    (r"num_physical_dimensions|is allocated with \d+ physical dimensions", "StorageRewrite comes behind FlattenBuffer"),
+    (
+        r"num_physical_dimensions|is allocated with \d+ physical dimensions",
+        "StorageRewrite comes behind FlattenBuffer",
+    ),
     (
         r"[Ss]oftware pipeline|pipeline_body_seq|pipeline_stages\.size",
         "an annotation of a software pipeline that does not fit its loop",
     ),
     (r"Cannot unroll non-constant loop", "a loop of kind `unrolled` has a constant extent"),
     (r"[Dd]ivide by zero", "the function divides by a constant zero"),
-    (r"Unknown device id in current IR|thread_extent|Thread-related attr", "threads of a device in code for a CPU"),
+    (
+        r"Unknown device id in current IR|thread_extent|Thread-related attr",
+        "threads of a device in code for a CPU",
+    ),
     (r"unknown intrinsic ", "there is no code of this intrinsic for a CPU"),
     (
         r"The buffer (?:parameter )?\w+ (?:allocated in the function )?has dtype",
@@ -59,7 +83,9 @@ PRECONDITIONS = (
 
 
 def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run":
-    """Read the function, and under `passes` apply its own, lower it, and unless it stops there generate code."""
+    """Read the function, and under `passes` apply its own, lower it, and unless it stops there generate
+    code.
+    """
     import tvm
     import tvm.s_tir
     from tvm import tirx
@@ -81,7 +107,9 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
             if not item.startswith("="):
                 module = make(tvm, item)(module)
         if packed and not only_lower:
-            raise NotImplementedError("a function that its passes packed is not supported as a program that runs")
+            raise NotImplementedError(
+                "a function that its passes packed is not supported as a program that runs"
+            )
         lowered, host, _ = tirx.get_tir_pipeline("s_tir")
         if not packed:
             module = lowered(module)
@@ -98,7 +126,9 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
 
 
 def runner(tvm: Any, built: Any, names: List[str]) -> "Run":
-    """Runs the function of a built module. It times itself: calls take microseconds, less than feeding does, so the time of many is reported."""
+    """Runs the function of a built module. It times itself: calls take microseconds, less than feeding does,
+    so the time of many is reported.
+    """
     main = built["main"]
 
     def fed(values: Dict[str, Any]) -> List[Any]:
@@ -162,7 +192,9 @@ def arguments(function: Any) -> List[str]:
 
 
 def effects(tvm: Any, into: List[str]) -> Any:
-    """An instrument that writes down which pass changed what: the pass, and the kinds of nodes that it made or did away with."""
+    """An instrument that writes down which pass changed what: the pass, and the kinds of nodes that it made
+    or did away with.
+    """
     from tvm_ffi import structural_equal
 
     before: List[Any] = []

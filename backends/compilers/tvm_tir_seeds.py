@@ -1,5 +1,5 @@
-"""Modules for a campaign to begin with, made in a worker of `tvm`: what its importer makes of an ONNX model, the functions of TIR that
-become of that, and functions of topi.
+"""Modules for a campaign to begin with, made in a worker of `tvm`: what its importer makes of an ONNX model,
+the functions of TIR that become of that, and functions of topi.
 
 Each is an output of the "program", the bytes of a module in TVM's JSON; a function of TIR is its `main`.
 """
@@ -21,7 +21,9 @@ def lowered(module: Any, target: Any) -> "Run":
 
     with target:
         module = relax.transform.LegalizeOps()(relax.transform.FoldConstant()(module))
-        fused = relax.transform.FuseTIR()(relax.transform.FuseOps()(relax.transform.AnnotateTIROpPattern()(module)))
+        fused = relax.transform.FuseTIR()(
+            relax.transform.FuseOps()(relax.transform.AnnotateTIROpPattern()(module))
+        )
     functions = [
         function
         for stage in (module, fused)
@@ -32,7 +34,9 @@ def lowered(module: Any, target: Any) -> "Run":
 
 
 def topi() -> "Run":
-    """Functions of topi over small tensors: reductions, windows, sorting, layouts and what else a kernel library has."""
+    """Functions of topi over small tensors: reductions, windows, sorting, layouts and what else a kernel
+    library has.
+    """
     import tvm
     from tvm import te, topi
 
@@ -85,6 +89,8 @@ def given(tvm: Any, modules: List[Any]) -> "Run":
     texts = [tvm.ir.save_json(module) for module in modules]
 
     def run(inputs: Dict[str, Any]) -> Dict[str, Any]:
-        return {"module_%d" % at: np.frombuffer(text.encode("utf-8"), np.uint8) for at, text in enumerate(texts)}
+        return {
+            "module_%d" % at: np.frombuffer(text.encode("utf-8"), np.uint8) for at, text in enumerate(texts)
+        }
 
     return run

@@ -1,8 +1,10 @@
-"""What the backend files share on the worker's side: neighbouring files, defaults of fed inputs, types at a model's border, meanings of errors.
+"""What the backend files share on the worker's side: neighbouring files, defaults of fed inputs, types at a
+model's border, meanings of errors.
 
-Backend files import it by its full name. Where opsieve is not installed, in the environment of a release, `child.py` has put it into
-sys.modules under that name before it loads the backend file, and an import of a module that is there asks for no package above it.
-So this file too keeps to the standard library and Python 3.8; onnx is imported inside functions only.
+Backend files import it by its full name. Where opsieve is not installed, in the environment of a release,
+`child.py` has put it into sys.modules under that name before it loads the backend file, and an import of a
+module that is there asks for no package above it. So this file too keeps to the standard library and Python
+3.8; onnx is imported inside functions only.
 """
 
 import importlib.util
@@ -26,7 +28,9 @@ CLASSES: Mapping[str, str] = {
 
 
 class NotRun(Exception):
-    """What runs the original model does not: that says nothing about the compiler under test. Its message is the runner's own."""
+    """What runs the original model does not: that says nothing about the compiler under test. Its message is
+    the runner's own.
+    """
 
 
 class BrokenModel(Exception):
@@ -53,7 +57,8 @@ class NoReleases:
 
 
 def version_of(package: str) -> str:
-    """The version of an imported package: that of the distribution in which it lies, else its own `__version__`, "" for none.
+    """The version of an imported package: that of the distribution in which it lies, else its own
+    `__version__`, "" for none.
 
     A build that is imported from its tree lies in none, though another version of it may be installed.
     """
@@ -71,9 +76,11 @@ def version_of(package: str) -> str:
 
 
 def load_neighbour(file: str, family: str, name: str) -> Any:
-    """The module in the file `name` relative to `file`, loaded once and kept in sys.modules, where torch's compiler looks for what it inlines.
+    """The module in the file `name` relative to `file`, loaded once and kept in sys.modules, where torch's
+    compiler looks for what it inlines.
 
-    `family` is part of its name there, so that files of two folders may be called alike. ImportError when there is no such file.
+    `family` is part of its name there, so that files of two folders may be called alike. ImportError when
+    there is no such file.
     """
     label = "opsieve_beside_%s_%s" % (family, os.path.basename(name)[:-3])
     if label not in sys.modules:
@@ -98,7 +105,11 @@ def numpy_requirement(python: Tuple[int, int]) -> str:
 def drop_fed_defaults(graph: Any, request: "Request") -> None:
     """Drop the default value of every graph input that is fed: front ends take a default for a constant."""
     declared = {item.name for item in graph.input}
-    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    kept = [
+        tensor
+        for tensor in graph.initializer
+        if not (tensor.name in declared and tensor.name in request.inputs)
+    ]
     if len(kept) < len(graph.initializer):
         del graph.initializer[:]
         graph.initializer.extend(kept)
@@ -113,7 +124,9 @@ def onnx_name(number: int) -> str:
 
 
 def numpy_name(number: int) -> str:
-    """The name of the numpy dtype of an element type (`object` for strings); an undefined one passes for float32."""
+    """The name of the numpy dtype of an element type (`object` for strings); an undefined one passes for
+    float32.
+    """
     from onnx import helper
 
     return helper.tensor_dtype_to_np_dtype(number).name if number else "float32"
@@ -126,10 +139,12 @@ def refuse_border(
     carried: Callable[[str], bool],
     containers: Tuple[Collection[str], Collection[str]] = ((), ()),
 ) -> None:
-    """NotImplementedError for inputs and outputs of a GraphProto whose type the compiler cannot be fed or read from.
+    """NotImplementedError for inputs and outputs of a GraphProto whose type the compiler cannot be fed or
+    read from.
 
-    `carried` says whether elements of a type, by the name that `name_of` gives it, can cross; `containers` are the kinds of values
-    beside tensors (`sequence_type`, `optional_type`) that can, among inputs and among outputs.
+    `carried` says whether elements of a type, by the name that `name_of` gives it, can cross; `containers`
+    are the kinds of values beside tensors (`sequence_type`, `optional_type`) that can, among inputs and among
+    outputs.
     """
     for passing, items in zip(containers, (graph.input, graph.output)):
         for item in items:
@@ -144,7 +159,9 @@ def refuse_border(
                 )
             name = name_of(kind.tensor_type.elem_type)
             if not carried(name):
-                raise NotImplementedError("a tensor of %s cannot cross the border of a model in %s" % (name, compiler))
+                raise NotImplementedError(
+                    "a tensor of %s cannot cross the border of a model in %s" % (name, compiler)
+                )
 
 
 def meaning_of(
@@ -155,10 +172,11 @@ def meaning_of(
     memory: str = "",
     otherwise: str = "error",
 ) -> str:
-    """The meaning (`Backend.classify`) of an exception: by its class where that says enough, else by the first pattern in its message.
+    """The meaning (`Backend.classify`) of an exception: by its class where that says enough, else by the
+    first pattern in its message.
 
-    `exception` is the dotted name of the class, `patterns` pairs of a meaning and a regular expression; `otherwise` when none matches.
-    What matches `memory`, where given, is `out-of-memory` whatever its class.
+    `exception` is the dotted name of the class, `patterns` pairs of a meaning and a regular expression;
+    `otherwise` when none matches. What matches `memory`, where given, is `out-of-memory` whatever its class.
     """
     if memory and re.search(memory, message):
         return "out-of-memory"

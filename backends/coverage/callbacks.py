@@ -1,10 +1,13 @@
-"""The functions that code built with SanitizerCoverage calls, for a process whose compiler links no runtime that has them.
+"""The functions that code built with SanitizerCoverage calls, for a process whose compiler links no runtime
+that has them.
 
-Loaded by the zygote before the compiler (`child.py`), never by the main process: the standard library only, Python 3.8. x86-64 Linux.
+Loaded by the zygote before the compiler (`child.py`), never by the main process: the standard library only,
+Python 3.8. x86-64 Linux.
 
-A library that was built with `-fsanitize-coverage` cannot be loaded where nobody defines these. Its counters are read by their section
-(`tracer.py`), so the functions need do nothing but return; that of `trace-pc-guard` marks its guard, which makes a counter of it. They come
-in a library of two pages that is put together here, so that no C compiler is needed.
+A library that was built with `-fsanitize-coverage` cannot be loaded where nobody defines these. Its counters
+are read by their section (`tracer.py`), so the functions need do nothing but return; that of `trace-pc-guard`
+marks its guard, which makes a counter of it. They come in a library of two pages that is put together here,
+so that no C compiler is needed.
 """
 
 import ctypes
@@ -29,7 +32,9 @@ _HASH, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 4, 5, 6, 10, 11
 
 
 def provide() -> None:
-    """Load them so that every library loaded from now on finds them; where that is impossible, its own loading says what is missing."""
+    """Load them so that every library loaded from now on finds them; where that is impossible, its own
+    loading says what is missing.
+    """
     fd = os.memfd_create("sanitizer-coverage")
     try:
         os.write(fd, library())
@@ -83,6 +88,7 @@ def _symbols(functions: Dict[str, bytes], places: List[int]) -> Tuple[bytes, byt
     """The table of strings and that of symbols."""
     strings, symbols = b"\0", bytes(24)
     for (name, body), place in zip(functions.items(), places):
-        symbols += struct.pack("<IBBHQQ", len(strings), 0x12, 0, 1, place, len(body))  # global, a function, defined
+        # global, a function, defined
+        symbols += struct.pack("<IBBHQQ", len(strings), 0x12, 0, 1, place, len(body))
         strings += name.encode() + b"\0"
     return strings, symbols

@@ -1,4 +1,6 @@
-"""What a campaign has reached of its compilers' native code: one map of probes for each, shared by all workers."""
+"""What a campaign has reached of its compilers' native code: one map of probes for each, shared by all
+workers.
+"""
 
 import mmap
 import os
@@ -15,7 +17,14 @@ import numpy.typing as npt
 import platformdirs
 
 from opsieve.backends.coverage.elf import Unreadable
-from opsieve.backends.coverage.points import GRANULARITIES, Points, add_unstable, points_of, unstable, unstable_file
+from opsieve.backends.coverage.points import (
+    GRANULARITIES,
+    Points,
+    add_unstable,
+    points_of,
+    unstable,
+    unstable_file,
+)
 from opsieve.backends.coverage.sanitizer import NO_PROBE, CounterSection
 from opsieve.gen.model.bad_input import BadInput
 
@@ -26,7 +35,9 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What was reached of one library: addresses in it (ascending), of how many probes that can be recognised from one run to the next."""
+    """What was reached of one library: addresses in it (ascending), of how many probes that can be recognised
+    from one run to the next.
+    """
 
     library: Path
     build_id: str
@@ -35,7 +46,9 @@ class Reached:
 
 
 class Probes:
-    """The probes of one compiler, numbered through its libraries, and which of them any worker has reached."""
+    """The probes of one compiler, numbered through its libraries, and which of them any worker has
+    reached.
+    """
 
     def __init__(self, points: Sequence[Points]):
         self.points = tuple(points)
@@ -50,7 +63,9 @@ class Probes:
             self._set_aside(unstable(item) + first)
 
     def libraries(self) -> list[dict[str, Any]]:
-        """What a zygote needs of each library: its path, the file of its points, how many, and where it counts by itself."""
+        """What a zygote needs of each library: its path, the file of its points, how many, and where it
+        counts by itself.
+        """
         return [
             {
                 "path": str(item.library),
@@ -67,7 +82,9 @@ class Probes:
         return sum(_pages(item.counters)[1] for item in self.points if item.counters)
 
     def collect(self, pages: memoryview) -> tuple[int, ...]:
-        """Those that nobody had reached before, by the counters of a worker that is dead, in its pages one library's behind the other's."""
+        """Those that nobody had reached before, by the counters of a worker that is dead, in its pages one
+        library's behind the other's.
+        """
         found: list[int] = []
         begin = 0
         for first, item in zip(self._firsts.tolist(), self.points, strict=False):
@@ -161,7 +178,9 @@ class EffectNumbers:
         """The numbers of those that had not been seen before."""
         with self._guard:
             before = len(self._numbers)
-            return tuple(at for name in names if (at := self._numbers.setdefault(name, len(self._numbers))) >= before)
+            return tuple(
+                at for name in names if (at := self._numbers.setdefault(name, len(self._numbers))) >= before
+            )
 
     def names(self) -> list[str]:
         """All of them, sorted."""
@@ -184,7 +203,8 @@ class Coverage:
             raise BadInput(f"coverage is of {', '.join(KINDS)}, not of {kind!r}")
         if kind != EFFECTS and not can_trace():
             raise BadInput(
-                f"coverage of {kind} needs Linux on x86-64; --coverage passes needs nothing (TVM alone has it)"
+                f"coverage of {kind} needs Linux on x86-64; --coverage passes needs nothing (TVM alone"
+                " has it)"
             )
         self.kind = kind
         self.backends = frozenset(backends)
@@ -192,7 +212,8 @@ class Coverage:
         self._maps: dict[tuple[str, str], Probes] = {}
         self._effects: dict[tuple[str, str], EffectNumbers] = {}
         self._guard = threading.Lock()
-        # Called with the place and the probes of each compiler before any is planted: what is known of an earlier run.
+        # Called with the place and the probes of each compiler before any is planted: what is known of an
+        # earlier run.
         self.known: Callable[[tuple[str, str], Probes], None] = lambda place, probes: None
 
     def traces(self, backend: str) -> bool:
@@ -232,14 +253,19 @@ class Coverage:
 
 
 def own_libraries(backend: Any, modules: Sequence[str]) -> list[tuple[Path, str]]:
-    """The libraries that are the compiler's own code, and the root of its source files where it is known ("" else).
+    """The libraries that are the compiler's own code, and the root of its source files where it is known (""
+    else).
 
-    A backend can say which they are (`protocol.Traced`); by default they are what lies in the folder of its package.
+    A backend can say which they are (`protocol.Traced`); by default they are what lies in the folder of its
+    package.
     """
     sources: Mapping[str, str] = getattr(backend, "native_sources", {})
     if sources:
         pairs = [
-            (Path(path), root) for path in modules for name, root in sources.items() if Path(path).name.startswith(name)
+            (Path(path), root)
+            for path in modules
+            for name, root in sources.items()
+            if Path(path).name.startswith(name)
         ]
         return sorted(set(pairs))
     package = backend.package.replace("-", "_")

@@ -1,6 +1,7 @@
 """What an ELF library for x86-64 says of its code, symbols stripped or not: sections, functions, names.
 
-`.eh_frame_hdr` (Linux Standard Base, Core, 10.6) is what stripping leaves: a sorted table of every function with unwind information.
+`.eh_frame_hdr` (Linux Standard Base, Core, 10.6) is what stripping leaves: a sorted table of every function
+with unwind information.
 """
 
 import mmap
@@ -74,7 +75,9 @@ class Library:
         return np.frombuffer(self._data, np.uint8, section.size, section.offset)
 
     def words(self, name: str) -> npt.NDArray[np.int64]:
-        """The content of a section as words of eight bytes, its addresses as the loader makes them (at a load address of 0)."""
+        """The content of a section as words of eight bytes, its addresses as the loader makes them (at a load
+        address of 0).
+        """
         content = self.bytes_of(name)
         words = content[: len(content) // 8 * 8].view("<i8").astype(np.int64)
         if ".rela.dyn" not in self.sections:
@@ -89,7 +92,8 @@ class Library:
         ours = (at >= 0) & (at < 8 * len(words)) & (at % 8 == 0)
         relative = ours & (kind == _RELATIVE)
         words[at[relative] // 8] = value[relative]
-        if ".dynsym" in self.sections:  # what other libraries may define besides, as every function that is exported
+        # what other libraries may define besides, as every function that is exported
+        if ".dynsym" in self.sections:
             defined = self._rows(".dynsym").view("<i8").reshape(-1, 3)[:, 1]
             named = ours & (kind == _WORD) & (symbol < len(defined))
             words[at[named] // 8] = defined[symbol[named]] + value[named]
@@ -120,7 +124,8 @@ class Library:
     def functions(self) -> tuple[Addresses, Addresses]:
         """Address and size in bytes of every function in `.text` that has unwind information, ascending.
 
-        What a compiler split off as cold has an entry of its own. Unreadable when the table is not the usual one.
+        What a compiler split off as cold has an entry of its own. Unreadable when the table is not the usual
+        one.
         """
         header = bytes(self.bytes_of(".eh_frame_hdr"))
         frames = self.sections.get(".eh_frame")
@@ -131,7 +136,8 @@ class Library:
         starts, entries = (pairs[:, at].astype(np.int64) + base for at in (0, 1))
         inside = (starts >= self.text.address) & (starts < self.text.address + self.text.size)
         starts, entries = starts[inside], entries[inside]
-        where = entries - frames.address + 12  # behind length, CIE pointer and start: the function's size, u32
+        # behind length, CIE pointer and start: the function's size, u32
+        where = entries - frames.address + 12
         content = self.bytes_of(".eh_frame")
         sizes = np.zeros(len(starts), np.int64)
         for byte in range(4):

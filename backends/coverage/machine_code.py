@@ -1,4 +1,6 @@
-"""`python -m opsieve.backends.coverage.machine_code`: compiles trap.c and prints the constants of tracer.py."""
+"""`python -m opsieve.backends.coverage.machine_code`: compiles trap.c and prints the constants of
+tracer.py.
+"""
 
 import subprocess
 import sys
@@ -8,7 +10,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("trap.c")
 SECTIONS = ("trap", "plant", "clear", "collect")
-# No vector registers and no stack protector: the handler may run anywhere, and nothing may be referred to outside a section.
+# No vector registers and no stack protector: the handler may run anywhere, and nothing may be referred to
+# outside a section.
 FLAGS = [
     "-O2",
     "-c",
@@ -22,7 +25,9 @@ FLAGS += ["-fno-tree-loop-distribute-patterns", "-fno-asynchronous-unwind-tables
 
 
 def compiled(compiler: str = "gcc") -> dict[str, bytes]:
-    """The bytes of each function; CalledProcessError or FileNotFoundError without a compiler for x86-64 and binutils."""
+    """The bytes of each function; CalledProcessError or FileNotFoundError without a compiler for x86-64 and
+    binutils.
+    """
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "trap.o"
         subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", str(made)], check=True, capture_output=True)

@@ -10,9 +10,11 @@ HEAD, NEW = 4096, 0x80000000  # as in tracer.py
 
 
 class Notes:
-    """A file in memory that one worker writes (`tracer.Tracer.watch`) and this process reads, also when the worker is dead.
+    """A file in memory that one worker writes (`tracer.Tracer.watch`) and this process reads, also when the
+    worker is dead.
 
-    Behind the notes of at most `room` probes it has the pages of the counters that libraries bring, so many bytes.
+    Behind the notes of at most `room` probes it has the pages of the counters that libraries bring, so many
+    bytes.
     """
 
     def __init__(self, room: int, counter_pages: int = 0):
@@ -25,11 +27,15 @@ class Notes:
         self._read = 0
 
     def every(self, begin: int, end: int) -> tuple[int, ...]:
-        """The numbers of the probes noted from one place to another, in the order in which they were reached."""
+        """The numbers of the probes noted from one place to another, in the order in which they were
+        reached.
+        """
         return tuple(number & ~NEW for number in self._between(begin, end))
 
     def new(self, begin: int | None = None, end: int | None = None) -> tuple[int, ...]:
-        """Those of them that nobody had reached before; by default of all that was noted since it was last read."""
+        """Those of them that nobody had reached before; by default of all that was noted since it was last
+        read.
+        """
         if begin is None or end is None:
             begin, end = self._read, int(struct.unpack_from("<Q", self._memory)[0])
         return tuple(number & ~NEW for number in self._between(begin, end) if number >= NEW)

@@ -1,7 +1,8 @@
 """Where probes stand in a library: at the entries of its functions, or at its basic blocks; kept by build-id.
 
-Blocks are found by a linear sweep over each function: its entry, targets of its jumps, what follows a jump or a return. Code that
-only a jump table reaches gets no block of its own. A function that cannot be swept to its end has its entry alone.
+Blocks are found by a linear sweep over each function: its entry, targets of its jumps, what follows a jump or
+a return. Code that only a jump table reaches gets no block of its own. A function that cannot be swept to its
+end has its entry alone.
 """
 
 import hashlib
@@ -28,10 +29,11 @@ _TRAP = 0xCC
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The probes of one library: addresses in it (i64, ascending), and the file that a worker reads them from.
+    """The probes of one library: addresses in it (i64, ascending), and the file that a worker reads them
+    from.
 
-    The file holds the addresses as u32 and then the byte that stands at each; where the library counts by itself (`counters`), then for each of
-    its counters which address it is, as u32.
+    The file holds the addresses as u32 and then the byte that stands at each; where the library counts by
+    itself (`counters`), then for each of its counters which address it is, as u32.
     """
 
     library: Path
@@ -49,9 +51,10 @@ class Points:
 def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Points:
     """The probes of a library, from the folder `cache` where it has them.
 
-    With `root`, the beginning of its own source files' paths, only the stretch of code between the first and the last function that
-    names such a file: what is linked in statically behind it is left out. Unreadable for a library that cannot be traced, BadInput
-    where blocks are asked for without capstone. A library that was built with SanitizerCoverage has the probes that it brings.
+    With `root`, the beginning of its own source files' paths, only the stretch of code between the first and
+    the last function that names such a file: what is linked in statically behind it is left out. Unreadable
+    for a library that cannot be traced, BadInput where blocks are asked for without capstone. A library that
+    was built with SanitizerCoverage has the probes that it brings.
     """
     library = Library(path)
     identity = library.build_id or hashlib.sha256(path.read_bytes()).hexdigest()[:40]
@@ -86,7 +89,9 @@ def _narrow(path: Path, addresses: Addresses) -> bytes:
 
 
 def own_functions(library: Library, root: str) -> tuple[Addresses, Addresses]:
-    """Addresses and sizes of the functions from the first to the last that names a source file under `root`; "": all."""
+    """Addresses and sizes of the functions from the first to the last that names a source file under `root`;
+    "": all.
+    """
     starts, sizes = library.functions
     if not root:
         return starts, sizes
@@ -103,7 +108,9 @@ def unstable_file(points: Points) -> Path:
 
 
 def unstable(points: Points) -> npt.NDArray[np.int64]:
-    """Positions in `points.addresses` of the probes that were seen to come and go between equal runs, ascending."""
+    """Positions in `points.addresses` of the probes that were seen to come and go between equal runs,
+    ascending.
+    """
     try:
         found = np.frombuffer(unstable_file(points).read_bytes(), "<u4").astype(np.int64)
     except (FileNotFoundError, ValueError):

@@ -1,8 +1,9 @@
 """The counters of a library that was built with SanitizerCoverage, as its file tells them.
 
-clang's `-fsanitize-coverage=inline-8bit-counters,pc-table` (or `inline-bool-flag`, `trace-pc-guard` in its place) gives each block of the
-instrumented code a counter in one section and, at the same position, an address and flags in another. Both sections survive stripping.
-Where they are, these counters are the library's coverage and no probe is planted in it.
+clang's `-fsanitize-coverage=inline-8bit-counters,pc-table` (or `inline-bool-flag`, `trace-pc-guard` in its
+place) gives each block of the instrumented code a counter in one section and, at the same position, an
+address and flags in another. Both sections survive stripping. Where they are, these counters are the
+library's coverage and no probe is planted in it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ class CounterSection:
 def counter_section(library: Library) -> CounterSection | None:
     """The section of its counters; None where it has none with a table of addresses beside it.
 
-    Guards count by what they call, so that a library which brings that function itself (a fuzzer's) has none for us.
+    Guards count by what they call, so that a library which brings that function itself (a fuzzer's) has none
+    for us.
     """
     table = library.sections.get(_TABLE)
     for name, width in _COUNTERS.items():
@@ -45,7 +47,8 @@ def counter_section(library: Library) -> CounterSection | None:
 
 
 def counted_points(library: Library, granularity: str) -> tuple[Addresses, npt.NDArray[np.uint32]]:
-    """The addresses of its blocks, or of those that are a function's entry (i64, ascending), and for each counter which of them it is.
+    """The addresses of its blocks, or of those that are a function's entry (i64, ascending), and for each
+    counter which of them it is.
 
     Several counters may be one block's; `NO_PROBE` is what counts no wanted one.
     """

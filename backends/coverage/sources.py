@@ -1,8 +1,9 @@
 """Which source file a function of a stripped library comes from, as far as the library tells.
 
-Checks print `__FILE__`: the code loads the address of that text (`lea reg, [rip + x]`). A function that loads the path of a
-translation unit is taken for its own; one that names none, and stands between two functions of one file, for that file's too, since
-a linker lays object files one behind the other. Headers (`.h`) say nothing of where their users were compiled.
+Checks print `__FILE__`: the code loads the address of that text (`lea reg, [rip + x]`). A function that loads
+the path of a translation unit is taken for its own; one that names none, and stands between two functions of
+one file, for that file's too, since a linker lays object files one behind the other. Headers (`.h`) say
+nothing of where their users were compiled.
 """
 
 import bisect
@@ -18,7 +19,9 @@ _LEA = 7  # bytes of the instruction
 
 
 def source_files(library: Library) -> dict[int, str]:
-    """The path of a source file, as its compiler was given it, by the address of the function that names it."""
+    """The path of a source file, as its compiler was given it, by the address of the function that names
+    it.
+    """
     try:
         readable = library.sections[".rodata"]
         content = library.bytes_of(".rodata").tobytes()
@@ -52,7 +55,9 @@ def _loads(library: Library, paths: dict[int, str]) -> list[tuple[int, str]]:
         width = len(code) - _LEA
         # 48|4C 8D 00rrr101: lea r64, [rip + i32]
         at = np.flatnonzero(
-            (code[1 : width + 1] == 0x8D) & ((code[:width] & 0xFB) == 0x48) & ((code[2 : width + 2] & 0xC7) == 5)
+            (code[1 : width + 1] == 0x8D)
+            & ((code[:width] & 0xFB) == 0x48)
+            & ((code[2 : width + 2] & 0xC7) == 5)
         )
         distance = sum(code[at + 3 + byte].astype(np.uint32) << np.uint32(8 * byte) for byte in range(4))
         target = at + begin + base + _LEA + np.asarray(distance, np.uint32).view(np.int32).astype(np.int64)
@@ -63,7 +68,9 @@ def _loads(library: Library, paths: dict[int, str]) -> list[tuple[int, str]]:
 
 
 class Names:
-    """What can be said of addresses in one library: a symbol where there is one, and the likely source file."""
+    """What can be said of addresses in one library: a symbol where there is one, and the likely source
+    file.
+    """
 
     def __init__(self, library: Library):
         self._symbols = library.symbols

@@ -1,14 +1,17 @@
-"""Probes in the native code of this process: which functions or blocks were reached, at no cost once they were.
+"""Probes in the native code of this process: which functions or blocks were reached, at no cost once they
+were.
 
-Loaded by the zygote and its workers (`child.py`), never by the main process: the standard library and ctypes only, Python 3.8. x86-64 Linux.
+Loaded by the zygote and its workers (`child.py`), never by the main process: the standard library and ctypes
+only, Python 3.8. x86-64 Linux.
 
-This is coverage-guided tracing (Nagy and Hicks, "Full-speed Fuzzing", S&P 2019) inside the process: an int3 stands at each point and
-goes at the first hit. Where the points are is the main process's business (`points.py`); here they are a file. Two things are shared
-memory, so that what a worker reached is known however it ends: `hits`, one byte a probe for the whole campaign, and a worker's own
-`notes`, the numbers of the probes in the order in which it reached them.
+This is coverage-guided tracing (Nagy and Hicks, "Full-speed Fuzzing", S&P 2019) inside the process: an int3
+stands at each point and goes at the first hit. Where the points are is the main process's business
+(`points.py`); here they are a file. Two things are shared memory, so that what a worker reached is known
+however it ends: `hits`, one byte a probe for the whole campaign, and a worker's own `notes`, the numbers of
+the probes in the order in which it reached them.
 
-A library that was built with SanitizerCoverage counts by itself: its counters take the place of probes. In a worker their pages are
-memory shared with the main process; they are read, and set to zero, after every test.
+A library that was built with SanitizerCoverage counts by itself: its counters take the place of probes. In a
+worker their pages are memory shared with the main process; they are read, and set to zero, after every test.
 """
 
 import ctypes
@@ -55,14 +58,23 @@ STATE_MARK = bytes.fromhex("8877665544332211")  # where TRAP has the address of 
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class Region(ctypes.Structure):
     """`struct region` of trap.c."""
 
-    _fields_ = [(name, ctypes.c_uint64) for name in ("base", "first", "last", "count", "points", "bytes", "index")]
+    _fields_ = [
+        (name, ctypes.c_uint64) for name in ("base", "first", "last", "count", "points", "bytes", "index")
+    ]
 
 
 class State(ctypes.Structure):
@@ -128,7 +140,9 @@ class Tracer:
             self.state.earlier = before.handler or 0
 
     def add(self, path: str, points: str, count: int) -> None:
-        """Probes in the loaded library at `path`; the file `points` has `count` offsets (u32, ascending) and the bytes that stand there."""
+        """Probes in the loaded library at `path`; the file `points` has `count` offsets (u32, ascending) and
+        the bytes that stand there.
+        """
         if not count:
             return
         if self.state.regions >= REGIONS:
@@ -142,13 +156,16 @@ class Tracer:
         region.points, region.bytes = table, table + 4 * count
         region.index = self.numbered
         begin = first & -PAGE
-        if libc.mprotect(begin, (last + PAGE & -PAGE) - begin, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC):
+        if libc.mprotect(
+            begin, (last + PAGE & -PAGE) - begin, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        ):
             raise OSError(ctypes.get_errno(), "this system does not let a program's text be written")
         self.state.regions += 1
         self.numbered += count
 
     def count(self, path: str, points: str, count: int, section: Sequence[int]) -> None:
-        """The counters of the loaded library at `path`: address and size of their section, bytes of a counter.
+        """The counters of the loaded library at `path`: address and size of their section, bytes of a
+        counter.
 
         The file `points` has the `count` probes' offsets and then, for each counter, which probe it is (u32).
         """
@@ -165,7 +182,9 @@ class Tracer:
         return int(self._plant(self.block, int(unknown_only)))
 
     def collect(self, every: bool = False) -> None:
-        """Note what the libraries that count by themselves have reached since they were last asked: what is new, or `every` probe."""
+        """Note what the libraries that count by themselves have reached since they were last asked: what is
+        new, or `every` probe.
+        """
         for item in self.counted:
             self._collect(self.block, ctypes.addressof(item), int(every))
 
@@ -174,7 +193,8 @@ class Tracer:
         self._clear(self.block)
 
     def watch(self, notes: int) -> None:
-        """Note what is reached in the file of that descriptor (of `HEAD` bytes, 4 a probe, and the pages of the counters, from a page's begin on).
+        """Note what is reached in the file of that descriptor (of `HEAD` bytes, 4 a probe, and the pages of
+        the counters, from a page's begin on).
 
         -1: in memory of this process's own.
         """
@@ -202,15 +222,25 @@ class Tracer:
         return every[begin:]
 
     def begin_again(self) -> None:
-        """Plant every probe and forget the notes: what is noted from now on is all that is reached, not only what is new."""
+        """Plant every probe and forget the notes: what is noted from now on is all that is reached, not only
+        what is new.
+        """
         self.plant(unknown_only=False)
         self.counts[0] = 0
 
 
 def mapped(size: int, fd: int, writable: bool = False) -> int:
-    """The address of a file in memory: shared when it is `writable`, else private; fresh private memory for -1."""
+    """The address of a file in memory: shared when it is `writable`, else private; fresh private memory for
+    -1.
+    """
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-    flags = (mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if fd < 0 else mmap.MAP_SHARED if writable else mmap.MAP_PRIVATE
+    flags = (
+        (mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if fd < 0
+        else mmap.MAP_SHARED
+        if writable
+        else mmap.MAP_PRIVATE
+    )
     at = libc.mmap(None, size, protection, flags, fd, 0)
     if at in (None, 2**64 - 1):
         raise OSError(ctypes.get_errno(), "no memory for the probes")
@@ -227,7 +257,9 @@ def mapped_file(path: str, size: int) -> int:
 
 
 def share_pages(address: int, size: int, fd: int, place: int) -> int:
-    """Make the pages around some memory those of a file from `place` on, with what they hold; how many bytes that are."""
+    """Make the pages around some memory those of a file from `place` on, with what they hold; how many bytes
+    that are.
+    """
     begin = address & -PAGE
     length = (address + size + PAGE - 1 & -PAGE) - begin
     os.pwrite(fd, ctypes.string_at(begin, length), place)

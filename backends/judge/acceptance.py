@@ -1,7 +1,10 @@
-"""What to say of a target that is given an invalid program: it is to refuse it, not to run it and not to die of it.
+"""What to say of a target that is given an invalid program: it is to refuse it, not to run it and not to die
+of it.
 
-A program that breaks a rule by its inputs alone (an index out of range) is reported on request only (`accepts_forbidden`). The oracle of the strategy `disruptive` (HirFuzz, section 3.2: programs that break a rule must be rejected with an error). That the program
-is invalid is not taken from the generator: onnx's checker with full inference, or else its reference evaluator, must refuse it too.
+A program that breaks a rule by its inputs alone (an index out of range) is reported on request only
+(`accepts_forbidden`). The oracle of the strategy `disruptive` (HirFuzz, section 3.2: programs that break a
+rule must be rejected with an error). That the program is invalid is not taken from the generator: onnx's
+checker with full inference, or else its reference evaluator, must refuse it too.
 """
 
 from dataclasses import replace
@@ -16,8 +19,8 @@ from opsieve.gen.model.invalid_marker import Broken
 from opsieve.gen.model.program import Program
 
 CHECKER = resolve("checker")
-# These programs have one meaning all the same, without the faulty part or with an element type that the compiler has beyond those of
-# the operator's page: a lenience of the compiler, reported but no bug.
+# These programs have one meaning all the same, without the faulty part or with an element type that the
+# compiler has beyond those of the operator's page: a lenience of the compiler, reported but no bug.
 LENIENT = {
     "output-dtype": "declared-output-ignored",
     "output-shape": "declared-output-ignored",
@@ -30,17 +33,28 @@ LENIENT = {
 def judge_broken(
     program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, fault: Broken
 ) -> tuple[Verdict, tuple[Observation, ...]]:
-    """The verdict on a target that was given a program with a fault, and the observations it stands on, the target's first.
+    """The verdict on a target that was given a program with a fault, and the observations it stands on, the
+    target's first.
 
-    `pass` when it refuses it, `fail` with kind `accepts-invalid` when it runs it (`undecided` where that is lenience, or nobody else
-    finds the program invalid), and with kind `crash`, `hang` or `memory` when it dies of it. Every failure is confirmed in a fresh process.
+    `pass` when it refuses it, `fail` with kind `accepts-invalid` when it runs it (`undecided` where that is
+    lenience, or nobody else finds the program invalid), and with kind `crash`, `hang` or `memory` when it
+    dies of it. Every failure is confirmed in a fresh process.
     """
-    facts: dict[str, Any] = {"target": target, "breach": f"{fault.operator} breaks {fault.kind} ({fault.place})"}
+    facts: dict[str, Any] = {
+        "target": target,
+        "breach": f"{fault.operator} breaks {fault.kind} ({fault.place})",
+    }
     first = lab.observe(target, program, inputs)
     seen = [first]
-    # An attribute that a release does not know is most often one of a newer opset, so it is called `environment`; here it is a refusal.
-    if first.outcome in ("error", "rejected") or (first.outcome, fault.kind) == ("environment", "unknown-attribute"):
-        found = verdict("pass", because(Cause.REFUSES_RIGHTLY, **facts, ending=first), at=replace(first, message=""))
+    # An attribute that a release does not know is most often one of a newer opset, so it is called
+    # `environment`; here it is a refusal.
+    if first.outcome in ("error", "rejected") or (first.outcome, fault.kind) == (
+        "environment",
+        "unknown-attribute",
+    ):
+        found = verdict(
+            "pass", because(Cause.REFUSES_RIGHTLY, **facts, ending=first), at=replace(first, message="")
+        )
     elif first.outcome == "environment":
         found = verdict("environment", because(Cause.NOT_RUN, target=target, ending=first), at=first)
     elif first.outcome == "unsupported":
@@ -107,8 +121,12 @@ def _accepted(
     return replace(found, oracles=(CHECKER.display, NATIVE.display))
 
 
-def accepts_forbidden(program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab) -> Verdict | None:
-    """The failure of a target that runs, twice, what the reference rejects for its values; None of any other."""
+def accepts_forbidden(
+    program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab
+) -> Verdict | None:
+    """The failure of a target that runs, twice, what the reference rejects for its values; None of any
+    other.
+    """
     rejected = lab.observe(NATIVE, program, inputs)
     if rejected.outcome != "rejected" or lab.observe(target, program, inputs).outcome != "ok":
         return None

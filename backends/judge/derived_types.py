@@ -1,7 +1,9 @@
-"""Outputs whose type contradicts what follows from the program and its inputs: a failure, whichever implementations agree with it.
+"""Outputs whose type contradicts what follows from the program and its inputs: a failure, whichever
+implementations agree with it.
 
-The types come from strict shape inference, which is given the inputs that are fed and none of the types that the model declares for its results. So a wrong
-declaration, as some exporters write, is no evidence, and neither is a right one behind an operator that ONNX does not define.
+The types come from strict shape inference, which is given the inputs that are fed and none of the types that
+the model declares for its results. So a wrong declaration, as some exporters write, is no evidence, and
+neither is a right one behind an operator that ONNX does not define.
 """
 
 from collections.abc import Mapping
@@ -40,8 +42,12 @@ def read_derived(answer: Observation) -> dict[str, ValueType]:
 
 
 def find_contradictions(outputs: Mapping[str, Value], types: Mapping[str, ValueType]) -> dict[str, Mismatch]:
-    """Find the outputs whose shape or dtype is another than their type says; open dimensions and missing outputs contradict nothing."""
-    found = {name: _contradiction(name, outputs[name], type_) for name, type_ in types.items() if name in outputs}
+    """Find the outputs whose shape or dtype is another than their type says; open dimensions and missing
+    outputs contradict nothing.
+    """
+    found = {
+        name: _contradiction(name, outputs[name], type_) for name, type_ in types.items() if name in outputs
+    }
     return {name: mismatch for name, mismatch in found.items() if mismatch is not None}
 
 
@@ -101,10 +107,14 @@ def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
 def settle_declared_types(session: JudgingSession, outputs: Values) -> Verdict | None:
     """The verdict on outputs that are not as declared and contradict the derived types; None otherwise.
 
-    Where nothing contradicts them but the declaration, they are compared by the dtype that is derived or that the reference gives.
+    Where nothing contradicts them but the declaration, they are compared by the dtype that is derived or that
+    the reference gives.
     """
     declared = session.program.outputs() if isinstance(session.program, OnnxProgram) else {}
-    doubted = {*find_contradictions(outputs, declared), *(name for name in declared if not session.dtypes[name])}
+    doubted = {
+        *find_contradictions(outputs, declared),
+        *(name for name in declared if not session.dtypes[name]),
+    }
     if not doubted:
         return None
     failure = judge_types(session, outputs)

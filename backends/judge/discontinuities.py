@@ -1,20 +1,25 @@
-"""Operators that jump: a rounding error before a Floor, an ArgMax or a comparison can become any difference behind it.
+"""Operators that jump: a rounding error before a Floor, an ArgMax or a comparison can become any difference
+behind it.
 
 A mismatch behind such an operator is excused by the rule `jump` in one of two ways.
 
-Own values: the candidate is asked for what goes into each jump as well. Where its outputs stay the same bit for bit, the float64
-reference computes every stretch of the model from the candidate's own value at the stretch's start. When each stretch agrees, the
-candidate is right everywhere and only a value near a jump fell to the other side. A value that is wrong before a jump excuses nothing. Where
-only what comes behind does not agree, the reach below is tried with a hundredth of the screen.
+Own values: the candidate is asked for what goes into each jump as well. Where its outputs stay the same bit
+for bit, the float64 reference computes every stretch of the model from the candidate's own value at the
+stretch's start. When each stretch agrees, the candidate is right everywhere and only a value near a jump fell
+to the other side. A value that is wrong before a jump excuses nothing. Where only what comes behind does not
+agree, the reach below is tried with a hundredth of the screen.
 
 Values that decide how many there are (NonZero, Unique) are such operators too: a shape can be excused.
 
-Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the candidate is asked for the
-values before the jumps alone, with nothing behind them, for all and for the last three one by one; where they are right, the float64 reference runs with them moved by what an honest
-rounding error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most; all up, all down, the later the
-lower or the higher, and in random directions. An output within the envelope of these runs could have come from an honest rounding error.
+Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the
+candidate is asked for the values before the jumps alone, with nothing behind them, for all and for the last
+three one by one; where they are right, the float64 reference runs with them moved by what an honest rounding
+error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most;
+all up, all down, the later the lower or the higher, and in random directions. An output within the envelope
+of these runs could have come from an honest rounding error.
 
-`excuses` asks its questions through a function that observes; where a model jumps stands in discontinuity_points.py.
+`excuses` asks its questions through a function that observes; where a model jumps stands in
+discontinuity_points.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,10 +48,12 @@ from opsieve.backends.reference.float64_model import promote_value
 
 _DIRECTED_SHIFTS = 4
 _RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
-# Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
+# Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked
+# to.
 _UNSEEN = 0.01
-# Of the screen: how far a value may lie off where the candidate cannot be asked for it and the reference rounds less; and how many
-# times the error of the native reference. Both are those of the rule `peers-share-the-error`.
+# Of the screen: how far a value may lie off where the candidate cannot be asked for it and the reference
+# rounds less; and how many times the error of the native reference. Both are those of the rule
+# `peers-share-the-error`.
 _HONEST = 0.1
 _LAST = 3  # points that are asked for one by one
 _PEER_FACTOR = 10.0
@@ -65,8 +72,9 @@ def excuses(
 ) -> tuple[str, ...]:
     """The outputs among `wrong` whose mismatch the rule `jump` excuses; `got` is what the candidate gave.
 
-    Where the model has no float64 version, the reference in its own types takes the place of float64: not `wide`. `last` is how many points
-    are asked for one by one where asking for all alters what the candidate does.
+    Where the model has no float64 version, the reference in its own types takes the place of float64: not
+    `wide`. `last` is how many points are asked for one by one where asking for all alters what the candidate
+    does.
     """
     where = points(model, wrong)
     if not where.names and not where.scales:
@@ -99,19 +107,27 @@ def excuses(
     steps = {name: _UNSEEN * policy.screen(kinds[name]) for name in (*made, *given)}
     if own is None:
         steps.update((name, case.honest(name)) for name in made)
-        steps.update((name, _HONEST * policy.screen(kinds[name])) for name in given if name not in where.scales)
+        steps.update(
+            (name, _HONEST * policy.screen(kinds[name])) for name in given if name not in where.scales
+        )
     remainders = {} if own is not None else case.remainders(made)
     own_types = {} if wide else {name: np.dtype(kinds[name]) for name in steps}
-    steps = {name: max(step, _ulp(own_types[name])) if name in own_types else step for name, step in steps.items()}
+    steps = {
+        name: max(step, _ulp(own_types[name])) if name in own_types else step for name, step in steps.items()
+    }
     return (
         *excused,
-        *_reach(model, inputs, got, left, dtypes, steps, remainders, given, where.scales, own_types, policy, ask),
+        *_reach(
+            model, inputs, got, left, dtypes, steps, remainders, given, where.scales, own_types, policy, ask
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """What the candidate's own values tell: it is wrong before a discontinuity, or which outputs they excuse."""
+    """What the candidate's own values tell: it is wrong before a discontinuity, or which outputs they
+    excuse.
+    """
 
     wrong_before: bool
     excused: tuple[str, ...] = ()
@@ -119,7 +135,9 @@ class _Own:
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """The model severed at the points, with the candidate's values of these as feeds, and what float64 makes of each stretch."""
+    """The model severed at the points, with the candidate's values of these as feeds, and what float64 makes
+    of each stretch.
+    """
 
     model: ModelProto
     feeds: Values
@@ -128,7 +146,9 @@ class _Stretches:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A mismatch on the way to being excused; `peers` are the errors of the native reference at the points."""
+    """A mismatch on the way to being excused; `peers` are the errors of the native reference at the
+    points.
+    """
 
     model: ModelProto
     inputs: Values
@@ -140,7 +160,9 @@ class _Case:
     ask: Ask
 
     def honest(self, name: str) -> float:
-        """How far a rounding error may move a point, in parts of its largest magnitude: ten times that of the reference, within the screen."""
+        """How far a rounding error may move a point, in parts of its largest magnitude: ten times that of the
+        reference, within the screen.
+        """
         screen = self.policy.screen(self.kinds[name])
         return min(screen, max(_HONEST * screen, _PEER_FACTOR * self.peers[name]))
 
@@ -163,14 +185,18 @@ class _Case:
         return _Own(False, tuple(name for name in wrong if name not in behind.mismatches))
 
     def right_before(self, made: list[str], own: _Own | None, right: Values, wide: bool, last: int) -> bool:
-        """Whether the candidate is right up to the points: by its own values, else asked for all of them alone, then for the last ones."""
+        """Whether the candidate is right up to the points: by its own values, else asked for all of them
+        alone, then for the last ones.
+        """
         if own is not None:
             return not own.wrong_before
         alone = made[len(made) - last :] if len(made) > 1 else []
         return self.sound_before(made) and all(self.sound_alone(name, right[name], wide) for name in alone)
 
     def sound_before(self, made: list[str]) -> bool:
-        """Whether the candidate is right up to the points, asked for them alone: nothing behind them can disturb what it does."""
+        """Whether the candidate is right up to the points, asked for them alone: nothing behind them can
+        disturb what it does.
+        """
         prefix = cut(self.model, made)
         own = self.ask("candidate", prefix, self.inputs)
         if own.outputs is None:
@@ -179,7 +205,9 @@ class _Case:
         return stretches is None or self._sound(own.outputs, stretches, made)
 
     def sound_alone(self, name: str, right: Any, wide: bool) -> bool:
-        """Whether the candidate is right at one point, asked for nothing else: a fault between the points shows that asking for all hides."""
+        """Whether the candidate is right at one point, asked for nothing else: a fault between the points
+        shows that asking for all hides.
+        """
         prefix = cut(self.model, [name])
         own = self.ask("candidate", prefix, self.inputs).outputs
         if own is None or compare(own, {name: right}, self.kinds, self.policy).agrees:
@@ -193,8 +221,12 @@ class _Case:
             excuses(prefix, self.inputs, own, [name], self.kinds, self.policy, self.ask, wide, last=0)
         )
 
-    def _behind(self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]) -> "_Stretches | None":
-        """What float64 makes of each stretch from the candidate's values at its start; None where it cannot be known."""
+    def _behind(
+        self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]
+    ) -> "_Stretches | None":
+        """What float64 makes of each stretch from the candidate's values at its start; None where it cannot
+        be known.
+        """
         if not all(_dtype(own.get(name)) == self.kinds[name] for name in made):
             return None
         parts, feeds = severed(model, made, wrong), {**self.inputs, **{name: own[name] for name in made}}
@@ -202,8 +234,10 @@ class _Case:
         return None if right is None else _Stretches(parts, feeds, right)
 
     def _sound(self, own: Values, stretches: "_Stretches", made: list[str]) -> bool:
-        """Whether each point is within the screen, no worse than ten times the native reference is there, or as far off as rounding on its
-        stretch moves it: two results that should cancel leave a remainder that is large beside 0."""
+        """Whether each point is within the screen, no worse than ten times the native reference is there, or
+        as far off as rounding on its stretch moves it: two results that should cancel leave a remainder that
+        is large beside 0.
+        """
         before = {name: stretches.right[name + MADE] for name in made}
         off = compare({name: own[name] for name in made}, before, self.kinds, self.policy).mismatches
         left = [name for name in off if error(own[name], before[name]) > _PEER_FACTOR * self.peers[name]]
@@ -211,7 +245,9 @@ class _Case:
             return True
         ends = [name + MADE for name in left]
         moved = movements(stretches.model, stretches.feeds, ends, self.policy, self.ask)
-        return all(name + MADE in moved and moved[name + MADE].explains(own[name], self.policy) for name in left)
+        return all(
+            name + MADE in moved and moved[name + MADE].explains(own[name], self.policy) for name in left
+        )
 
 
 def _reach(
@@ -228,9 +264,11 @@ def _reach(
     policy: Policy,
     ask: Ask,
 ) -> tuple[str, ...]:
-    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude (scales: of each).
+    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude
+    (scales: of each).
 
-    `remainders` are what rounding leaves of them by itself, which is more where terms cancel. `types` are those of points that are no float64.
+    `remainders` are what rounding leaves of them by itself, which is more where terms cancel. `types` are
+    those of points that are no float64.
     """
     made = [name for name in steps if name not in given]
     changed = shifted(model, made, wrong)
@@ -257,13 +295,16 @@ def _reach(
         if moved.outputs is not None:
             runs.append(moved.outputs)
     return tuple(
-        name for name in wrong if _within(got[name], [run[name] for run in runs], policy.screen(dtypes.get(name, "")))
+        name
+        for name in wrong
+        if _within(got[name], [run[name] for run in runs], policy.screen(dtypes.get(name, "")))
     )
 
 
 def _direction(turn: int, shape: tuple[int, ...], random: np.random.Generator) -> "np.ndarray[Any, Any]":
-    """Where the elements of a point move, from -1 to 1: all up; all down; the later the lower, or the higher, so that of many that are alike
-    the last one is the least or the greatest; at random."""
+    """Where the elements of a point move, from -1 to 1: all up; all down; the later the lower, or the higher,
+    so that of many that are alike the last one is the least or the greatest; at random.
+    """
     if turn < 2:
         return np.full(shape, (1.0, -1.0)[turn])
     if turn < _DIRECTED_SHIFTS:
@@ -273,7 +314,9 @@ def _direction(turn: int, shape: tuple[int, ...], random: np.random.Generator) -
 
 
 def _within(got: Any, runs: Sequence[Any], screen: float) -> bool:
-    """Whether every element of `got` lies between the least and the greatest of the runs, give or take the screen."""
+    """Whether every element of `got` lies between the least and the greatest of the runs, give or take the
+    screen.
+    """
     if not isinstance(got, np.ndarray) or got.dtype.kind in "OUSc":
         return False
     alike = [np.asarray(run, np.float64) for run in runs if np.shape(run) == got.shape]

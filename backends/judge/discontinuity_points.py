@@ -1,6 +1,7 @@
 """Where a model jumps, and the models that the rule `jump` (discontinuities.py) asks about instead of it.
 
-Which operators jump is declared with them (`Operator.rounding`). What is made here is another model; nothing runs.
+Which operators jump is declared with them (`Operator.rounding`). What is made here is another model; nothing
+runs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,8 @@ from opsieve.gen.declarations.rounding import Rounding
 from opsieve.gen.model.tensors import read_tensor
 
 Values = dict[str, Any]
-# Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.
+# Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and
+# its feeds.
 Ask = Callable[[str, ModelProto, Values], Observation]
 MADE, SHIFT = "__made", "__shift"
 _MAX_POINTS = 64
@@ -28,8 +30,9 @@ _FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT1
 class DiscontinuityInputs:
     """Tensors that go into jumps on the way to some outputs, in the order in which the graph makes them.
 
-    `decided` tells whether knowing their values tells on which side of each jump the program falls. `scales` are constants by which
-    results are scaled before they are rounded to integers: how their quotients are rounded decides a tie.
+    `decided` tells whether knowing their values tells on which side of each jump the program falls. `scales`
+    are constants by which results are scaled before they are rounded to integers: how their quotients are
+    rounded decides a tie.
     """
 
     names: tuple[str, ...]
@@ -38,7 +41,9 @@ class DiscontinuityInputs:
 
 
 def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
-    """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their own."""
+    """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their
+    own.
+    """
     graph = model.graph
     jumping = {(f.domain, f.name) for f in model.functions if _any_discontinuous(f.node)}
     exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
@@ -94,7 +99,9 @@ def cut(model: ModelProto, names: Sequence[str]) -> ModelProto:
     graph = copy.graph
     needed = _upstream(graph, names)
     nodes = [_copy_node(node) for node in graph.node if any(name in needed for name in node.output)]
-    outputs = [type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names]
+    outputs = [
+        type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names
+    ]
     del graph.node[:]
     graph.node.extend(nodes)
     del graph.output[:]
@@ -106,7 +113,9 @@ def fed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tu
     """The model with the constants of `names` as inputs, and its inputs with their values."""
     held, copy = constants(model), _copied(model)
     for name in names:
-        copy.graph.input.append(helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims)))
+        copy.graph.input.append(
+            helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims))
+        )
     kept = [_copy_node(node) for node in copy.graph.node if not set(names) & set(node.output)]
     del copy.graph.node[:]
     copy.graph.node.extend(kept)
@@ -137,7 +146,9 @@ def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> 
 
 
 def rounding(node: NodeProto) -> Rounding:
-    """What a node does with a rounding error; an operator of another domain is taken for ONNX's of the same name."""
+    """What a node does with a rounding error; an operator of another domain is taken for ONNX's of the same
+    name.
+    """
     operator = declared(node.domain, node.op_type) or declared("", node.op_type)
     if operator is None:
         return Rounding.NONE
@@ -157,7 +168,9 @@ def _any_discontinuous(nodes: Iterable[NodeProto]) -> bool:
     return any(
         _discontinuous(node)
         or any(
-            _any_discontinuous(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs)
+            _any_discontinuous(body.node)
+            for attribute in node.attribute
+            for body in (attribute.g, *attribute.graphs)
         )
         for node in nodes
     )

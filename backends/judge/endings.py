@@ -1,8 +1,9 @@
-"""The verdict on a target that gave no outputs: it died, it raised an error, or it says that it lacks something.
+"""The verdict on a target that gave no outputs: it died, it raised an error, or it says that it lacks
+something.
 
-A lack is one only when the program holds what the compiler lacks. A compiler that runs the program unoptimised, or that takes
-each of its operators by itself, made what it lacks: that is an error of its optimiser. An element type that a compiler
-refuses everywhere is a lack, whatever it calls it.
+A lack is one only when the program holds what the compiler lacks. A compiler that runs the program
+unoptimised, or that takes each of its operators by itself, made what it lacks: that is an error of its
+optimiser. An element type that a compiler refuses everywhere is a lack, whatever it calls it.
 """
 
 from opsieve.backends.judge.judging_session import JudgingSession, is_refused_by_checker, open_rules
@@ -18,9 +19,16 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
 
 _REPEATS = 3  # fresh runs before a failure counts as flaky
-# Where ONNX leaves a result open, raising an exception is as good as any answer; constant folding raises it early.
+# Where ONNX leaves a result open, raising an exception is as good as any answer; constant folding raises it
+# early.
 _MAY_RAISE = frozenset(
-    {"integer-division-by-zero", "integer-division-overflow", "negative-integer-power", "shift-too-far", "cast-of-nan"}
+    {
+        "integer-division-by-zero",
+        "integer-division-overflow",
+        "negative-integer-power",
+        "shift-too-far",
+        "cast-of-nan",
+    }
     | {"cast-out-of-range"}
 )
 
@@ -39,20 +47,29 @@ def died(session: JudgingSession, first: Observation) -> Verdict:
     if first.stage == "run" and session.program.form != "onnx" and session.ask(NATIVE).outcome == "rejected":
         return verdict("invalid", because(Cause.NO_MEANING, ending=session.ask(NATIVE)), kind, first)
     if kind == "crash":
-        return verdict("fail", because(Cause.CRASHED, target=target, stage=first.stage, ending=first), kind, first)
-    # A program that needs the time or the memory is not the compiler's fault: somebody else must do with less.
+        return verdict(
+            "fail", because(Cause.CRASHED, target=target, stage=first.stage, ending=first), kind, first
+        )
+    # A program that needs the time or the memory is not the compiler's fault: somebody else must do with
+    # less.
     if baseline is not None and session.ask(baseline).outcome == "ok":
         blame = "optimiser"
-    elif session.ask(NATIVE).outcome != outcome or any(session.ask(each).outcome == "ok" for each in session.oracles):
+    elif session.ask(NATIVE).outcome != outcome or any(
+        session.ask(each).outcome == "ok" for each in session.oracles
+    ):
         blame = "compiler"
     else:
-        return verdict("undecided", because(Cause.REFERENCE_ENDS_TOO, target=target, outcome=outcome), kind, first)
+        return verdict(
+            "undecided", because(Cause.REFERENCE_ENDS_TOO, target=target, outcome=outcome), kind, first
+        )
     reason = because(Cause.ENDED, target=target, outcome=outcome, stage=first.stage, ending=first)
     return verdict("fail", reason, kind, first, blame=blame)
 
 
 def lacks(session: JudgingSession, first: Observation) -> Verdict:
-    """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself made what it lacks."""
+    """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself
+    made what it lacks.
+    """
     target, baseline = session.target, session.target.baseline
     acceptor = find_acceptor_of_lack(session.program, session.inputs, target, first, session)
     if not acceptor:
@@ -95,19 +112,27 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
 
 
 def _forbidden(session: JudgingSession, first: Observation) -> Verdict | None:
-    """The verdict `invalid` where the reference refuses the program for the reason of the target: whoever accepts it is lenient."""
+    """The verdict `invalid` where the reference refuses the program for the reason of the target: whoever
+    accepts it is lenient.
+    """
     if session.expected is not None:
         return None
     reference = session.ask(NATIVE)
     kind = same_reason(first, reference)
     if not kind and not names_rule(reference) and not (reference.outcome == first.outcome == "rejected"):
         return None
-    facts = {"target": session.target, "breach": kind or "what the specification forbids", "ending": reference}
+    facts = {
+        "target": session.target,
+        "breach": kind or "what the specification forbids",
+        "ending": reference,
+    }
     return verdict("invalid", because(Cause.FORBIDDEN, **facts), "error", first)
 
 
 def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bool]:
-    """Who accepts the program, whom that blames, and whether an independent implementation rejects it; "" when nobody accepts it."""
+    """Who accepts the program, whom that blames, and whether an independent implementation rejects it; ""
+    when nobody accepts it.
+    """
     baseline = session.target.baseline
     if baseline is not None and session.ask(baseline).outcome == "ok":
         return baseline.display, "optimiser", False
@@ -131,7 +156,9 @@ def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bo
 
 
 def _ill_typed(session: JudgingSession) -> str:
-    """Why ONNX has no such program, as far as the native reference was asked and looks: an operator that does not take a type."""
+    """Why ONNX has no such program, as far as the native reference was asked and looks: an operator that does
+    not take a type.
+    """
     notes = session.answers[NATIVE].notes if NATIVE in session.answers else ()
     return next((note for note in notes if note.startswith(ILL_TYPED)), "")
 
@@ -141,12 +168,20 @@ def _unconfirmed(session: JudgingSession, first: Observation) -> Verdict | None:
     if session.again().outcome == first.outcome:
         return None
     seen = 1 + sum(session.again().outcome == first.outcome for _ in range(_REPEATS - 1))
-    facts = {"target": session.target, "outcome": first.outcome, "seen": seen, "runs": _REPEATS + 1, "ending": first}
+    facts = {
+        "target": session.target,
+        "outcome": first.outcome,
+        "seen": seen,
+        "runs": _REPEATS + 1,
+        "ending": first,
+    }
     return verdict("flaky", because(Cause.NOT_CONFIRMED, **facts), DEATHS.get(first.outcome, "error"), first)
 
 
 def _undefined(session: JudgingSession, first: Observation) -> Verdict | None:
-    """The verdict `invalid` when ONNX leaves a result of the program undefined, so that an error is as good as any answer."""
+    """The verdict `invalid` when ONNX leaves a result of the program undefined, so that an error is as good
+    as any answer.
+    """
     rules = tuple(rule for rule in open_rules(session.ask(NATIVE).hazards, None) if rule in _MAY_RAISE)
     if not rules:
         return None

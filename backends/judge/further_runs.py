@@ -1,4 +1,6 @@
-"""The oracles that ask further runs of a build that passes: is it slower, does it need more memory, does it give the same again?"""
+"""The oracles that ask further runs of a build that passes: is it slower, does it need more memory, does it
+give the same again?
+"""
 
 from typing import Any
 
@@ -25,7 +27,8 @@ def asked_further(
 ) -> Verdict | None:
     """The first verdict that is not `pass` of the chosen oracles on a target that passes, None without one.
 
-    With `glance`, time is measured only where the runs that were done already look slow: a campaign has many programs.
+    With `glance`, time is measured only where the runs that were done already look slow: a campaign has many
+    programs.
     """
     for name in choice.measured:
         found = _asked(name, choice, program, inputs, target, lab, glance)
@@ -56,8 +59,9 @@ def _asked(
 
 
 def changing(program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab) -> Verdict | None:
-    """The verdict on a target of which another process gives other outputs for the same inputs; None where none does, or where
-    the program leaves open what differs."""
+    """The verdict on a target of which another process gives other outputs for the same inputs; None where
+    none does, or where the program leaves open what differs.
+    """
     first = lab.observe(target, program, inputs)
     if first.outputs is None:
         return None

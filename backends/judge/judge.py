@@ -1,7 +1,8 @@
 """What to say of a program on a target: the order of questions, the oracles consulted, the rules that decide.
 
-Nothing runs here. Every answer is asked of a Lab, which runs the program in a worker of its own; few oracles are asked when few
-are enough. docs/explanation/oracles.md states the policy, docs/benchmarks/judging.md what was measured of it.
+Nothing runs here. Every answer is asked of a Lab, which runs the program in a worker of its own; few oracles
+are asked when few are enough. docs/explanation/oracles.md states the policy, docs/benchmarks/judging.md what
+was measured of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,8 +51,9 @@ def judge(
 ) -> Judged:
     """The verdict on `program`, fed with `inputs`, on `target`.
 
-    `expected` are outputs that the user vouches for, `oracles` further targets that may be asked when there is doubt. A program that
-    was made to be wrong (gen/model/invalid_marker.py) is judged by whether it is refused.
+    `expected` are outputs that the user vouches for, `oracles` further targets that may be asked when there
+    is doubt. A program that was made to be wrong (gen/model/invalid_marker.py) is judged by whether it is
+    refused.
     """
     fault = program.fault if expected is None else None
     if fault is not None:
@@ -64,7 +66,8 @@ def judge(
 def judge_case(
     case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY, further: OracleChoice = _NO_CHOICE
 ) -> Judged:
-    """The verdict of every command on a case: its expected outputs count, and all other compilers may be asked.
+    """The verdict of every command on a case: its expected outputs count, and all other compilers may be
+    asked.
 
     The oracle that found the failure of a case is asked of it as are those of `further`.
     """
@@ -124,16 +127,20 @@ def _against_expected(session: JudgingSession, outputs: Values) -> Verdict:
     """The reference and the candidate agree, the expected outputs are others."""
     expected = session.expected or {}
     worst = compare(outputs, expected, session.dtypes, session.policy).worst
-    others = [oracle for oracle in dict.fromkeys((session.target.baseline, *session.oracles)) if oracle is not None]
+    others = [
+        oracle for oracle in dict.fromkeys((session.target.baseline, *session.oracles)) if oracle is not None
+    ]
     agree = [FLOAT64, *(oracle for oracle in others if session.agrees(oracle, outputs, tuple(expected)))]
     reason = because(Cause.EXPECTED_DOUBTED, target=session.target, oracles=agree, mismatch=worst)
     return verdict("undecided", reason, "mismatch", mismatch=worst)
 
 
 def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
-    """The reference cannot evaluate the program: derived types bind, expected outputs are the truth unless contradicted, else others are asked.
+    """The reference cannot evaluate the program: derived types bind, expected outputs are the truth unless
+    contradicted, else others are asked.
 
-    Independent compilers come first. The unoptimised build shares the compiler's faults, so its agreement decides nothing.
+    Independent compilers come first. The unoptimised build shares the compiler's faults, so its agreement
+    decides nothing.
     """
     contradicted = judge_types(session, outputs)
     if contradicted is not None:

@@ -15,7 +15,8 @@ from opsieve.gen.model.program import Program
 
 
 class JudgingSession:
-    """The program, the target, and who was asked what. Each oracle is asked once; fresh runs of the target are extra.
+    """The program, the target, and who was asked what. Each oracle is asked once; fresh runs of the target
+    are extra.
 
     `expected` are outputs that the user vouches for, `oracles` further targets that may be asked.
     """
@@ -47,7 +48,9 @@ class JudgingSession:
                 self.consulted.append(target.display)
         return self.answers[target]
 
-    def observe(self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
+    ) -> Observation:
         """As a Lab: an answer about the judged program belongs to the evidence."""
         if program is self.program and not fresh:
             return self.ask(target)
@@ -55,9 +58,12 @@ class JudgingSession:
 
     def list_asked(self) -> list[str]:
         """Every implementation that was asked beside the target, with how it ended."""
-        asked = [(each, answer) for each, answer in self.answers.items() if each not in (self.target, DERIVING)]
+        asked = [
+            (each, answer) for each, answer in self.answers.items() if each not in (self.target, DERIVING)
+        ]
         return [
-            f"{each.display} ({'refused by onnx.checker' if is_refused_by_checker(answer) else answer.outcome})"
+            f"{each.display}"
+            f" ({'refused by onnx.checker' if is_refused_by_checker(answer) else answer.outcome})"
             for each, answer in asked
         ]
 
@@ -68,17 +74,23 @@ class JudgingSession:
         return observation
 
     def witnesses(self) -> list[ResolvedTarget]:
-        """Who can confirm the reference against the target: its unoptimised build, then every other independent compiler.
+        """Who can confirm the reference against the target: its unoptimised build, then every other
+        independent compiler.
 
-        A target that is given a rewritten program can be contradicted by itself, on the program as it is, before all others.
+        A target that is given a rewritten program can be contradicted by itself, on the program as it is,
+        before all others.
         """
         baseline = self.target.baseline
-        others = [oracle for oracle in self.oracles if oracle != baseline and independent(self.target, oracle)]
+        others = [
+            oracle for oracle in self.oracles if oracle != baseline and independent(self.target, oracle)
+        ]
         own = [self.target.unrewritten] if self.target.rewrite else []
         return [*own, *others] if baseline is None else [*own, baseline, *others]
 
     def host_shares(self, outputs: Values, names: Sequence[str]) -> ResolvedTarget | None:
-        """The host, when it gives the same named outputs for the original program: then they are no fault of the target's."""
+        """The host, when it gives the same named outputs for the original program: then they are no fault of
+        the target's.
+        """
         host = self.target.runtime
         if host is None or not all(name in outputs for name in names):
             return None
@@ -99,7 +111,10 @@ class JudgingSession:
         """Whether an oracle gives the named outputs of `truth`."""
         answer = self.ask(oracle)
         wanted = {name: truth[name] for name in names if name in truth}
-        return answer.outputs is not None and compare(answer.outputs, wanted, self.dtypes, self.policy, terms).agrees
+        return (
+            answer.outputs is not None
+            and compare(answer.outputs, wanted, self.dtypes, self.policy, terms).agrees
+        )
 
     def repeats(self, outputs: Values, names: Sequence[str]) -> Verdict | None:
         """None when a fresh process gives the same outputs; else the verdict on that."""

@@ -1,8 +1,9 @@
 """Two levels of one compiler that differ: one of them is wrong, whoever it is.
 
-A target and its unoptimised build are given the same program. Where both give the same again in a fresh process, a difference beyond
-the policy is a failure of the compiler even if nobody can say which of them is right: the blame is left open. Of programs that are no ONNX
-models it is not known where they jump, so nothing is claimed of them here.
+A target and its unoptimised build are given the same program. Where both give the same again in a fresh
+process, a difference beyond the policy is a failure of the compiler even if nobody can say which of them is
+right: the blame is left open. Of programs that are no ONNX models it is not known where they jump, so nothing
+is claimed of them here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,8 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 
 RULE = "levels-disagree"
-# Without a reference nobody measures how much the program magnifies rounding errors: this many times the screen is beyond that.
+# Without a reference nobody measures how much the program magnifies rounding errors: this many times the
+# screen is beyond that.
 UNMEASURED = 10.0
 
 
@@ -31,7 +33,8 @@ def disagreement(
     *,
     measured: bool,
 ) -> Verdict | None:
-    """The failure where the unoptimised build gives others of the named outputs, None where it does not or a reason excuses it.
+    """The failure where the unoptimised build gives others of the named outputs, None where it does not or a
+    reason excuses it.
 
     `measured` says that a reference has been asked what rounding explains.
     """
@@ -42,7 +45,9 @@ def disagreement(
     if answer is None or not all(name in answer for name in names):
         return None
     own = {name: outputs[name] for name in names if not _jumps(program, name)}
-    found = compare(own, {name: answer[name] for name in own}, session.dtypes, session.policy, terms).mismatches
+    found = compare(
+        own, {name: answer[name] for name in own}, session.dtypes, session.policy, terms
+    ).mismatches
     if not measured:
         found = {
             name: mismatch
@@ -69,5 +74,7 @@ def _jumps(program: OnnxProgram, name: str) -> bool:
 
 def _random(program: OnnxProgram) -> bool:
     functions = (node for function in program.proto.functions for node in function.node)
-    found = (declared(node.domain, node.op_type) for node in all_nodes([*program.proto.graph.node, *functions]))
+    found = (
+        declared(node.domain, node.op_type) for node in all_nodes([*program.proto.graph.node, *functions])
+    )
     return any(operator is not None and operator.random for operator in found)

@@ -1,11 +1,14 @@
-"""A dispute between a target and the reference, settled by the first operator that differs given equal inputs.
+"""A dispute between a target and the reference, settled by the first operator that differs given equal
+inputs.
 
-The target is asked for every value that its program makes. Where that leaves the disputed outputs as they are, bit for bit, the reference
-computes each operator from the target's own inputs of it, in one run. An operator whose outputs differ then is cut out with those inputs
-as a program of its own, and judged with everybody asked:
+The target is asked for every value that its program makes. Where that leaves the disputed outputs as they
+are, bit for bit, the reference computes each operator from the target's own inputs of it, in one run. An
+operator whose outputs differ then is cut out with those inputs as a program of its own, and judged with
+everybody asked:
 
 - a second oracle says that its outputs are wrong: so are the program's;
-- independent compilers compute it as the target does: the reference is outvoted, and the next operator is looked at;
+- independent compilers compute it as the target does: the reference is outvoted, and the next operator is
+  looked at;
 - nobody else has it: undecided, and the verdict names it.
 
 When no operator differs, every step is right and only rounding was magnified on the way.
@@ -35,7 +38,9 @@ JudgePiece = Callable[[Program, Values, Values], tuple[Verdict, JudgingSession] 
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """The session of a program, its model, the oracle that stands alone, the target's outputs and the names of those in dispute."""
+    """The session of a program, its model, the oracle that stands alone, the target's outputs and the names
+    of those in dispute.
+    """
 
     session: JudgingSession
     model: ModelProto
@@ -58,7 +63,9 @@ class Finding:
 
 
 def settle(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
-    """What the operators of the program tell of a dispute; None where the target's own values cannot be had."""
+    """What the operators of the program tell of a dispute; None where the target's own values cannot be
+    had.
+    """
     own = _own_values(dispute)
     if own is None:
         return None
@@ -71,7 +78,11 @@ def settle(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
         finding = _judged(dispute, node, own, judge_piece)
         finding = finding and replace(finding, outputs=_behind(dispute, node))
         if finding is None or finding.kind == "undecided":
-            doubtful = doubtful or finding or Finding("undecided", (), node.op_type, "which cannot be asked by itself")
+            doubtful = (
+                doubtful
+                or finding
+                or Finding("undecided", (), node.op_type, "which cannot be asked by itself")
+            )
         elif finding.kind == "wrong":
             return finding
         elif finding.kind == "outvoted":
@@ -84,7 +95,9 @@ def settle(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
 
 
 def _own_values(dispute: Dispute) -> Values | None:
-    """Every value of the program as the target makes it; None when asking for them alters the disputed outputs."""
+    """Every value of the program as the target makes it; None when asking for them alters the disputed
+    outputs.
+    """
     session = dispute.session
     model = dispute.model
     names = made_values(model)
@@ -100,12 +113,16 @@ def _own_values(dispute: Dispute) -> Values | None:
 
 
 def _differing(dispute: Dispute, own: Mapping[str, Any]) -> Iterator[NodeProto]:
-    """Nodes on the way to the disputed outputs whose outputs differ from the arbiter's given the target's inputs, in the graph's order."""
+    """Nodes on the way to the disputed outputs whose outputs differ from the arbiter's given the target's
+    inputs, in the graph's order.
+    """
     session = dispute.session
     model = dispute.model
     held = constants(model)
     given = {name: value for name, value in own.items() if name in made_values(model)}
-    program = OnnxProgram(severed(model, list(given), dispute.names).SerializeToString(), session.program.name)
+    program = OnnxProgram(
+        severed(model, list(given), dispute.names).SerializeToString(), session.program.name
+    )
     whole = session.lab.observe(dispute.arbiter, program, {**session.inputs, **given}).outputs
     for node in _upstream(model.graph.node, dispute.names):
         made = {name: given[name] for name in node.output if name in given}
@@ -136,7 +153,9 @@ def _upstream(nodes: Any, outputs: tuple[str, ...]) -> list[NodeProto]:
     return found[::-1]
 
 
-def _judged(dispute: Dispute, node: NodeProto, own: Mapping[str, Any], judge_piece: JudgePiece) -> Finding | None:
+def _judged(
+    dispute: Dispute, node: NodeProto, own: Mapping[str, Any], judge_piece: JudgePiece
+) -> Finding | None:
     """What everybody says of one operator on the target's own inputs; None where it cannot be cut out."""
     session = dispute.session
     piece = operator_program(dispute.model, node, own)
@@ -170,7 +189,9 @@ def _siding(asked: JudgingSession, inside: Values) -> tuple[ResolvedTarget, ...]
     """The independent compilers that give what the target gives for the piece, against the arbiter."""
     names = tuple(inside)
     return tuple(
-        each for each in asked.oracles if independent(asked.target, each) and asked.agrees(each, inside, names)
+        each
+        for each in asked.oracles
+        if independent(asked.target, each) and asked.agrees(each, inside, names)
     )
 
 

@@ -1,7 +1,9 @@
-"""A target against itself: a program and one that means the same must not differ beyond the policy (gen/metamorphic has the rewrites).
+"""A target against itself: a program and one that means the same must not differ beyond the policy
+(gen/metamorphic has the rewrites).
 
-This needs no second compiler. What differs is a failure only once the float64 reference sides with the target on the program as it is; where it sides
-with the rewritten one, the target is wrong on the program itself, which the judgement of the target without a rewrite says.
+This needs no second compiler. What differs is a failure only once the float64 reference sides with the target
+on the program as it is; where it sides with the rewritten one, the target is wrong on the program itself,
+which the judgement of the target without a rewrite says.
 """
 
 from dataclasses import replace
@@ -47,6 +49,8 @@ def against_itself(session: JudgingSession, outputs: Values) -> Verdict:
     return replace(
         judged,
         kind="metamorphic",
-        reason=str(because(Cause.CONTRADICTS_ITSELF, target=target, plain=plain, arbiter=arbiter, mismatch=worst)),
+        reason=str(
+            because(Cause.CONTRADICTS_ITSELF, target=target, plain=plain, arbiter=arbiter, mismatch=worst)
+        ),
         blame="optimiser" if sound else "compiler",
     )

@@ -1,7 +1,8 @@
 """A mismatch between a target and the reference: what excuses it, and who is to blame otherwise.
 
-Each output is looked at by itself: one that nobody can confirm hides no other. Where the reference stands alone against the target, the
-first operator that differs given equal inputs is looked for and asked of everybody (opsieve.backends.judge.localise).
+Each output is looked at by itself: one that nobody can confirm hides no other. Where the reference stands
+alone against the target, the first operator that differs given equal inputs is looked for and asked of
+everybody (opsieve.backends.judge.localise).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,9 @@ _PEER_FLOOR = 1e-2  # of the screen: what every compiler of a type may be off by
 
 
 class MismatchJudge:
-    """The target's outputs differ from the arbiter's: which differences are excused, and who is to blame for the others."""
+    """The target's outputs differ from the arbiter's: which differences are excused, and who is to blame for
+    the others.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,13 @@ class MismatchJudge:
         terms: Mapping[str, int],
         depth: int = 0,
     ) -> None:
-        self.session, self.arbiter, self.outputs, self.terms, self.depth = session, arbiter, outputs, terms, depth
+        self.session, self.arbiter, self.outputs, self.terms, self.depth = (
+            session,
+            arbiter,
+            outputs,
+            terms,
+            depth,
+        )
         self.right = session.ask(arbiter)
         self.truth: Values = self.right.outputs or {}
         self.left: dict[str, Mismatch] = {}
@@ -78,9 +87,11 @@ class MismatchJudge:
         return self.of_another_type() or self.alone(found.worst)
 
     def of_another_type(self) -> Verdict | None:
-        """The failure of an output whose shape or dtype shape inference or the reference contradicts, whoever agrees with the target.
+        """The failure of an output whose shape or dtype shape inference or the reference contradicts, whoever
+        agrees with the target.
 
-        The reference alone does not decide on a shape that values near a discontinuity can change, nor where inference contradicts the reference.
+        The reference alone does not decide on a shape that values near a discontinuity can change, nor where
+        inference contradicts the reference.
         """
         session = self.session
         shaped = [name for name, mismatch in self.left.items() if mismatch.what in ("shape", "dtype")]
@@ -91,7 +102,11 @@ class MismatchJudge:
             return contradicted
         native = session.ask(NATIVE).outputs or {}
         doubtful = find_contradictions(native, derive(session))
-        given = {name: type_of(native.get(name)) for name in shaped if name not in doubtful and not self.jumps(name)}
+        given = {
+            name: type_of(native.get(name))
+            for name in shaped
+            if name not in doubtful and not self.jumps(name)
+        }
         types = {name: read_type(type_) for name, type_ in given.items() if type_ is not None}
         worst = Comparison(find_contradictions(self.outputs, types)).worst
         if worst is None:
@@ -99,7 +114,9 @@ class MismatchJudge:
         reason = because(
             Cause.CONTRADICTS_REFERENCE, target=session.target, arbiter=self.arbiter, **describe_type(worst)
         )
-        return verdict("fail", reason, "mismatch", rules=(*self.rules, RULE), mismatch=worst, blame="compiler")
+        return verdict(
+            "fail", reason, "mismatch", rules=(*self.rules, RULE), mismatch=worst, blame="compiler"
+        )
 
     def wrong(self, confirmed: Mapping[str, Sequence[str]]) -> Verdict:
         """The failure: the worst of the outputs whose value a second oracle confirms."""
@@ -114,15 +131,20 @@ class MismatchJudge:
         return verdict("fail", reason, "mismatch", rules=tuple(self.rules), mismatch=worst, blame=blame)
 
     def alone(self, shown: Mismatch | None) -> Verdict:
-        """The verdict where nobody confirms the arbiter: on the first operator that differs given equal inputs."""
+        """The verdict where nobody confirms the arbiter: on the first operator that differs given equal
+        inputs.
+        """
         session = self.session
         rules, worst = tuple(self.rules), Comparison(self.left).worst
         facts: dict[str, object] = {"target": session.target, "arbiter": self.arbiter, "mismatch": worst}
-        plain = verdict("undecided", because(Cause.ONE_ORACLE, **facts), "mismatch", rules=rules, mismatch=worst)
+        plain = verdict(
+            "undecided", because(Cause.ONE_ORACLE, **facts), "mismatch", rules=rules, mismatch=worst
+        )
         if self.depth or not isinstance(session.program, OnnxProgram):
             return plain
         finding = settle(
-            Dispute(session, session.program.proto, self.arbiter, self.outputs, tuple(self.left)), self.judge_piece
+            Dispute(session, session.program.proto, self.arbiter, self.outputs, tuple(self.left)),
+            self.judge_piece,
         )
         found = plain if finding is None else self.settled(finding, facts, rules, worst or shown)
         if found.verdict != "undecided":
@@ -134,7 +156,9 @@ class MismatchJudge:
         return disagreement(session, self.outputs, names, self.terms, rules, measured=True) or decided
 
     def outvoted(self, facts: Mapping[str, object]) -> Verdict | None:
-        """The pass where two compilers that share nothing with the target or each other give what it gives, against the arbiter."""
+        """The pass where two compilers that share nothing with the target or each other give what it gives,
+        against the arbiter.
+        """
         session = self.session
         agree = [
             each
@@ -147,7 +171,9 @@ class MismatchJudge:
         return verdict("pass", reason, rules=(*self.rules, "reference-outvoted"))
 
     def contradicted(self, otherwise: Verdict) -> Verdict:
-        """The failure where the target itself gives the arbiter's value of an output once the program is rewritten (gen/metamorphic)."""
+        """The failure where the target itself gives the arbiter's value of an output once the program is
+        rewritten (gen/metamorphic).
+        """
         session = self.session
         if session.target.rewrite or not isinstance(session.program, OnnxProgram):
             return otherwise
@@ -157,10 +183,17 @@ class MismatchJudge:
             for rewrite in names_for(session.program.form):
                 other = session.target.with_options(rewrite=rewrite)
                 if session.agrees(other, self.truth, (name,), self.terms):
-                    facts = {"target": session.target, "mismatch": mismatch, "arbiter": self.arbiter, "other": other}
+                    facts = {
+                        "target": session.target,
+                        "mismatch": mismatch,
+                        "arbiter": self.arbiter,
+                        "other": other,
+                    }
                     reason = because(Cause.CONTRADICTED, **facts)
                     rules = (*self.rules, "self-contradiction")
-                    return verdict("fail", reason, "mismatch", rules=rules, mismatch=mismatch, blame="compiler")
+                    return verdict(
+                        "fail", reason, "mismatch", rules=rules, mismatch=mismatch, blame="compiler"
+                    )
         return otherwise
 
     def settled(
@@ -179,13 +212,25 @@ class MismatchJudge:
         if finding.kind == "wrong":
             reason = because(Cause.WRONG_OPERATOR, **facts)
             return verdict(
-                "fail", reason, "mismatch", rules=rules, mismatch=worst, blame=finding.blame, operator=finding.operator
+                "fail",
+                reason,
+                "mismatch",
+                rules=rules,
+                mismatch=worst,
+                blame=finding.blame,
+                operator=finding.operator,
             )
         reason = because(Cause.ONE_ORACLE_OPERATOR, **facts)
-        return verdict("undecided", reason, "mismatch", rules=rules, mismatch=worst, operator=finding.operator)
+        return verdict(
+            "undecided", reason, "mismatch", rules=rules, mismatch=worst, operator=finding.operator
+        )
 
-    def judge_piece(self, piece: Program, inputs: Values, outputs: Values) -> tuple[Verdict, JudgingSession] | None:
-        """The verdict on `outputs` that the target gave inside the program for a part of it, and who was asked; None without a reference."""
+    def judge_piece(
+        self, piece: Program, inputs: Values, outputs: Values
+    ) -> tuple[Verdict, JudgingSession] | None:
+        """The verdict on `outputs` that the target gave inside the program for a part of it, and who was
+        asked; None without a reference.
+        """
         outer = self.session
         session = JudgingSession(piece, inputs, outer.target, outer.lab, None, outer.oracles, outer.policy)
         right = session.ask(self.arbiter)
@@ -199,7 +244,8 @@ class MismatchJudge:
         return MismatchJudge(session, self.arbiter, outputs, terms, self.depth + 1).verdict(found), session
 
     def seconds(self, name: str) -> list[str]:
-        """Who confirms the arbiter's value of an output: the first witness that gives it, and the user's expected outputs.
+        """Who confirms the arbiter's value of an output: the first witness that gives it, and the user's
+        expected outputs.
 
         The native reference shares the arbiter's code, and is none.
         """
@@ -216,11 +262,17 @@ class MismatchJudge:
         return found
 
     def rounds_to(self, oracle: ResolvedTarget, name: str) -> bool:
-        """Whether an oracle is off the arbiter's value by no more than rounding moves it, and the target a hundred times farther."""
+        """Whether an oracle is off the arbiter's value by no more than rounding moves it, and the target a
+        hundred times farther.
+        """
         session, truth = self.session, self.truth[name]
         answer = session.ask(oracle).outputs or {}
         off = compare(answer, {name: truth}, session.dtypes, session.policy, self.terms).mismatches[name]
-        if off.what != "value" or name not in self.moved or not self.moved[name].explains(answer[name], session.policy):
+        if (
+            off.what != "value"
+            or name not in self.moved
+            or not self.moved[name].explains(answer[name], session.policy)
+        ):
             return False
         return error(self.outputs[name], truth) > _FAR * error(answer[name], truth)
 
@@ -238,7 +290,9 @@ class MismatchJudge:
         session = self.session
         native = session.ask(NATIVE)
         self.drop_undefined(native.hazards)
-        peers = {name: [error(native.outputs[name], self.truth[name])] for name in self.left if native.outputs}
+        peers = {
+            name: [error(native.outputs[name], self.truth[name])] for name in self.left if native.outputs
+        }
         for name, mismatch in list(self.left.items()):
             if mismatch.what in STRUCTURE or session.policy.tolerance is not None:
                 continue
@@ -250,14 +304,17 @@ class MismatchJudge:
                     break
                 answer = session.ask(oracle).outputs
                 if answer is not None and name in answer:
-                    # Another compiler can share the fault, its unoptimised build above all: it counts up to the screen.
+                    # Another compiler can share the fault, its unoptimised build above all: it counts up to
+                    # the screen.
                     errors = [*errors, min(error(answer[name], self.truth[name]), screen)]
             if _shared(own, errors, screen):
                 self.rules.append("peers-share-the-error")
                 del self.left[name]
 
     def peers_of(self, name: str) -> list[ResolvedTarget]:
-        """Who is asked how far off an honest compiler is: the unoptimised build, and others only where it is wrong too."""
+        """Who is asked how far off an honest compiler is: the unoptimised build, and others only where it is
+        wrong too.
+        """
         session, baseline = self.session, self.session.target.baseline
         if baseline is not None and session.agrees(baseline, self.truth, (name,), self.terms):
             return [baseline]
@@ -280,12 +337,16 @@ class MismatchJudge:
             del self.left[name]
 
     def drop_magnified(self) -> None:
-        """Leave out what a unit in the last place of the results on the way explains, with no discontinuity behind them."""
+        """Leave out what a unit in the last place of the results on the way explains, with no discontinuity
+        behind them.
+        """
         session = self.session
         program, policy = session.program, session.policy
         if not isinstance(program, OnnxProgram) or self.arbiter != FLOAT64 or policy.tolerance is not None:
             return
-        wrong = [name for name, mismatch in self.left.items() if mismatch.what == "value" and not self.jumps(name)]
+        wrong = [
+            name for name, mismatch in self.left.items() if mismatch.what == "value" and not self.jumps(name)
+        ]
         self.moved = movements(program.proto, session.inputs, wrong, policy, self.observer())
         for name, movement in self.moved.items():
             if movement.explains(self.outputs[name], policy):
@@ -316,7 +377,9 @@ class MismatchJudge:
             reason = because(Cause.UNDEFINED, rules=rules, mismatch=worst)
             return verdict("invalid", reason, "mismatch", rules=rules, mismatch=worst)
         return verdict(
-            "pass", because(Cause.WITHIN_RULES, target=self.session.target, rules=rules, mismatch=worst), rules=rules
+            "pass",
+            because(Cause.WITHIN_RULES, target=self.session.target, rules=rules, mismatch=worst),
+            rules=rules,
         )
 
 

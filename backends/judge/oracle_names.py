@@ -1,4 +1,5 @@
-"""Oracles by name: what is always asked of a program, what is asked of programs that hold something, and what has to be chosen.
+"""Oracles by name: what is always asked of a program, what is asked of programs that hold something, and what
+has to be chosen.
 
 Chosen by name or in a TOML file:
 
@@ -11,8 +12,8 @@ Chosen by name or in a TOML file:
     [memory]
     margin = 2.0
 
-An oracle that compares builds of one compiler adds targets: those with another pipeline or execution mode. One that a compiler's worker
-asks adds an option to the targets that have it.
+An oracle that compares builds of one compiler adds targets: those with another pipeline or execution mode.
+One that a compiler's worker asks adds an option to the targets that have it.
 """
 
 import tomllib
@@ -33,8 +34,9 @@ _LONGEST = 1 << 16  # bytes of a configuration file
 
 @dataclass(frozen=True, slots=True)
 class NamedOracle:
-    """An oracle: what it asks, and where it has to be chosen what that adds: an option of targets, values of one option that further
-    targets have, or further runs of a build that passes."""
+    """An oracle: what it asks, and where it has to be chosen what that adds: an option of targets, values of
+    one option that further targets have, or further runs of a build that passes.
+    """
 
     name: str
     asks: str
@@ -49,33 +51,46 @@ class NamedOracle:
 
 
 ORACLES: tuple[NamedOracle, ...] = (
-    NamedOracle("well-formed", "the module is well-formed and type-checked, before it is built and after every pass"),
+    NamedOracle(
+        "well-formed", "the module is well-formed and type-checked, before it is built and after every pass"
+    ),
     NamedOracle("text-round-trip", "TVM's printer and parser give the same module", option="check=text"),
     NamedOracle("json-round-trip", "TVM's JSON gives the same module", option="check=json"),
     NamedOracle("builds", "it builds and runs: no error, crash or hang"),
     NamedOracle("pipelines", "every pipeline gives the same outputs", siblings="pipeline"),
     NamedOracle("execution", "bytecode and compiled code give the same outputs", siblings="exec"),
     NamedOracle("reference", "the outputs are those of the float64 reference, or of a second compiler"),
-    NamedOracle("passes", "the sequence of passes that belongs to a program neither fails nor changes the outputs"),
+    NamedOracle(
+        "passes", "the sequence of passes that belongs to a program neither fails nor changes the outputs"
+    ),
     NamedOracle(
         "metamorphic",
-        "a program that means the same has the same outputs (`--metamorphic`; strategies rewrite some programs anyway)",
+        "a program that means the same has the same outputs (`--metamorphic`; strategies rewrite some"
+        " programs anyway)",
     ),
-    NamedOracle("slowdown", "the optimised build is not slower than the unoptimised one, by a margin", measured=True),
+    NamedOracle(
+        "slowdown", "the optimised build is not slower than the unoptimised one, by a margin", measured=True
+    ),
     NamedOracle(
         "accepts-invalid",
-        "a program that was made wrong is refused; chosen by name, `run` asks it of what the reference rejects for its inputs too",
+        "a program that was made wrong is refused; chosen by name, `run` asks it of what the reference"
+        " rejects for its inputs too",
     ),
-    NamedOracle("nondeterminism", "a second run gives the same; always asked before a mismatch counts", measured=True),
+    NamedOracle(
+        "nondeterminism", "a second run gives the same; always asked before a mismatch counts", measured=True
+    ),
     NamedOracle("memory", "the optimised build does not need more memory, by a margin", measured=True),
 )
 NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
-ORACLE = "oracle"  # the parameter of a case that names the oracle which found its failure, where that has to be chosen
+# the parameter of a case that names the oracle which found its failure, where that has to be chosen
+ORACLE = "oracle"
 _BY_NAME: Mapping[str, NamedOracle] = {oracle.name: oracle for oracle in ORACLES}
 
 
 def further_oracle(verdict: Verdict, program: Program) -> str:
-    """Name the oracle that has to be chosen for a verdict to be given again, "" where the judge gives it anyway."""
+    """Name the oracle that has to be chosen for a verdict to be given again, "" where the judge gives it
+    anyway.
+    """
     if verdict.verdict != "fail":
         return ""
     if verdict.kind == "accepts-invalid":
@@ -100,7 +115,9 @@ class OracleChoice:
         return tuple(name for name in self.names if _BY_NAME[name].measured)
 
     def facts(self) -> dict[str, str]:
-        """What decides of the oracles that take further runs, as words: empty where there is none of them, read again by `from_facts`."""
+        """What decides of the oracles that take further runs, as words: empty where there is none of them,
+        read again by `from_facts`.
+        """
         if not self.measured:
             return {}
         margins = (self.slowdown_margin, self.rounds, self.memory_margin)
@@ -141,7 +158,9 @@ class OracleChoice:
 
 
 def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
-    """The oracles of a list of names and of a file; BadInput for one that there is not, or a file that says something else."""
+    """The oracles of a list of names and of a file; BadInput for one that there is not, or a file that says
+    something else.
+    """
     fields = _read(file) if file is not None else {}
     listed = fields.pop("oracles", [])
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
@@ -149,7 +168,9 @@ def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
     every = tuple(dict.fromkeys([*listed, *names]))
     for name in every:
         if name not in _BY_NAME:
-            raise BadInput(f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}{meant(name, NAMES)}")
+            raise BadInput(
+                f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}{meant(name, NAMES)}"
+            )
     slowdown, memory = _table(fields, "slowdown", file), _table(fields, "memory", file)
     choice = OracleChoice(
         every,

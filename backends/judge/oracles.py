@@ -25,12 +25,15 @@ Values = dict[str, Any]
 class Lab(Protocol):
     """Runs programs on targets."""
 
-    def observe(self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: Values, *, fresh: bool = False
+    ) -> Observation:
         """What the program does on the target; in a process forked for it alone when `fresh`."""
 
 
 def independent(target: ResolvedTarget, other: ResolvedTarget) -> bool:
-    """Whether the code of `other` has no part in what `target` makes: another compiler, not one that shares its optimiser.
+    """Whether the code of `other` has no part in what `target` makes: another compiler, not one that shares
+    its optimiser.
 
     The unoptimised build is not meant here: it shares the kernels, and its word counts against the optimiser.
     """
@@ -38,8 +41,10 @@ def independent(target: ResolvedTarget, other: ResolvedTarget) -> bool:
 
 
 def confirms(target: ResolvedTarget, other: ResolvedTarget) -> bool:
-    """Whether outputs of `other` that are equal to those of `target` say that the target's optimiser did no harm.
+    """Whether outputs of `other` that are equal to those of `target` say that the target's optimiser did no
+    harm.
 
-    Its own unoptimised build does, and an independent compiler; another build of the same optimiser shares its faults.
+    Its own unoptimised build does, and an independent compiler; another build of the same optimiser shares
+    its faults.
     """
     return independent(target, other) or other == target.baseline or target == other.baseline

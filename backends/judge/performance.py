@@ -1,7 +1,9 @@
-"""Two oracles that are off unless asked for: is the optimised build slower, does it need more memory than the unoptimised one?
+"""Two oracles that are off unless asked for: is the optimised build slower, does it need more memory than the
+unoptimised one?
 
-Both compare a target with the unoptimised build of the same compiler, run turn by turn so that what else the machine does hits
-both. Time is judged by a stated margin and a sign test over the pairs; memory by a stated margin over several runs' least.
+Both compare a target with the unoptimised build of the same compiler, run turn by turn so that what else the
+machine does hits both. Time is judged by a stated margin and a sign test over the pairs; memory by a stated
+margin over several runs' least.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +30,9 @@ _Sides = tuple[list[Observation], list[Observation]]  # of the target, of its un
 def slowdown(optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN) -> Verdict:
     """The verdict on paired wall times in seconds.
 
-    `fail` when the medians are more than `margin` apart and the sign test says that the optimised build takes more than `margin`
-    times the time of its pair (one-sided, level 0.01: with 15 pairs at least 13 must); `pass` otherwise.
+    `fail` when the medians are more than `margin` apart and the sign test says that the optimised build takes
+    more than `margin` times the time of its pair (one-sided, level 0.01: with 15 pairs at least 13 must);
+    `pass` otherwise.
     """
     if len(optimised) != len(unoptimised) or not optimised:
         raise ValueError("slowdown needs as many times of one build as of the other, and at least one")
@@ -37,8 +40,9 @@ def slowdown(optimised: Sequence[float], unoptimised: Sequence[float], margin: f
     chance = sign_test(slower, len(optimised))
     ratio = median(optimised) / max(median(unoptimised), 1e-12)
     reason = (
-        f"the optimised build takes {ratio:.2f} times the time of the unoptimised one ({1e3 * median(optimised):.3g} for "
-        f"{1e3 * median(unoptimised):.3g} ms; over {margin:g} times in {slower} of {len(optimised)} pairs)"
+        f"the optimised build takes {ratio:.2f} times the time of the unoptimised one"
+        f" ({1e3 * median(optimised):.3g} for {1e3 * median(unoptimised):.3g} ms; over {margin:g} times in"
+        f" {slower} of {len(optimised)} pairs)"
     )
     if ratio > margin and chance <= LEVEL:
         return Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")
@@ -46,7 +50,9 @@ def slowdown(optimised: Sequence[float], unoptimised: Sequence[float], margin: f
 
 
 def memory(optimised: Sequence[int], unoptimised: Sequence[int], margin: float = MEMORY_MARGIN) -> Verdict:
-    """The verdict on peak memory in bytes: `fail` when even the least of the optimised build is over the margin."""
+    """The verdict on peak memory in bytes: `fail` when even the least of the optimised build is over the
+    margin.
+    """
     if not optimised or not unoptimised:
         raise ValueError("memory needs at least one peak of either build")
     a, b = min(optimised), max(unoptimised)
@@ -71,13 +77,16 @@ def measure_slowdown(
 ) -> Verdict:
     """Run the target and its unoptimised build turn by turn and judge the run times.
 
-    Every round is a fresh process of each, so nothing is remembered; no more rounds than it takes to know that it is not slower. `undecided`
-    when there is no unoptimised build or a run does not end well.
+    Every round is a fresh process of each, so nothing is remembered; no more rounds than it takes to know
+    that it is not slower. `undecided` when there is no unoptimised build or a run does not end well.
     """
     slow = next((k for k in range(rounds + 1) if sign_test(k, rounds) <= LEVEL), rounds + 1)
 
     def settled(sides: _Sides) -> bool:
-        return sum(a <= margin * b for a, b in zip(_times(sides[0]), _times(sides[1]), strict=True)) > rounds - slow
+        return (
+            sum(a <= margin * b for a, b in zip(_times(sides[0]), _times(sides[1]), strict=True))
+            > rounds - slow
+        )
 
     sides = _turns(program, inputs, target, lab, rounds, settled, timed_repeats(program))
     return sides if isinstance(sides, Verdict) else slowdown(_times(sides[0]), _times(sides[1]), margin)
@@ -101,7 +110,9 @@ def measure_memory(
     rounds: int = 3,
     margin: float = MEMORY_MARGIN,
 ) -> Verdict:
-    """Run the target and its unoptimised build turn by turn and judge the peaks of resident memory; one pair is enough where it is well."""
+    """Run the target and its unoptimised build turn by turn and judge the peaks of resident memory; one pair
+    is enough where it is well.
+    """
 
     def settled(sides: _Sides) -> bool:
         return memory(_peaks(sides[0]), _peaks(sides[1]), margin).verdict == "pass"
@@ -123,7 +134,9 @@ def _turns(
     settled: Callable[[_Sides], bool],
     repeat: int = 0,
 ) -> _Sides | Verdict:
-    """Observations of the target and of its unoptimised build, pair by pair, until more of them would change nothing."""
+    """Observations of the target and of its unoptimised build, pair by pair, until more of them would change
+    nothing.
+    """
     baseline = target.baseline
     if baseline is None or baseline == target:
         return verdict("undecided", because(Cause.NO_BASELINE, target=target))
@@ -135,7 +148,9 @@ def _turns(
             more = {"repeat": repeat} if repeat else {}
             observation = lab.observe(who, program, inputs, fresh=True, **more)
             if observation.outcome != "ok":
-                return verdict("undecided", because(Cause.NOT_MEASURED, target=who, outcome=observation.outcome))
+                return verdict(
+                    "undecided", because(Cause.NOT_MEASURED, target=who, outcome=observation.outcome)
+                )
             side.append(observation)
         if settled(sides):
             break

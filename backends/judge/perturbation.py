@@ -1,8 +1,10 @@
-"""What rounding alone can do to a program's outputs: float64, with every result on the way moved by a unit in the last place of its own type.
+"""What rounding alone can do to a program's outputs: float64, with every result on the way moved by a unit in
+the last place of its own type.
 
-Monte Carlo arithmetic (Parker, "Monte Carlo arithmetic: exploiting randomness in floating-point arithmetic", UCLA CSD 970002, 1997; CESTAC
-of Vignes before it): the movements are random in direction, and what the outputs move by is what an honest compiler may be off by. It
-shows what one honest run does not: two results that should cancel, and do so in the reference because it rounds them alike.
+Monte Carlo arithmetic (Parker, "Monte Carlo arithmetic: exploiting randomness in floating-point arithmetic",
+UCLA CSD 970002, 1997; CESTAC of Vignes before it): the movements are random in direction, and what the
+outputs move by is what an honest compiler may be off by. It shows what one honest run does not: two results
+that should cancel, and do so in the reference because it rounds them alike.
 """
 
 import math
@@ -39,7 +41,9 @@ class Movement:
         return _FACTOR * self.moved
 
     def explains(self, got: Any, policy: Policy) -> bool:
-        """Whether every element of what a compiler gave is off by no more than rounding can move it, or the screen."""
+        """Whether every element of what a compiler gave is off by no more than rounding can move it, or the
+        screen.
+        """
         if not isinstance(got, np.ndarray) or got.shape != self.moved.shape or not got.size:
             return False
         allowed = policy.screen(got.dtype.name) * np.abs(self.centre).max()
@@ -49,9 +53,11 @@ class Movement:
 def movements(
     model: ModelProto, inputs: Values, outputs: Sequence[str], policy: Policy, ask: Ask
 ) -> dict[str, Movement]:
-    """The movement of each of `outputs`; empty where the model is too large, or either reference cannot evaluate it.
+    """The movement of each of `outputs`; empty where the model is too large, or either reference cannot
+    evaluate it.
 
-    Inputs do not move, for they are given: that a Sin of 1e8 is far from that of its neighbour excuses nobody.
+    Inputs do not move, for they are given: that a Sin of 1e8 is far from that of its neighbour excuses
+    nobody.
     """
     names = made_values(model)
     if not outputs or not names or len(names) > MOST_VALUES:
@@ -63,7 +69,8 @@ def movements(
     held = {name: read_tensor(tensor) for name, tensor in constants(model).items()}
     makers = {output: node for node in model.graph.node for output in node.output}
     units = {
-        name: float(ml_dtypes.finfo(value.dtype).eps) * _size(name, makers[name], {**held, **inputs, **centre})
+        name: float(ml_dtypes.finfo(value.dtype).eps)
+        * _size(name, makers[name], {**held, **inputs, **centre})
         for name, value in native.items()
         if name in names and _is_float(value)
     }
@@ -81,7 +88,9 @@ def movements(
 
 
 def _size(name: str, node: NodeProto, values: Values) -> "np.ndarray[Any, Any]":
-    """What the rounding error of each element that the node makes is relative to: its magnitude, and for sums that of the terms."""
+    """What the rounding error of each element that the node makes is relative to: its magnitude, and for sums
+    that of the terms.
+    """
     size, own = np.abs(np.asarray(values[name], np.float64)), rounding(node)
     if Rounding.SUMS in own:
         given = [values[read] for read in node.input[:2] if _is_float(values.get(read))]
@@ -95,7 +104,9 @@ def _largest(value: Any) -> float:
 
 
 def _drawn(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """A half to one unit up or down: of whole units alone, one run in two moves a pair alike, which then still cancels."""
+    """A half to one unit up or down: of whole units alone, one run in two moves a pair alike, which then
+    still cancels.
+    """
     return random.choice((-1.0, 1.0), shape) * random.uniform(0.5, 1.0, shape)
 
 

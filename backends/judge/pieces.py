@@ -1,4 +1,5 @@
-"""Parts of a program as programs of their own: one operator with its recorded inputs, one element type by itself.
+"""Parts of a program as programs of their own: one operator with its recorded inputs, one element type by
+itself.
 
 What a compiler says of a part tells what it lacks, and who is right about one operator.
 """
@@ -29,7 +30,8 @@ from opsieve.gen.model.tensors import NUMBERS, type_of
 
 MOST_VALUES = 400  # of a program whose every value is asked for
 MOST_OPERATORS = 200  # of a program that is asked operator by operator
-# Types that every compiler has in some operator. A refusal of another type is looked at: it may hold everywhere.
+# Types that every compiler has in some operator. A refusal of another type is looked at: it may hold
+# everywhere.
 _COMMON = frozenset(
     {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.INT32}
     | {TensorProto.BOOL, TensorProto.UINT8, TensorProto.INT8, TensorProto.UNDEFINED}
@@ -61,19 +63,24 @@ def _constant(attribute: AttributeProto) -> "np.ndarray[Any, Any] | None":
     if attribute.ref_attr_name:
         return None
     if attribute.name in ("value_float", "value_floats"):
-        return np.array(attribute.f if attribute.name == "value_float" else list(attribute.floats), np.float32)
+        return np.array(
+            attribute.f if attribute.name == "value_float" else list(attribute.floats), np.float32
+        )
     if attribute.name in ("value_int", "value_ints"):
         return np.array(attribute.i if attribute.name == "value_int" else list(attribute.ints), np.int64)
     return None
 
 
 def operator_program(
-    model: ModelProto, node: NodeProto, values: Mapping[str, Any], types: Mapping[str, TypeProto] | None = None
+    model: ModelProto,
+    node: NodeProto,
+    values: Mapping[str, Any],
+    types: Mapping[str, TypeProto] | None = None,
 ) -> tuple[OnnxProgram, Values] | None:
     """The program of one node and its inputs; None where a value is missing or has no type of its own.
 
-    `values` are those that the whole program makes and is fed. What is constant in the program stays constant, an input has the type that
-    `types` tells, else that of its value.
+    `values` are those that the whole program makes and is fed. What is constant in the program stays
+    constant, an input has the type that `types` tells, else that of its value.
     """
     held, copy = constants(model), ModelProto(ir_version=model.ir_version)
     copy.opset_import.extend(model.opset_import)
@@ -97,7 +104,9 @@ def operator_program(
     copy.graph.node.add().CopyFrom(node)
     for name in filter(None, node.output):
         made = _known(name, values.get(name), types)
-        copy.graph.output.append(ValueInfoProto(name=name) if made is None else ValueInfoProto(name=name, type=made))
+        copy.graph.output.append(
+            ValueInfoProto(name=name) if made is None else ValueInfoProto(name=name, type=made)
+        )
     return OnnxProgram(copy.SerializeToString(), f"{node.op_type} by itself"), feeds
 
 
@@ -133,9 +142,11 @@ def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
 def accepts_each_operator(
     program: Program, inputs: Values, target: ResolvedTarget, lab: Lab, first: Observation
 ) -> bool:
-    """Whether a target that refuses a program takes each of its operators by itself, on the values that the reference gives it.
+    """Whether a target that refuses a program takes each of its operators by itself, on the values that the
+    reference gives it.
 
-    Operators that the refusal names are asked first, so that a true lack is found by one question. False where it cannot be known.
+    Operators that the refusal names are asked first, so that a true lack is found by one question. False
+    where it cannot be known.
     """
     if not isinstance(program, OnnxProgram):
         return False
@@ -147,7 +158,9 @@ def accepts_each_operator(
     if recorded.outputs is None:
         return False
     values = {**inputs, **recorded.outputs}
-    types = {value.name: value.type for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    types = {
+        value.name: value.type for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    }
     nodes.sort(key=lambda node: node.op_type not in first.message)
     for node in nodes:
         piece = operator_program(model, node, values, types)
@@ -157,15 +170,19 @@ def accepts_each_operator(
 
 
 def refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str:
-    """An element type of the program that the target refuses in a program of one operator too, "" when there is none.
+    """An element type of the program that the target refuses in a program of one operator too, "" when there
+    is none.
 
-    Asked only of types that some compilers leave out; in the way in which the program holds them: as constants, or as values.
+    Asked only of types that some compilers leave out; in the way in which the program holds them: as
+    constants, or as values.
     """
     if not isinstance(program, OnnxProgram):
         return ""
     model = program.proto
     held = {tensor.data_type for tensor in tensors_of(model)} - _COMMON
-    passed = {_element(value.type) for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)}
+    passed = {
+        _element(value.type) for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    }
     passed |= {
         attribute.i
         for node in all_nodes(model.graph.node)
@@ -193,7 +210,9 @@ def _refuses(model: ModelProto, number: int, constant: bool, target: ResolvedTar
         TensorProto.FLOAT: [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)],
     }
     for made, nodes in ways.items():
-        graph: GraphProto = helper.make_graph(nodes, "type", fed, [helper.make_tensor_value_info("y", made, [2])], held)
+        graph: GraphProto = helper.make_graph(
+            nodes, "type", fed, [helper.make_tensor_value_info("y", made, [2])], held
+        )
         small = ModelProto(ir_version=model.ir_version, graph=graph)
         small.opset_import.extend(each for each in model.opset_import if each.domain in ("", "ai.onnx"))
         program = OnnxProgram(small.SerializeToString(), f"a program of {_type_name(number)}")

@@ -1,7 +1,9 @@
-"""What judging knows of programs that are not ONNX models: who has checked one, and which other builds say what it should give.
+"""What judging knows of programs that are not ONNX models: who has checked one, and which other builds say
+what it should give.
 
-There is no evaluator of Relax apart from TVM. A build of another pipeline shares TVM's kernels and importer, not the passes in between:
-where two such builds agree against the target in what no rounding explains, the target is wrong. Rounding they cannot settle.
+There is no evaluator of Relax apart from TVM. A build of another pipeline shares TVM's kernels and importer,
+not the passes in between: where two such builds agree against the target in what no rounding explains, the
+target is wrong. Rounding they cannot settle.
 """
 
 from collections.abc import Mapping
@@ -12,7 +14,8 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE
 from opsieve.gen.model.program import Program
 
-# TVM checks a module when it takes it in (the stage `import`), so an error behind that is about a module that it found valid.
+# TVM checks a module when it takes it in (the stage `import`), so an error behind that is about a module that
+# it found valid.
 _CHECKED = {"relax": "TVM's own check of the module"}
 _PIPELINES = {"relax": ("zero", "target", "default")}
 _EXACT = ("int", "uint", "bool")
@@ -24,18 +27,25 @@ def checked_by(program: Program, ending: Observation) -> str:
 
 
 def can_be_undefined(program: Program) -> bool:
-    """Whether well-formed programs of this form can read memory that nobody wrote: then other values in a second run are no fault yet."""
+    """Whether well-formed programs of this form can read memory that nobody wrote: then other values in a
+    second run are no fault yet.
+    """
     return program.form == "tir"
 
 
 def timed_repeats(program: Program) -> int:
-    """How many further runs the time of a program is taken from (0: the one run). A TIR function runs for microseconds; its worker tells
-    the time of a thousand calls when it is asked for more than one run."""
+    """How many further runs the time of a program is taken from (0: the one run). A TIR function runs for
+    microseconds; its worker tells the time of a thousand calls when it is asked for more than one run.
+    """
     return 1 if program.form == "tir" else 0
 
 
-def other_builds(program: Program, target: ResolvedTarget, baseline: ResolvedTarget | None) -> list[ResolvedTarget]:
-    """Builds of the target's compiler that optimise otherwise than the target and its baseline do; none for an ONNX model."""
+def other_builds(
+    program: Program, target: ResolvedTarget, baseline: ResolvedTarget | None
+) -> list[ResolvedTarget]:
+    """Builds of the target's compiler that optimise otherwise than the target and its baseline do; none for
+    an ONNX model.
+    """
     if target.name != "tvm":
         return []
     pipelines = [name for name in _PIPELINES.get(program.form, ()) if name != target.options["pipeline"]]

@@ -1,7 +1,7 @@
 """Why a verdict was given: a cause with its facts, and the one table of the sentences for people.
 
-Decisions make a `Reason`; nobody reads a sentence back. A fact that is an observation or a mismatch is described when the
-sentence is made.
+Decisions make a `Reason`; nobody reads a sentence back. A fact that is an observation or a mismatch is
+described when the sentence is made.
 """
 
 from dataclasses import dataclass
@@ -21,21 +21,29 @@ class Cause(Enum):
     # It could not be asked, or says that it lacks something.
     NOT_RUN = "{target} could not run the program: {ending}"
     LACKS = "{target} does not support the program: {ending}"
-    TYPE_REFUSED = "{target} refuses the element type {dtype} everywhere, in a program of one operator too: {ending}"
+    TYPE_REFUSED = (
+        "{target} refuses the element type {dtype} everywhere, in a program of one operator too: {ending}"
+    )
     # It ended badly.
     NOT_CONFIRMED = "{target} showed `{outcome}` in {seen} of {runs} runs of the same inputs: {ending}"
-    HOST_ENDS_TOO = "{host}, which runs what {target} makes, ends with `{outcome}` on the original program too"
+    HOST_ENDS_TOO = (
+        "{host}, which runs what {target} makes, ends with `{outcome}` on the original program too"
+    )
     CRASHED = "{target} crashed while it was in {stage}: {ending}"
     ENDED = "{target} ended with `{outcome}` while it was in {stage}, twice: {ending}"
     REFERENCE_ENDS_TOO = "{target} and the reference both ended with `{outcome}`"
-    RAISED_WHERE_UNDEFINED = "{target} raised an error where ONNX leaves the result undefined ({rules}): {ending}"
+    RAISED_WHERE_UNDEFINED = (
+        "{target} raised an error where ONNX leaves the result undefined ({rules}): {ending}"
+    )
     REFUSES = "{target} {does} a program that {acceptor}: {ending}"
     MADE_LACK = "{target} lacks what its own optimiser made of the program, which {acceptor}: {ending}"
     NO_MEANING = "the reference gives the program no defined result: {ending}"
     ILL_TYPED = "{why}, and {target} refuses the program: {ending}"
     FORBIDDEN = "{target} and the reference refuse the program alike, for {breach}: {ending}"
     EVERYBODY_REJECTS = "every implementation that was asked rejects the program ({asked}): {ending}"
-    NOBODY_ELSE = "{target} rejects the program, and no independent implementation could run it ({asked}): {ending}"
+    NOBODY_ELSE = (
+        "{target} rejects the program, and no independent implementation could run it ({asked}): {ending}"
+    )
     # It gave outputs.
     GIVES_EXPECTED = "{target} gives the expected outputs"
     AGREES = "{target} agrees with {oracle}"
@@ -49,26 +57,33 @@ class Cause(Enum):
     )
     CONTRADICTS_REFERENCE = "{target} returns {got} for output {output}; {arbiter} produces {expected}"
     AGREES_UNREFERENCED = "the reference cannot evaluate the program; {oracle} agrees"
-    DIFFERS_UNREFERENCED = "the reference cannot evaluate the program, and {oracle} differs from {target}: {mismatch}"
-    UNREFERENCED = "the reference cannot evaluate the program and no other implementation could run it ({asked})"
+    DIFFERS_UNREFERENCED = (
+        "the reference cannot evaluate the program, and {oracle} differs from {target}: {mismatch}"
+    )
+    UNREFERENCED = (
+        "the reference cannot evaluate the program and no other implementation could run it ({asked})"
+    )
     OWN_BUILDS_AGREE = (
-        "{target} agrees only with {oracle}, a build of the same compiler, and no independent implementation could run the "
-        "program ({asked})"
+        "{target} agrees only with {oracle}, a build of the same compiler, and no independent implementation"
+        " could run the program ({asked})"
     )
     ENDED_LATER = "{target} gave outputs once and ended with `{outcome}` the next time: {ending}"
     CHANGED = "{target} gave other outputs for the same inputs in a second run: {mismatch}"
     HOST_AGREES = (
-        "{host}, which runs what {target} makes, gives the same for the original program, so it is no fault of {target}: "
-        "{mismatch}"
+        "{host}, which runs what {target} makes, gives the same for the original program, so it is no fault"
+        " of {target}: {mismatch}"
     )
     WRONG = "{target} is wrong: {mismatch}; {arbiter} and {oracles} agree"
     WRONG_OPERATOR = "{target} is wrong: {mismatch}; its {operator} differs given equal inputs, {found}"
     ONE_ORACLE = "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}"
     ONE_ORACLE_OPERATOR = (
-        "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}; the first operator that differs given "
-        "equal inputs is {operator}, {found}"
+        "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}; the first operator that"
+        " differs given equal inputs is {operator}, {found}"
     )
-    LEVELS_DISAGREE = "the levels of one compiler disagree, and nobody says which is right: {target} differs from {baseline}: {mismatch}"
+    LEVELS_DISAGREE = (
+        "the levels of one compiler disagree, and nobody says which is right: {target} differs from"
+        " {baseline}: {mismatch}"
+    )
     OPERATORS_AGREE = "{target} computes every operator as {arbiter} does, given its own inputs: {mismatch}"
     OUTVOTED = "{arbiter} stands alone on {operator}: {target} agrees with {oracles}: {mismatch}"
     # The program was made to be wrong.
@@ -82,13 +97,19 @@ class Cause(Enum):
     ACCEPTS = "{target} runs an invalid program, {breach}; {objector} says {objection}"
     ACCEPTS_FORBIDDEN = "{target} runs a program that the reference finds invalid with these inputs: {ending}"
     # Metamorphic relations.
-    CONTRADICTED = "{target} is wrong: {mismatch}; {arbiter} and {other}, the same compiler on a program that means the same, agree"
+    CONTRADICTED = (
+        "{target} is wrong: {mismatch}; {arbiter} and {other}, the same compiler on a program that means the"
+        " same, agree"
+    )
     SELF_AGREES = "{target} gives what {plain} gives for the program as it is"
     NO_PLAIN = "{plain} itself ended with `{outcome}` on the program as it is, so there is nothing to compare"
-    CONTRADICTS_ITSELF = "{target} is wrong on a program that means the same: {mismatch}; {arbiter} and {plain} on the program as it is agree"
+    CONTRADICTS_ITSELF = (
+        "{target} is wrong on a program that means the same: {mismatch}; {arbiter} and {plain} on the program"
+        " as it is agree"
+    )
     CONTRADICTS_UNREFERENCED = (
-        "{target} gives other outputs for a program that means the same than {plain} for it as it is, and nobody says who is "
-        "right: {mismatch}"
+        "{target} gives other outputs for a program that means the same than {plain} for it as it is, and"
+        " nobody says who is right: {mismatch}"
     )
     # Performance.
     NO_BASELINE = "{target} has no unoptimised build to compare with"
@@ -122,8 +143,16 @@ def verdict(
     blame: str = "",
     operator: str = "",
 ) -> Verdict:
-    """A verdict with its sentence. `at` gives stage and message of how the target ended; a mismatch is of the stage `run`."""
-    stage = at.stage if at is not None else "run" if kind in ("mismatch", "metamorphic", "nondeterminism") else None
+    """A verdict with its sentence. `at` gives stage and message of how the target ended; a mismatch is of the
+    stage `run`.
+    """
+    stage = (
+        at.stage
+        if at is not None
+        else "run"
+        if kind in ("mismatch", "metamorphic", "nondeterminism")
+        else None
+    )
     message = at.message if at is not None else ""
     return Verdict(judgement, str(reason), kind, stage, message, rules, (), mismatch, blame, operator)
 
@@ -163,4 +192,7 @@ def describe(mismatch: Mismatch | None) -> str:
     off = f"{mismatch.max_scaled:.2g} of its largest magnitude"
     if mismatch.max_scaled > _NEARLY_ZERO:
         off = f"{mismatch.max_abs:.2g} where 0 or nearly 0 is right"
-    return f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {off} in {mismatch.fraction:.0%} of its elements"
+    return (
+        f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {off} in"
+        f" {mismatch.fraction:.0%} of its elements"
+    )

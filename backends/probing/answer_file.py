@@ -1,4 +1,6 @@
-"""Files that hold what compilers answered, one for each compiler and version, line by line: several processes may add to one."""
+"""Files that hold what compilers answered, one for each compiler and version, line by line: several processes
+may add to one.
+"""
 
 import hashlib
 import os
@@ -15,7 +17,9 @@ _MOST = 64 << 20  # bytes of a file that is read
 
 
 class AnswerFile:
-    """The answers of a target's version in `folder`. `of` tells files apart that were asked for in another way."""
+    """The answers of a target's version in `folder`. `of` tells files apart that were asked for in another
+    way.
+    """
 
     def __init__(self, folder: Path, target: str, version: str, of: str = "") -> None:
         digest = hashlib.sha256(f"{_RULES} {target} {version}{of and ' '}{of}".encode()).hexdigest()[:12]
@@ -47,7 +51,8 @@ class AnswerFile:
                 file.write(b"".join(b"\n" + msgspec.json.encode(answer) for answer in answers))
         except OSError as error:
             raise BadInput(
-                f"cannot keep what was probed in {self._path}: {error.strerror}; set OPSIEVE_STORE to a folder that can be written"
+                f"cannot keep what was probed in {self._path}: {error.strerror}; set OPSIEVE_STORE to a"
+                " folder that can be written"
             ) from None
 
 

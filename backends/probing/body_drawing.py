@@ -1,4 +1,6 @@
-"""Graphs as attributes of instances: drawn at random, and changed towards the signature that messages ask for."""
+"""Graphs as attributes of instances: drawn at random, and changed towards the signature that messages ask
+for.
+"""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +26,8 @@ _MOST_RANK, _MOST_VALUES = 5, 8
 class BodyRates:
     """How often something is done to a body: rates between 0 and 1.
 
-    `meant`: a message that speaks of graphs is about the body, `else_`: another is; `asked`: what it says is done, where it says something; `word`: a size is one that only a run tells;
+    `meant`: a message that speaks of graphs is about the body, `else_`: another is; `asked`: what it says is
+    done, where it says something; `word`: a size is one that only a run tells;
     `like`: an output has sizes of an input, in its order.
     """
 
@@ -44,7 +47,9 @@ class BodyDrawing:
 
     def __init__(self, schema: DomainSchema, rng: Rng) -> None:
         self._rng = rng
-        types = sorted({dtype for slot in (*schema.inputs, *schema.outputs) for dtype in schema.types[slot.type]})
+        types = sorted(
+            {dtype for slot in (*schema.inputs, *schema.outputs) for dtype in schema.types[slot.type]}
+        )
         self._dtypes = [dtype for dtype in types if dtype in PLAIN] or ["float32"]
 
     def drawn(self) -> LearnedBody:
@@ -67,7 +72,9 @@ class BodyDrawing:
         side, place = self._meant(sides, reason, words)
         names = [name for name in _NAMED.findall(reason) if name not in {v.name for s in sides for v in s}]
         asked = rng.chance(_RATES.asked)
-        if not sides[side] or (asked and "number" in words and not _PLACE.search(reason) and hints.axis is None):
+        if not sides[side] or (
+            asked and "number" in words and not _PLACE.search(reason) and hints.axis is None
+        ):
             side = rng.below(2)
             count = len(sides[side])
             more = count < _MOST_VALUES and (count <= side or rng.chance(0.7))
@@ -106,7 +113,11 @@ class BodyDrawing:
         values = (body.inputs, body.outputs)[side]
         name, known = ("given", "made")[side], {value.name for value in (*body.inputs, *body.outputs)}
         free = next(f"{name}_{number}" for number in range(len(known) + 1) if f"{name}_{number}" not in known)
-        usual = "float32" if "float32" in self._dtypes and self._rng.chance(0.5) else self._rng.choice(self._dtypes)
+        usual = (
+            "float32"
+            if "float32" in self._dtypes and self._rng.chance(0.5)
+            else self._rng.choice(self._dtypes)
+        )
         return (*values, BodyValue(free, usual, self._sizes(body, side, self._rng.below(_MOST_RANK))))
 
     def _sizes(self, body: LearnedBody, side: int, rank: int) -> tuple[int | str, ...]:
@@ -114,7 +125,9 @@ class BodyDrawing:
         if side and body.inputs and rng.chance(_RATES.like):
             like = rng.choice(body.inputs).sizes
             return (*like, *(rng.choice(_PALETTE) for _ in range(rank)))[:rank]
-        return tuple(rng.choice(_WORDS) if rng.chance(_RATES.word) else rng.choice(_PALETTE) for _ in range(rank))
+        return tuple(
+            rng.choice(_WORDS) if rng.chance(_RATES.word) else rng.choice(_PALETTE) for _ in range(rank)
+        )
 
     def _put(self, body: LearnedBody, side: int, place: int, value: BodyValue) -> LearnedBody:
         values = (body.inputs, body.outputs)[side]

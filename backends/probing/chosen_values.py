@@ -1,4 +1,6 @@
-"""How `--values` chooses inputs: special values injected, or values searched that keep every intermediate finite."""
+"""How `--values` chooses inputs: special values injected, or values searched that keep every intermediate
+finite.
+"""
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -16,14 +18,18 @@ _HOW = {
     "repaired": "inputs found that keep every intermediate finite (by intervals)",
     "gradient": "inputs found that keep every intermediate finite (by gradients)",
     "guessed": "inputs found that keep every intermediate finite (by sampling)",
-    "unchecked": "no search: neither onnxruntime nor ONNX's evaluator can run it with its intermediates exposed",
+    "unchecked": (
+        "no search: neither onnxruntime nor ONNX's evaluator can run it with its intermediates exposed"
+    ),
 }
 
 
 def chosen(
     cases: Sequence[tuple[str, Case]], values: str, seed: int, workers: Workers, say: Callable[[str], None]
 ) -> list[tuple[str, Case]]:
-    """The cases of given models, with the values that the word names (gen/values/values.py); `say` hears how they were found."""
+    """The cases of given models, with the values that the word names (gen/values/values.py); `say` hears how
+    they were found.
+    """
     if values != SEARCH:
         return [(name, with_special(case, values, seed)) for name, case in cases]
     made = []
@@ -38,7 +44,9 @@ def chosen(
     return made
 
 
-def searched(cases: Sequence[Case], seeds: Sequence[int], workers: Workers, effort: Effort) -> list[FoundValues]:
+def searched(
+    cases: Sequence[Case], seeds: Sequence[int], workers: Workers, effort: Effort
+) -> list[FoundValues]:
     """What the search finds for each case."""
     requests = [
         ValueSearchRequest(onnx_program(case.program, "--values search"), case.inputs, seed)
@@ -48,7 +56,9 @@ def searched(cases: Sequence[Case], seeds: Sequence[int], workers: Workers, effo
 
 
 def with_found(case: Case, found: FoundValues, expected: dict[str, object] | None = None) -> Case:
-    """The case with what was found; its origin records how: `search: repaired`, `seeded, search: none (Log)`."""
+    """The case with what was found; its origin records how: `search: repaired`, `seeded, search: none
+    (Log)`.
+    """
     inputs = f"search: {found.how}" + (f" ({found.broken})" if found.broken else "")
     if found.how in KEPT:
         inputs = f"{case.origin.inputs}, {inputs}"
@@ -60,5 +70,9 @@ def described(found: FoundValues) -> str:
     """A sentence for a person."""
     if found.how in _HOW:
         return _HOW[found.how]
-    torch = "" if importlib.util.find_spec("torch") else " (gradient search needs torch: pip install opsieve[torch])"
+    torch = (
+        ""
+        if importlib.util.find_spec("torch")
+        else " (gradient search needs torch: pip install opsieve[torch])"
+    )
     return f"no inputs found that keep {found.broken} finite{torch}; the given inputs are used"

@@ -15,7 +15,8 @@ _MOST = 2000  # models of one corpus
 
 
 def corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], list[str]]:
-    """The models under a folder that can be mutated, in order of path, and one line for each that cannot, with the reason.
+    """The models under a folder that can be mutated, in order of path, and one line for each that cannot,
+    with the reason.
 
     BadInput when it is no folder, cannot be listed, or nothing in it can be mutated.
     """

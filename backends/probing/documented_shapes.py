@@ -1,7 +1,9 @@
-"""Shapes that the documentation of an operator states, as DocTer takes constraints from that of Python's functions.
+"""Shapes that the documentation of an operator states, as DocTer takes constraints from that of Python's
+functions.
 
-"3D tensor with shape (num_experts, 2 * inter_size, hidden_size)" says that the sizes of this input and those of others hang together. A name stands for one size in the
-whole instance, an attribute's name for its value, and "k_blocks = ceil(K / block_size)" anywhere defines one by others.
+"3D tensor with shape (num_experts, 2 * inter_size, hidden_size)" says that the sizes of this input and those
+of others hang together. A name stands for one size in the whole instance, an attribute's name for its value,
+and "k_blocks = ceil(K / block_size)" anywhere defines one by others.
 """
 
 import ast
@@ -24,7 +26,9 @@ Shape = tuple[str, ...]
 
 
 def shapes_in(text: str) -> tuple[Shape, ...]:
-    """The shapes that a description states, each a tuple of expressions; with none stated a rank ("2-D") gives unnamed sizes."""
+    """The shapes that a description states, each a tuple of expressions; with none stated a rank ("2-D")
+    gives unnamed sizes.
+    """
     text = text[:4000].replace("`", "")
     ranks = {int(one or other) for one, other in _RANK.findall(text)}
     found = [shape for start, inside in _lists(text) if (shape := _shape(inside, str(start))) is not None]
@@ -37,7 +41,9 @@ def shapes_in(text: str) -> tuple[Shape, ...]:
 
 
 def _lists(text: str) -> Iterator[tuple[int, str]]:
-    """Where lists in brackets begin that are no arguments of a call, behind a word that speaks of shapes; and what is in them."""
+    """Where lists in brackets begin that are no arguments of a call, behind a word that speaks of shapes; and
+    what is in them.
+    """
     opened: list[int] = []
     for place, character in enumerate(text):
         if character in "([{":
@@ -45,7 +51,9 @@ def _lists(text: str) -> Iterator[tuple[int, str]]:
         elif character in ")]}" and opened:
             start = opened.pop()
             before = _WORD_BEFORE.search(text, max(0, start - 20), start)
-            called = before is not None and before[1] and not (_SPEAKS.fullmatch(before[1]) or before[1] == "is")
+            called = (
+                before is not None and before[1] and not (_SPEAKS.fullmatch(before[1]) or before[1] == "is")
+            )
             if not called and _SPEAKS.search(text, max(0, start - _REACH), start):
                 yield start, text[start + 1 : place]
 
@@ -98,7 +106,9 @@ def _longest(text: str) -> str:
 
 @functools.lru_cache(4096)
 def _tree(text: str) -> ast.expr | None:
-    """An expression of sizes: whole numbers, names, + - * /, ceil and floor, "a or b"; None for anything else."""
+    """An expression of sizes: whole numbers, names, + - * /, ceil and floor, "a or b"; None for anything
+    else.
+    """
     if not text or len(text) > _MOST_EXPRESSION:
         return None
     try:
@@ -139,14 +149,17 @@ def _names(node: ast.expr) -> Iterator[str]:
 
 
 def side(text: str, sizes: Mapping[str, int], ties: Mapping[str, str], choice: int = 0) -> int:
-    """What an expression is where names have these sizes, or are tied to expressions; at least 0. Of "a or b" the one at `choice`.
+    """What an expression is where names have these sizes, or are tied to expressions; at least 0. Of "a or b"
+    the one at `choice`.
 
     KeyError names a size that has no value, or is tied to itself.
     """
     return min(max(math.floor(_value(_tree(text) or ast.Constant(1), sizes, ties, choice, 0)), 0), _MOST_SIDE)
 
 
-def _value(node: ast.expr, sizes: Mapping[str, int], ties: Mapping[str, str], choice: int, depth: int) -> float:
+def _value(
+    node: ast.expr, sizes: Mapping[str, int], ties: Mapping[str, str], choice: int, depth: int
+) -> float:
     if depth > 4 * _MOST_DEPTH:
         raise KeyError("a size that is tied to itself")
     if isinstance(node, ast.Constant):

@@ -1,4 +1,6 @@
-"""What is known of the operators of a domain before they are asked: their schemas, of onnx itself or of the onnxruntime that is installed."""
+"""What is known of the operators of a domain before they are asked: their schemas, of onnx itself or of the
+onnxruntime that is installed.
+"""
 
 import json
 import re
@@ -69,9 +71,11 @@ print(json.dumps(list(found.values())))
 
 @dataclass(frozen=True, slots=True)
 class SchemaSlot:
-    """An input or output: the type variable or type that it has; `optional` where it may be left out, `variadic` where repeated.
+    """An input or output: the type variable or type that it has; `optional` where it may be left out,
+    `variadic` where repeated.
 
-    `alike`: all that it is repeated for have one type; `text` is its description; `sparse`: it is a sparse tensor.
+    `alike`: all that it is repeated for have one type; `text` is its description; `sparse`: it is a sparse
+    tensor.
     """
 
     name: str
@@ -85,9 +89,11 @@ class SchemaSlot:
 
 @dataclass(frozen=True, slots=True)
 class DomainSchema:
-    """An operator of a domain as its schema has it. `attributes` are kinds (INT, FLOATS, ...) by name, `required` those that must be given.
+    """An operator of a domain as its schema has it. `attributes` are kinds (INT, FLOATS, ...) by name,
+    `required` those that must be given.
 
-    `types` are those of the kernels for the CPU, where it has one (`kernel`). What attributes' descriptions name: `words`, which a string may be, and `numbers`, with the default.
+    `types` are those of the kernels for the CPU, where it has one (`kernel`). What attributes' descriptions
+    name: `words`, which a string may be, and `numbers`, with the default.
     `definitions`: sizes that the documentation of the whole domain defines by others (`documented_shapes`).
     """
 
@@ -105,7 +111,9 @@ class DomainSchema:
 
 
 def schemas_of(domain: str) -> list[DomainSchema]:
-    """The operators of a domain, by name; "" is ONNX's own. BadInput where neither onnx nor onnxruntime has a schema of it."""
+    """The operators of a domain, by name; "" is ONNX's own. BadInput where neither onnx nor onnxruntime has a
+    schema of it.
+    """
     entries = [_own(schema) for schema in _of_onnx(domain) if not schema.deprecated]
     if not entries:
         entries = _asked(domain)
@@ -142,7 +150,12 @@ def _own(schema: onnx.defs.OpSchema) -> dict[str, Any]:
         "outputs": [slot(each) for each in schema.outputs],
         "types": {each.type_param_str: list(each.allowed_type_strs) for each in schema.type_constraints},
         "attributes": {
-            k: [str(a.type).rsplit(".", 1)[-1], a.required, a.description, a.default_value.SerializeToString().hex()]
+            k: [
+                str(a.type).rsplit(".", 1)[-1],
+                a.required,
+                a.description,
+                a.default_value.SerializeToString().hex(),
+            ]
             for k, a in schema.attributes.items()
         },
         "doc": schema.doc,
@@ -169,8 +182,12 @@ def _asked(domain: str) -> list[dict[str, Any]]:
 
 def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> DomainSchema:
     sparse = {name for name, strings in entry["types"].items() if strings and all(map(_is_sparse, strings))}
-    slots = {side: tuple(_slot(*each, sparse=sparse) for each in entry[side]) for side in ("inputs", "outputs")}
-    plain = {name: [text.removeprefix(_SPARSE) for text in strings] for name, strings in entry["types"].items()}
+    slots = {
+        side: tuple(_slot(*each, sparse=sparse) for each in entry[side]) for side in ("inputs", "outputs")
+    }
+    plain = {
+        name: [text.removeprefix(_SPARSE) for text in strings] for name, strings in entry["types"].items()
+    }
     types = {
         name: tuple(sorted(named_dtypes(plain[name] if name in sparse else strings)))
         for name, strings in entry["types"].items()
@@ -196,9 +213,9 @@ def _schema(entry: dict[str, Any], definitions: dict[str, tuple[str, ...]]) -> D
 def _words(text: str) -> tuple[str, ...]:
     """What a string may be by a description: words in quotes, and those of a list of choices."""
     listed = [word for choices in _CHOICES.findall(text) for word in _PLAIN_WORD.findall(choices)]
-    return tuple(dict.fromkeys((*_WORD.findall(text), *(word for word in listed if word not in _NO_CHOICES))))[
-        :_MOST_WORDS
-    ]
+    return tuple(
+        dict.fromkeys((*_WORD.findall(text), *(word for word in listed if word not in _NO_CHOICES)))
+    )[:_MOST_WORDS]
 
 
 def _numbers(text: str, default: bytes) -> tuple[int, ...]:
@@ -212,5 +229,7 @@ def _is_sparse(text: str) -> bool:
     return text.startswith(_SPARSE)
 
 
-def _slot(name: str, type_: str, option: str, alike: bool, text: str, *, sparse: Container[str]) -> SchemaSlot:
+def _slot(
+    name: str, type_: str, option: str, alike: bool, text: str, *, sparse: Container[str]
+) -> SchemaSlot:
     return SchemaSlot(name, type_, option == "Optional", option == "Variadic", alike, text, type_ in sparse)

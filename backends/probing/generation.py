@@ -1,4 +1,6 @@
-"""Programs generated in bulk, as `opsieve gen` does: kept to what targets support, their values searched, checked and written."""
+"""Programs generated in bulk, as `opsieve gen` does: kept to what targets support, their values searched,
+checked and written.
+"""
 
 import signal
 import time
@@ -41,10 +43,12 @@ Probing = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """`models` programs of `strategy` from `seed` on, each as `program` asks, within what all `targets` support.
+    """`models` programs of `strategy` from `seed` on, each as `program` asks, within what all `targets`
+    support.
 
-    `corpus` is a folder of models for the strategies `documented`, `mutate` and `relax-mutate`. Programs are checked with `check`, by onnx.checker or TVM, and written to `out`,
-    as plain .onnx files with `flat`. `kept` is the case to repeat, of which `program`, `strategy` and `seed` are those it was made by.
+    `corpus` is a folder of models for the strategies `documented`, `mutate` and `relax-mutate`. Programs are
+    checked with `check`, by onnx.checker or TVM, and written to `out`, as plain .onnx files with `flat`.
+    `kept` is the case to repeat, of which `program`, `strategy` and `seed` are those it was made by.
     """
 
     program: GenRequest
@@ -61,7 +65,9 @@ class GenerationRequest:
 
 @dataclass(slots=True)
 class GenerationSummary:
-    """What was made so far. `values` counts a search's answers by how they were found; `last` is the latest program's bytes."""
+    """What was made so far. `values` counts a search's answers by how they were found; `last` is the latest
+    program's bytes.
+    """
 
     models: int = 0
     nodes: int = 0
@@ -92,11 +98,15 @@ class GenerationSummary:
 
 
 def repeat_request(origin: Path) -> GenerationRequest:
-    """What makes the program of a case folder, or of its case.json, again. BadInput when it does not record a generator and a seed."""
+    """What makes the program of a case folder, or of its case.json, again. BadInput when it does not record a
+    generator and a seed.
+    """
     case = load(origin.parent if origin.name == "case.json" else origin)
     made = case.origin
     if made.generator not in strategies.names() or made.seed is None:
-        raise BadInput(f"{shown(origin, 200)} records no generator and seed (its generator is {shown(made.generator)})")
+        raise BadInput(
+            f"{shown(origin, 200)} records no generator and seed (its generator is {shown(made.generator)})"
+        )
     program = gen_request.from_record(made.wish)
     named = [part.rsplit(" ", 2)[0] for part in program.target.split(" + ")] if program.target else []
     return GenerationRequest(
@@ -107,7 +117,9 @@ def repeat_request(origin: Path) -> GenerationRequest:
 def supported(
     workers: Workers, targets: Sequence[ResolvedTarget], program: GenRequest | None, show: Probing
 ) -> list[Support]:
-    """What the targets support of what a request allows, probed now where it is not known; BadInput when a target is not installed."""
+    """What the targets support of what a request allows, probed now where it is not known; BadInput when a
+    target is not installed.
+    """
     only = None if program is None or program.only is None else sorted(program.only)
     dtypes = None if program is None or program.dtypes is None else sorted(program.dtypes)
     try:
@@ -119,9 +131,15 @@ def supported(
 def generate_programs(
     request: GenerationRequest, summary: GenerationSummary, probing: Probing, say: Callable[[str], None]
 ) -> Iterator[int]:
-    """Make, check and write the programs; yields how many there are, group by group. What is written is always whole."""
+    """Make, check and write the programs; yields how many there are, group by group. What is written is
+    always whole.
+    """
     strategies.strategy(request.strategy)  # an unknown name is refused before anything is probed
-    if request.out is not None and request.out.exists() and (not request.out.is_dir() or any(request.out.iterdir())):
+    if (
+        request.out is not None
+        and request.out.exists()
+        and (not request.out.is_dir() or any(request.out.iterdir()))
+    ):
         raise BadInput(f"{shown(request.out, 200)} is not empty: name a new directory")
     with Workers() as workers:
         program = _within_targets(request, workers, probing)
@@ -152,13 +170,15 @@ def _within_targets(request: GenerationRequest, workers: Workers, probing: Probi
     named = tables(supports)
     if repeats and named != request.program.target:
         raise BadInput(
-            f"the case was made for {request.program.target}, but this machine has {named}: install that version, or use"
-            " the opsieve that made the case"
+            f"the case was made for {request.program.target}, but this machine has {named}: install that"
+            " version, or use the opsieve that made the case"
         )
     return replace(request.program, supports=both(supports), target=named)
 
 
-def _groups(request: GenerationRequest, program: GenRequest, summary: GenerationSummary) -> Iterator[list[Named]]:
+def _groups(
+    request: GenerationRequest, program: GenRequest, summary: GenerationSummary
+) -> Iterator[list[Named]]:
     """The cases with their names, some at a time; only making them counts as their time."""
     end = request.seed + request.models
     for start in range(request.seed, end, GROUP):
@@ -172,7 +192,9 @@ def _groups(request: GenerationRequest, program: GenRequest, summary: Generation
 
 
 def _searched(group: list[Named], workers: Workers, summary: GenerationSummary) -> list[Named]:
-    """The cases with values, and weights, that keep every intermediate finite, where such values are found."""
+    """The cases with values, and weights, that keep every intermediate finite, where such values are
+    found.
+    """
     cases = [case for _, case in group]
     counts = summary.values = summary.values or {}
     found_all = searched(cases, [case.origin.seed or 0 for case in cases], workers, Effort(weights=True))
@@ -188,7 +210,8 @@ def _check(group: Sequence[Named], workers: Workers, summary: GenerationSummary)
     for validator, named in by_validator.items():
         tests = [Test(case.program, case.inputs) for _, case in named]
         for (name, case), answer in zip(named, workers.observe_many(validator, tests), strict=True):
-            # What was made wrong of TVM's IR is as it should be when it is refused; onnx's checker sees few of the wrong models.
+            # What was made wrong of TVM's IR is as it should be when it is refused; onnx's checker sees few
+            # of the wrong models.
             wrong = case.program.fault is not None and checker_of(case.program) is None
             if (answer.outcome == "ok") != wrong:
                 summary.valid += 1

@@ -1,8 +1,10 @@
-"""What a compiler has of which nobody knows anything: a signature is asked about when it first comes up while a program is made.
+"""What a compiler has of which nobody knows anything: a signature is asked about when it first comes up while
+a program is made.
 
-What is asked is a program of one operator that follows from the signature alone, so that everybody who asks makes the same programs of a
-seed, in whichever order signatures come up, and an answer that somebody was given before, of the same generator, need not be asked for again.
-What every compiler has whose table comes with opsieve is taken to be there.
+What is asked is a program of one operator that follows from the signature alone, so that everybody who asks
+makes the same programs of a seed, in whichever order signatures come up, and an answer that somebody was
+given before, of the same generator, need not be asked for again. What every compiler has whose table comes
+with opsieve is taken to be there.
 """
 
 import functools
@@ -29,7 +31,9 @@ class Asked(Protocol):
     """Who answers for a compiler; `SignatureProber` does."""
 
     def signature(self, key: str) -> Sequence[ProbeAnswer]:
-        """The answers to the program of a signature; none where there is no such program, or it tells nothing."""
+        """The answers to the program of a signature; none where there is no such program, or it tells
+        nothing.
+        """
 
     def operator(self, key: str) -> Sequence[ProbeAnswer]:
         """The same for a usual instance of the signature's operator and form."""
@@ -37,7 +41,9 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GrowingSupport(Support):
-    """A table that begins empty. What all `others` were found to have is taken to be there where one instance of the operator is."""
+    """A table that begins empty. What all `others` were found to have is taken to be there where one instance
+    of the operator is.
+    """
 
     asked: Asked | None = None
     others: tuple[Support, ...] = ()
@@ -63,9 +69,13 @@ class GrowingSupport(Support):
 
 
 class SignatureProber:
-    """Asks a target about single signatures, and keeps what it answers in `folder` (the user's cache unless given)."""
+    """Asks a target about single signatures, and keeps what it answers in `folder` (the user's cache unless
+    given).
+    """
 
-    def __init__(self, workers: Workers, target: ResolvedTarget, version: str, folder: Path | None = None) -> None:
+    def __init__(
+        self, workers: Workers, target: ResolvedTarget, version: str, folder: Path | None = None
+    ) -> None:
         self._workers, self._target = workers, target
         self._drawn: dict[str, Iterator[tuple[str, int, Test]]] = {}
         self._tests: dict[str, tuple[int, Test]] = {}
@@ -114,7 +124,9 @@ class SignatureProber:
 
 
 def probe_of(key: str) -> Probe | None:
-    """What a signature is drawn with; None where its operator is not declared, or its first input takes no such dtype."""
+    """What a signature is drawn with; None where its operator is not declared, or its first input takes no
+    such dtype.
+    """
     name, since, dtypes = (*key.split(" ", 3), "")[:3]
     operator = operators().get(name)
     if operator is None:
@@ -130,13 +142,17 @@ def probe_of(key: str) -> Probe | None:
     return Probe(operator, opsets[-1], dtype)
 
 
-def growing(support: Support, workers: Workers, target: ResolvedTarget, folder: Path | None = None) -> Support:
+def growing(
+    support: Support, workers: Workers, target: ResolvedTarget, folder: Path | None = None
+) -> Support:
     """The table, or where nothing is known of the target one that grows."""
     if support.known:
         return support
     nothing = frozenset[str]()
     asked = SignatureProber(workers, target, support.version, folder)
-    return GrowingSupport(support.target, support.version, {}, {}, nothing, nothing, asked=asked, others=_others())
+    return GrowingSupport(
+        support.target, support.version, {}, {}, nothing, nothing, asked=asked, others=_others()
+    )
 
 
 @functools.cache

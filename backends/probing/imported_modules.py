@@ -1,4 +1,6 @@
-"""Relax modules of a corpus: those that lie in a folder as cases, and what TVM's importer makes of ONNX models, in a worker."""
+"""Relax modules of a corpus: those that lie in a folder as cases, and what TVM's importer makes of ONNX
+models, in a worker.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +21,9 @@ _MOST = 500  # modules of one corpus
 
 
 def imported(cases: Sequence[Case], workers: Workers) -> list[RelaxProgram]:
-    """What TVM's importer makes of ONNX models, each once, where it takes them and the trees of gen/irs/relax can hold the result."""
+    """What TVM's importer makes of ONNX models, each once, where it takes them and the trees of gen/irs/relax
+    can hold the result.
+    """
     found: dict[bytes, RelaxProgram] = {}
     answers = workers.observe_many(resolve(EMITTING), [Test(case.program, case.inputs) for case in cases])
     for case, answer in zip(cases, answers, strict=True):
@@ -31,7 +35,8 @@ def imported(cases: Sequence[Case], workers: Workers) -> list[RelaxProgram]:
 
 
 def relax_corpus(folder: Path, workers: Workers) -> tuple[tuple[RelaxProgram, ...], list[str]]:
-    """The Relax modules of the cases under a folder, those imported from its ONNX models, and one line for each case that has none.
+    """The Relax modules of the cases under a folder, those imported from its ONNX models, and one line for
+    each case that has none.
 
     BadInput when there is nothing to begin with.
     """
@@ -54,7 +59,9 @@ def relax_corpus(folder: Path, workers: Workers) -> tuple[tuple[RelaxProgram, ..
             refused.append(str(error))
     modules += imported(models, workers)
     if not modules:
-        raise BadInput(f"the corpus {shown(folder, 160)} holds no Relax module, and no ONNX model that TVM imports")
+        raise BadInput(
+            f"the corpus {shown(folder, 160)} holds no Relax module, and no ONNX model that TVM imports"
+        )
     return tuple(modules), refused
 
 

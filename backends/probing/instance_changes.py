@@ -19,9 +19,11 @@ _NO_NUMBERS = ("string", "bool")
 class ChangeRates:
     """How often something is changed: rates between 0 and 1.
 
-    `together`: all inputs that the message names are added or left out; `repeated`: an input that may be repeated is, as a group of several; `named`: what the message names is changed,
-    `as_named` to a number in it, `stated` to a shape or between the numbers that it states; `planned`: a size or shape of the documentation is, rather than a single input; `left`: an
-    attribute that may be is left out; `common`: a size becomes one of another input; `dropped`: beside the change something that may be left out is.
+    `together`: all inputs that the message names are added or left out; `repeated`: an input that may be
+    repeated is, as a group of several; `named`: what the message names is changed, `as_named` to a number in
+    it, `stated` to a shape or between the numbers that it states; `planned`: a size or shape of the
+    documentation is, rather than a single input; `left`: an attribute that may be is left out; `common`: a
+    size becomes one of another input; `dropped`: beside the change something that may be left out is.
     """
 
     together: float = 0.3
@@ -45,7 +47,9 @@ class InstanceChanges:
         self.schema, self.drawing, self.rng = schema, drawing, rng
 
     def changed(self, trial: Trial, reason: str) -> tuple[Trial, bool]:
-        """Up to three things of an instance are others: those that the message names rather than any; whether only such were."""
+        """Up to three things of an instance are others: those that the message names rather than any; whether
+        only such were.
+        """
         hints = MessageHints(reason, trial.inputs, self.schema, self.drawing.named)
         bodies = [name for name, value in trial.attributes.items() if isinstance(value, LearnedBody)]
         if bodies and self.drawing.bodies.is_meant(reason):
@@ -67,7 +71,9 @@ class InstanceChanges:
                 trial = self._together(trial, hints.places)
             elif hints.constant and self.rng.chance(_RATES.named):
                 chosen = hints.places or range(1, len(trial.inputs))
-                made = (e and replace(e, constant=e.constant or i in chosen) for i, e in enumerate(trial.inputs))
+                made = (
+                    e and replace(e, constant=e.constant or i in chosen) for i, e in enumerate(trial.inputs)
+                )
                 trial = replace(trial, inputs=tuple(made))
             elif hints.required and self.rng.chance(_RATES.stated):
                 trial = self._completed(trial, hints.places)
@@ -92,10 +98,14 @@ class InstanceChanges:
         chosen = self.rng.choice([*places, *names])
         if isinstance(chosen, str):
             return replace(trial, attributes={k: v for k, v in trial.attributes.items() if k != chosen})
-        return replace(trial, inputs=_trimmed([None if i == chosen else e for i, e in enumerate(trial.inputs)]))
+        return replace(
+            trial, inputs=_trimmed([None if i == chosen else e for i, e in enumerate(trial.inputs)])
+        )
 
     def _completed(self, trial: Trial, places: Sequence[int]) -> Trial:
-        """The instance with an input that was left out: one of these, or any, for a kernel that counts its inputs names another than it lacks."""
+        """The instance with an input that was left out: one of these, or any, for a kernel that counts its
+        inputs names another than it lacks.
+        """
         there = [place for place, each in enumerate(trial.inputs) if each is not None]
         absent = [place for place in range(len(self.schema.inputs)) if place not in there]
         wanted = [place for place in absent if place in places] or absent
@@ -106,9 +116,15 @@ class InstanceChanges:
         return replace(trial, inputs=tuple(ins), plan=plan)
 
     def _within(self, trial: Trial, places: Sequence[int], interval: tuple[int, int]) -> Trial:
-        """The instance where the elements of an input of whole numbers, of these rather than any, lie in an interval."""
+        """The instance where the elements of an input of whole numbers, of these rather than any, lie in an
+        interval.
+        """
         ins = [*trial.inputs]
-        whole = [i for i, each in enumerate(ins) if each and not is_float(each.dtype) and each.dtype not in _NO_NUMBERS]
+        whole = [
+            i
+            for i, each in enumerate(ins)
+            if each and not is_float(each.dtype) and each.dtype not in _NO_NUMBERS
+        ]
         chosen = [place for place in places if place in whole] or whole
         if chosen:
             place = self.rng.choice(chosen)
@@ -134,18 +150,25 @@ class InstanceChanges:
         return replace(trial, inputs=(*trial.inputs[:first], *group * self.rng.between(1, 3)))
 
     def _together(self, trial: Trial, places: Sequence[int]) -> Trial:
-        """The instance where all these inputs are there, are left out as far as they may be, or have one shape."""
+        """The instance where all these inputs are there, are left out as far as they may be, or have one
+        shape.
+        """
         ins = [*trial.inputs, *[None] * (max(places) + 1 - len(trial.inputs))]
         what, plan = self.rng.below(3), trial.plan
         if what == 0:
             added = [each for place in places if ins[place] is None for each in self._added(ins, place, ())]
             plan = self._with_shapes(plan, added)
         elif what == 1:
-            ins = [None if place in places and self._slot(place).optional else each for place, each in enumerate(ins)]
+            ins = [
+                None if place in places and self._slot(place).optional else each
+                for place, each in enumerate(ins)
+            ]
         else:
             there = [each.shape for place in places if (each := ins[place]) is not None]
             shape = self.rng.choice(there) if there else ()
-            ins = [each and reshaped(each, shape) if place in places else each for place, each in enumerate(ins)]
+            ins = [
+                each and reshaped(each, shape) if place in places else each for place, each in enumerate(ins)
+            ]
         found = replace(trial, inputs=_trimmed(ins), plan=plan)
         for place in places if what == 2 else ():
             found = freed(found, place)
@@ -155,11 +178,17 @@ class InstanceChanges:
         """The plan with shapes of the documentation for inputs that it has none for."""
         if plan is None:
             return None
-        shapes = {each: self.rng.choice(self._stated_shapes(each)) for each in places if self._stated_shapes(each)}
+        shapes = {
+            each: self.rng.choice(self._stated_shapes(each)) for each in places if self._stated_shapes(each)
+        }
         return replace(plan, shapes={**plan.shapes, **shapes})
 
-    def _replanned(self, trial: Trial, sizes: Sequence[str], places: Sequence[int], hints: MessageHints) -> Trial:
-        """The instance by another plan: a size is another, is tied to others, stands elsewhere, or an input has another shape of those stated."""
+    def _replanned(
+        self, trial: Trial, sizes: Sequence[str], places: Sequence[int], hints: MessageHints
+    ) -> Trial:
+        """The instance by another plan: a size is another, is tied to others, stands elsewhere, or an input
+        has another shape of those stated.
+        """
         rng, plan = self.rng, trial.plan
         assert plan is not None
         names = [*plan.sizes] or [*self.drawing.named]
@@ -170,10 +199,14 @@ class InstanceChanges:
         what = rng.below(4 if stated else 2)
         if what == 0:
             pool = [number for number in (*hints.numbers, *self.schema.numbers.get(name, ())) if number > 0]
-            side = rng.choice(pool) if pool and rng.chance(_RATES.as_named) else rng.choice((*PALETTE, 32, 64))
+            side = (
+                rng.choice(pool) if pool and rng.chance(_RATES.as_named) else rng.choice((*PALETTE, 32, 64))
+            )
             ties = {tied: term for tied, term in plan.ties.items() if tied != name}
             values = {**trial.attributes, **({name: side} if name in trial.attributes else {})}
-            return replace(trial, attributes=values, plan=replace(plan, sizes={**plan.sizes, name: side}, ties=ties))
+            return replace(
+                trial, attributes=values, plan=replace(plan, sizes={**plan.sizes, name: side}, ties=ties)
+            )
         if what == 1:
             one, other = rng.choice(names), rng.choice(names)
             term = rng.choice((one, f"{one} * {other}", f"{one} + {other}", f"{one} * 2"))
@@ -183,7 +216,11 @@ class InstanceChanges:
         if what == 2 and shape:
             axis = hints.axis if hints.axis is not None and hints.axis < len(shape) else rng.below(len(shape))
             term = rng.choice(hints.sizes or names)
-            shape = (*shape[:axis], rng.choice((term, term, f"{term} / 2", f"{term} * 2")), *shape[axis + 1 :])
+            shape = (
+                *shape[:axis],
+                rng.choice((term, term, f"{term} / 2", f"{term} * 2")),
+                *shape[axis + 1 :],
+            )
         else:
             shape = rng.choice([*self._stated_shapes(place), *hints.shapes] or [shape])
         return replace(trial, plan=replace(plan, shapes={**plan.shapes, place: shape}))
@@ -212,7 +249,9 @@ class InstanceChanges:
         if old is None:
             word = self.rng.choice(slot.name.split("_"))
             kindred = [other for other, each in enumerate(self.schema.inputs) if word in each.name.split("_")]
-            plan = self._with_shapes(plan, self._added(ins, place, kindred if self.rng.chance(_RATES.common) else ()))
+            plan = self._with_shapes(
+                plan, self._added(ins, place, kindred if self.rng.chance(_RATES.common) else ())
+            )
             return replace(trial, inputs=tuple(ins), plan=plan)
         what = self.rng.below(10)
         if what == 1 and slot.optional:
@@ -253,12 +292,18 @@ class InstanceChanges:
         return added
 
     def _retyped(self, ins: list[TrialInput | None], place: int, wanted: Sequence[str]) -> None:
-        """Give an input, and all that have its type variable, another dtype or range; of inputs that differ it alone."""
+        """Give an input, and all that have its type variable, another dtype or range; of inputs that differ
+        it alone.
+        """
         slot = self._slot(place)
         allowed = drawn_dtypes(self.schema, slot.type)
         allowed = [dtype for dtype in allowed if dtype in wanted] or allowed
         old = ins[place]
-        dtype = self.rng.choice(allowed) if allowed and (old is None or self.rng.chance(0.5)) else old and old.dtype
+        dtype = (
+            self.rng.choice(allowed)
+            if allowed and (old is None or self.rng.chance(0.5))
+            else old and old.dtype
+        )
         if not dtype:
             return
         low, high = self.drawing.range(dtype)
@@ -303,5 +348,7 @@ def _trimmed(ins: Sequence[TrialInput | None]) -> tuple[TrialInput | None, ...]:
 def freed(trial: Trial, place: int) -> Trial:
     """The instance where the shape of an input is no longer that of the plan."""
     plan = trial.plan
-    shapes = {other: shape for other, shape in plan.shapes.items() if other != place} if plan is not None else {}
+    shapes = (
+        {other: shape for other, shape in plan.shapes.items() if other != place} if plan is not None else {}
+    )
     return replace(trial, plan=plan and replace(plan, shapes=shapes))

@@ -16,12 +16,24 @@ from opsieve.gen.declarations.dtype_facts import is_float
 from opsieve.gen.declarations.rng import Rng
 
 PALETTE = (1, 2, 3, 4, 6, 8, 16)
-_SIDES = (1, 2, 2, 3, 4, 4, 8, 16, 32)  # of what documentation names: divisible by each other more often than not
+# of what documentation names: divisible by each other more often than not
+_SIDES = (
+    1,
+    2,
+    2,
+    3,
+    4,
+    4,
+    8,
+    16,
+    32,
+)
 _RANGES = ((0, 0), (0, 1), (1, 1), (1, 4), (2, 2), (0, 15))
 _FLOAT_RANGES = ((-1.0, 1.0), (-1.0, 1.0), (0.25, 1.0))
 _INTS = (0, 1, 2, 4, 8, 16, 32, -1)
 _FLOATS = (0.5, 1.0, 0.01)
-_SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)  # what names of inputs say
+# what names of inputs say
+_SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)
 MOST_RANK = 5
 _MOST_EXACT = 8  # elements whose values are drawn one by one
 _LARGEST = 1 << 18  # elements of an input
@@ -32,10 +44,14 @@ _PERIODS = (1, 1, 2, 3)  # after how many inputs the types of one that is repeat
 class DrawingRates:
     """How often something is drawn: rates between 0 and 1.
 
-    `documented`: shapes are those of the documentation, `first_stated`: the first one of each input; `tied`: a size there is what it says of it, `referred`: an attribute that it names is given.
-    `usual`: a dtype is float32; `bare`: no optional input is given, else at the rate `kindred` those that have a word of their name in common, else each at the rate `present`;
-    `given`: an attribute is, in a third of the instances; `like_first`, `last_only`: an input has the shape of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars;
-    `constant`: all inputs but the first are initializers; `exact`: the elements of a few whole numbers are drawn one by one, `ascending`: in order from 0.
+    `documented`: shapes are those of the documentation, `first_stated`: the first one of each input; `tied`:
+    a size there is what it says of it, `referred`: an attribute that it names is given.
+    `usual`: a dtype is float32; `bare`: no optional input is given, else at the rate `kindred` those that
+    have a word of their name in common, else each at the rate `present`;
+    `given`: an attribute is, in a third of the instances; `like_first`, `last_only`: an input has the shape
+    of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars;
+    `constant`: all inputs but the first are initializers; `exact`: the elements of a few whole numbers are
+    drawn one by one, `ascending`: in order from 0.
     """
 
     documented: float = 0.8
@@ -65,7 +81,9 @@ class InstanceDrawing:
         self.schema, self.rng = schema, rng
         self.bodies = BodyDrawing(schema, rng)
         self.shapes = [shapes_in(slot.text) for slot in schema.inputs]
-        named = {name for shapes in self.shapes for shape in shapes for term in shape for name in names_in(term)}
+        named = {
+            name for shapes in self.shapes for shape in shapes for term in shape for name in names_in(term)
+        }
         numbers = {name for name, kind in schema.attributes.items() if kind == "INT"}
         known = named | numbers
         self.ties: dict[str, list[str]] = {}
@@ -98,7 +116,11 @@ class InstanceDrawing:
                 if stated:
                     shapes[len(ins)] = stated[0] if first_stated else rng.choice(stated)
                 made = self.input(dtype, ins[0] if ins else None, palette)
-                scalar = lone and not stated and (_SCALAR.search(slot.name) or (not slot.alike and rng.chance(0.5)))
+                scalar = (
+                    lone
+                    and not stated
+                    and (_SCALAR.search(slot.name) or (not slot.alike and rng.chance(0.5)))
+                )
                 made = replace(made, shape=()) if scalar else made
                 ins.append(replace(made, constant=constant and bool(ins), sparse=slot.sparse))
         while ins and ins[-1] is None:
@@ -107,7 +129,9 @@ class InstanceDrawing:
         given = [name for name in schema.attributes if self._is_given(name, plan, share)]
         values = {name: self.value(name, palette) for name in given}
         attributes = {name: value for name, value in values.items() if value is not None}
-        return self.laid(Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes), rng.below(1 << 30)))
+        return self.laid(
+            Trial(tuple(ins), attributes, plan and replace(plan, shapes=shapes), rng.below(1 << 30))
+        )
 
     def _is_given(self, name: str, plan: ShapePlan | None, share: float) -> bool:
         if name in self.schema.required:
@@ -124,7 +148,9 @@ class InstanceDrawing:
             else self.rng.choice(_SIDES)
             for name in self.named
         }
-        ties = {name: self.rng.choice(each) for name, each in self.ties.items() if self.rng.chance(RATES.tied)}
+        ties = {
+            name: self.rng.choice(each) for name, each in self.ties.items() if self.rng.chance(RATES.tied)
+        }
         return ShapePlan(sizes, ties, {})
 
     def _present(self) -> list[bool]:
@@ -166,7 +192,9 @@ class InstanceDrawing:
         return (0, 0) if dtype == "string" else self.rng.choice(_FLOAT_RANGES if is_float(dtype) else _RANGES)
 
     def exact(self, each: TrialInput, sizes: Sequence[int]) -> TrialInput:
-        """The input with elements that are sizes of the instance, where it has few and they are whole numbers; else as it is."""
+        """The input with elements that are sizes of the instance, where it has few and they are whole
+        numbers; else as it is.
+        """
         rng, count = self.rng, math.prod(each.shape)
         if is_float(each.dtype) or each.dtype in ("string", "bool") or not 0 < count <= _MOST_EXACT:
             return each
@@ -183,7 +211,11 @@ class InstanceDrawing:
         rng, kind = self.rng, self.schema.attributes[name]
         if kind in ("STRING", "STRINGS"):
             words = self.schema.words.get(name) or _operator_names()
-            return rng.choice(words) if kind == "STRING" else [rng.choice(words) for _ in range(rng.between(1, 3))]
+            return (
+                rng.choice(words)
+                if kind == "STRING"
+                else [rng.choice(words) for _ in range(rng.between(1, 3))]
+            )
         if kind in ("INT", "INTS"):
             stated = self.schema.numbers.get(name, ())
             whole = stated if stated and rng.chance(0.5) else (*_INTS, *numbers)
@@ -191,15 +223,24 @@ class InstanceDrawing:
             count = rng.choice(counts or (1, 2, 3, 4))
             return rng.choice(whole) if kind == "INT" else [rng.choice(whole) for _ in range(count)]
         if kind in ("FLOAT", "FLOATS"):
-            return rng.choice(_FLOATS) if kind == "FLOAT" else [rng.choice(_FLOATS) for _ in range(rng.between(1, 4))]
+            return (
+                rng.choice(_FLOATS)
+                if kind == "FLOAT"
+                else [rng.choice(_FLOATS) for _ in range(rng.between(1, 4))]
+            )
         return self.bodies.drawn() if kind == "GRAPH" else None
 
     def laid(self, trial: Trial) -> Trial:
-        """The instance with the sizes of its plan: inputs have the shapes that it says, attributes that it names their values."""
+        """The instance with the sizes of its plan: inputs have the shapes that it says, attributes that it
+        names their values.
+        """
         plan = trial.plan
         if plan is None:
             return trial
-        sizes = {**plan.sizes, **{k: v for k, v in trial.attributes.items() if k in self.named and type(v) is int}}
+        sizes = {
+            **plan.sizes,
+            **{k: v for k, v in trial.attributes.items() if k in self.named and type(v) is int},
+        }
         choice, ins = self.rng.below(4), [*trial.inputs]
         for place, shape in plan.shapes.items():
             each = ins[place] if place < len(ins) else None

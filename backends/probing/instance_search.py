@@ -1,8 +1,9 @@
 """Instances of an operator that a compiler accepts, searched for by what it says of those that it refuses.
 
-Compilers check one condition after the other, so a message that is new is a step further: the instance is kept, and later ones are small changes of
-such, of those rather that took most steps. A message names what it refuses, so an input, attribute or size that stands in it is changed first, its numbers are tried as
-ranks, sizes and values, and a shape that it states is taken.
+Compilers check one condition after the other, so a message that is new is a step further: the instance is
+kept, and later ones are small changes of such, of those rather that took most steps. A message names what it
+refuses, so an input, attribute or size that stands in it is changed first, its numbers are tried as ranks,
+sizes and values, and a shape that it states is taken.
 """
 
 import re
@@ -23,7 +24,8 @@ _FURTHER = 8  # rounds in which more kinds are sought where one was found
 _PATIENCE = 32  # rounds without anything new, after which no more are begun
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
 _LISTED = re.compile(r"#(?:[,x] ?#)+")
-# Deaths after which an input may be blamed, how many times oftener it is than without; draws until it is put up with.
+# Deaths after which an input may be blamed, how many times oftener it is than without; draws until it is put
+# up with.
 _DEADLY, _FAR, _REDRAWN = 5, 4, 8
 _MOST_DEATHS = 400  # of the compiler, each of which costs it a start
 
@@ -32,9 +34,10 @@ _MOST_DEATHS = 400  # of the compiler, each of which costs it a start
 class SearchRates:
     """How often something is changed: rates between 0 and 1.
 
-    `changed`: an instance is a change of another, `deepest` of one that took most steps, `neglected` of one that was changed least often, `rare` of one whose message few have; `swept`:
-    where nothing new came, all instances of a round are one in which a single size varies; of several instances with one message the latest is kept: `renewed`, and `simpler` where it has
-    fewer inputs and attributes.
+    `changed`: an instance is a change of another, `deepest` of one that took most steps, `neglected` of one
+    that was changed least often, `rare` of one whose message few have; `swept`: where nothing new came, all
+    instances of a round are one in which a single size varies; of several instances with one message the
+    latest is kept: `renewed`, and `simpler` where it has fewer inputs and attributes.
     """
 
     changed: float = 0.85
@@ -52,7 +55,9 @@ Answers = Callable[[Sequence[Trial]], Sequence[TrialAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An instance to change, what was said of it, how many new messages led to it, how often it was changed, and how often its message was seen."""
+    """An instance to change, what was said of it, how many new messages led to it, how often it was changed,
+    and how often its message was seen.
+    """
 
     trial: Trial
     reason: str = ""
@@ -62,7 +67,9 @@ class _Step:
 
 
 class _Deaths:
-    """Of which inputs that are there, or left out, the compiler dies: it dies far oftener with them than without."""
+    """Of which inputs that are there, or left out, the compiler dies: it dies far oftener with them than
+    without.
+    """
 
     def __init__(self, places: int) -> None:
         self._places = range(places)
@@ -83,14 +90,21 @@ class _Deaths:
     def _is_deadly(self, place: int, there: bool) -> bool:
         with_it, without = (place, there), (place, not there)
         enough = self._died[with_it] >= _DEADLY and self._asked[without] >= _DEADLY
-        return enough and self._died[with_it] * self._asked[without] > _FAR * self._died[without] * self._asked[with_it]
+        return (
+            enough
+            and self._died[with_it] * self._asked[without] > _FAR * self._died[without] * self._asked[with_it]
+        )
 
     def _spots(self, trial: Trial) -> Iterator[tuple[int, bool]]:
-        return ((place, place < len(trial.inputs) and trial.inputs[place] is not None) for place in self._places)
+        return (
+            (place, place < len(trial.inputs) and trial.inputs[place] is not None) for place in self._places
+        )
 
 
 class InstanceSearch:
-    """The search for one operator. `furthest` is what was said of the refused instance to which most steps led, and how many."""
+    """The search for one operator. `furthest` is what was said of the refused instance to which most steps
+    led, and how many.
+    """
 
     def __init__(self, schema: DomainSchema, rng: Rng) -> None:
         self.schema, self.rng = schema, rng
@@ -100,7 +114,9 @@ class InstanceSearch:
         self._deaths = _Deaths(len(schema.inputs))
 
     def run(self, answers: Answers, enough: int) -> list[Trial]:
-        """Instances that were accepted, one of each kind (dtypes, ranks, inputs and attributes that are there); about as many kinds as are enough."""
+        """Instances that were accepted, one of each kind (dtypes, ranks, inputs and attributes that are
+        there); about as many kinds as are enough.
+        """
         for _ in range(_BEGINNINGS):
             found = self._climb(answers, enough)
             if found or self._deaths.total > _MOST_DEATHS:
@@ -133,7 +149,9 @@ class InstanceSearch:
                     if old is None:
                         steps[key] = _Step(trial, answer.reason, depth)
                     else:
-                        steps[key] = self._renewed(old, replace(old, trial=trial, reason=answer.reason), depth)
+                        steps[key] = self._renewed(
+                            old, replace(old, trial=trial, reason=answer.reason), depth
+                        )
                 elif all(0 not in shape for _, shape in answer.outputs):
                     found.setdefault(_kind(trial), trial)
             idle = 0 if len(found) + len(steps) > known else idle + 1
@@ -149,14 +167,20 @@ class InstanceSearch:
     def _renewed(self, old: _Step, new: _Step, depth: int) -> _Step:
         """Which of two instances with one message is kept."""
         simpler = _parts(new.trial) < _parts(old.trial) and self.rng.chance(_RATES.simpler)
-        kept = replace(new, depth=min(depth, old.depth)) if simpler or self.rng.chance(_RATES.renewed) else old
+        kept = (
+            replace(new, depth=min(depth, old.depth)) if simpler or self.rng.chance(_RATES.renewed) else old
+        )
         return replace(kept, seen=old.seen + 1)
 
     def _next(self, origin: _Step | None) -> tuple[Trial, bool]:
-        """The next instance, and whether it is a change that was aimed; rather none of which the compiler is likely to die."""
+        """The next instance, and whether it is a change that was aimed; rather none of which the compiler is
+        likely to die.
+        """
         for _ in range(_REDRAWN):
             found = (
-                (self.drawing.drawn(), False) if origin is None else self.changes.changed(origin.trial, origin.reason)
+                (self.drawing.drawn(), False)
+                if origin is None
+                else self.changes.changed(origin.trial, origin.reason)
             )
             if not self._deaths.expects(found[0]):
                 break
@@ -183,10 +207,14 @@ class InstanceSearch:
         return chosen
 
     def _swept(self, step: _Step) -> list[Trial]:
-        """The instance with one size, of those that the message names rather than any, from 1 on, or by multiples of it."""
+        """The instance with one size, of those that the message names rather than any, from 1 on, or by
+        multiples of it.
+        """
         hints = MessageHints(step.reason, step.trial.inputs, self.schema, self.drawing.named)
         ins = step.trial.inputs
-        spots = [(i, axis) for i, each in enumerate(ins) if each is not None for axis in range(len(each.shape))]
+        spots = [
+            (i, axis) for i, each in enumerate(ins) if each is not None for axis in range(len(each.shape))
+        ]
         spots = [spot for spot in spots if spot[0] in hints.places] or spots
         if not spots:
             return [self.drawing.drawn() for _ in range(_BATCH)]
@@ -196,7 +224,9 @@ class InstanceSearch:
         trials = []
         for side in range(unit, unit * _BATCH + 1, unit):
             shape = (*each.shape[:axis], side, *each.shape[axis + 1 :])
-            trials.append(replace(step.trial, inputs=(*ins[:place], reshaped(each, shape), *ins[place + 1 :])))
+            trials.append(
+                replace(step.trial, inputs=(*ins[:place], reshaped(each, shape), *ins[place + 1 :]))
+            )
         return [freed(trial, place) for trial in trials]
 
 

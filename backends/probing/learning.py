@@ -1,11 +1,15 @@
-"""What an operator takes, inferred from instances that a compiler accepted or refused (as NeuRI and DeepConstr do for functions of Python).
+"""What an operator takes, inferred from instances that a compiler accepted or refused (as NeuRI and
+DeepConstr do for functions of Python).
 
-1. Search (backends/probing/instance_search.py): instances are drawn by the schema, and changed towards what is accepted.
-2. Generalise an instance that was accepted to a form (gen/declarations/learned.py): each size is changed alone, with all sizes that are equal to it, by its
-   multiples, and with each other group of sizes. What may change is a letter, what may not a number.
+1. Search (backends/probing/instance_search.py): instances are drawn by the schema, and changed towards what
+   is accepted.
+2. Generalise an instance that was accepted to a form (gen/declarations/learned.py): each size is changed
+   alone, with all sizes that are equal to it, by its multiples, and with each other group of sizes. What may
+   change is a letter, what may not a number.
 3. Fit the sizes of outputs to what further instances of the form gave.
-4. Counter-examples: fresh instances of the form. A form of which fewer than 95 % are accepted loses one letter after the other, and is dropped at last. Each runs twice: a form whose results
-   differ is kept only where there is no other, and says so.
+4. Counter-examples: fresh instances of the form. A form of which fewer than 95 % are accepted loses one
+   letter after the other, and is dropped at last. Each runs twice: a form whose results differ is kept only
+   where there is no other, and says so.
 
 Pure but for `ask`, which runs instances. Equal seeds and answers give equal forms.
 """
@@ -43,7 +47,9 @@ Ask = Callable[[DomainSchema, Sequence[Trial]], Sequence[TrialAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What came of an operator: its declaration, or None and why; how many instances were asked, and of how many the compiler died."""
+    """What came of an operator: its declaration, or None and why; how many instances were asked, and of how
+    many the compiler died.
+    """
 
     name: str
     operator: LearnedOperator | None
@@ -75,7 +81,9 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
         why = "no form of an accepted instance holds for others"
         return Learnt(schema.name, None, why, learner.asked, learner.died)
     kept = [form for form in forms if not form.varies] or [*forms]
-    operator = LearnedOperator(schema.name, domain, tuple(kept), sum(forms[form] for form in kept), len(kept) * _FRESH)
+    operator = LearnedOperator(
+        schema.name, domain, tuple(kept), sum(forms[form] for form in kept), len(kept) * _FRESH
+    )
     return Learnt(schema.name, operator, "", learner.asked, learner.died)
 
 
@@ -124,7 +132,9 @@ class _Learner:
         return form, passed
 
     def _with_following_bodies(self, trial: Trial) -> Trial:
-        """The instance whose bodies give sizes of what they are called with, as far as that is accepted: with fixed sizes they are right for one call."""
+        """The instance whose bodies give sizes of what they are called with, as far as that is accepted: with
+        fixed sizes they are right for one call.
+        """
         for name, body in trial.attributes.items():
             if isinstance(body, LearnedBody):
                 made = [body.following(rank) for rank in _FOLLOWED]
@@ -133,14 +143,18 @@ class _Learner:
         return trial
 
     def _with_documented_values(self, trial: Trial) -> Trial:
-        """The instance with values that the documentation names, or 0, 1 or none, for attributes whose own it does not and which give the same: a flag may be read as one in two ways."""
+        """The instance with values that the documentation names, or 0, 1 or none, for attributes whose own it
+        does not and which give the same: a flag may be read as one in two ways.
+        """
         for name, value in [*trial.attributes.items()]:
             documented = self._documented(name)
             if not documented or value in documented:
                 continue
             made = [replace(trial, attributes={**trial.attributes, name: each}) for each in documented]
             if name not in self.schema.required:
-                made.append(replace(trial, attributes={k: v for k, v in trial.attributes.items() if k != name}))
+                made.append(
+                    replace(trial, attributes={k: v for k, v in trial.attributes.items() if k != name})
+                )
             asked = [[replace(each, draw=draw) for draw in _DRAWS] for each in (trial, *made)]
             answers = iter(self.answers([each for draws in asked for each in draws]))
             own, *rest = [[next(answers) for _ in draws] for draws in asked]
@@ -149,7 +163,9 @@ class _Learner:
         return trial
 
     def _documented(self, name: str) -> Sequence[Any]:
-        """The values of an attribute of one number or word that its documentation names, and those of a flag."""
+        """The values of an attribute of one number or word that its documentation names, and those of a
+        flag.
+        """
         kind = self.schema.attributes[name]
         if kind == "STRING":
             return self.schema.words.get(name, ())
@@ -171,7 +187,9 @@ class _Learner:
         left: list[list[tuple[int, int]]] = []
         # What is documented as one size, then what is as large.
         for key in ({spot: _named_size(trial, spot) for spot in tied}, size):
-            groups = [[spot for spot in tied if key[spot] == value] for value in dict.fromkeys(key[s] for s in tied)]
+            groups = [
+                [spot for spot in tied if key[spot] == value] for value in dict.fromkeys(key[s] for s in tied)
+            ]
             left = []
             for group, ok in zip(groups, self._varied(trial, groups, size), strict=True):
                 if ok:
@@ -194,7 +212,9 @@ class _Learner:
         """The form of instances with the sizes of one, and other elements."""
         shapes = [(i, each.shape) for i, each in enumerate(trial.inputs) if each is not None]
         return self._fitted(
-            self._typed(trial, {(i, axis): SizeTerm(side) for i, shape in shapes for axis, side in enumerate(shape)})
+            self._typed(
+                trial, {(i, axis): SizeTerm(side) for i, shape in shapes for axis, side in enumerate(shape)}
+            )
         )
 
     def _varied(
@@ -233,7 +253,9 @@ class _Learner:
             if each is None
             else LearnedTensor(
                 each.dtype,
-                tuple(SizeTerm(side) if each.values else terms[i, axis] for axis, side in enumerate(each.shape)),
+                tuple(
+                    SizeTerm(side) if each.values else terms[i, axis] for axis, side in enumerate(each.shape)
+                ),
                 each.low,
                 each.high,
                 each.values,
@@ -257,14 +279,18 @@ class _Learner:
                 ins.append(
                     None
                     if each is None or shape is None
-                    else TrialInput(each.dtype, shape, each.low, each.high, each.values, each.constant, each.sparse)
+                    else TrialInput(
+                        each.dtype, shape, each.low, each.high, each.values, each.constant, each.sparse
+                    )
                 )
             attributes = {name: self.rng.choice(values) for name, values in form.attributes.items()}
             found.append((sizes, Trial(tuple(ins), attributes, None, self.rng.below(1 << 30))))
         return found
 
     def _fitted(self, form: LearnedForm) -> LearnedForm | None:
-        """The form with its outputs: a term for each size that agrees with all instances that were accepted."""
+        """The form with its outputs: a term for each size that agrees with all instances that were
+        accepted.
+        """
         made = self.instances(form, _FITTED)
         seen = [
             (sizes, answer.outputs)
@@ -278,20 +304,26 @@ class _Learner:
             return None
         outs = []
         for place, (dtype, rank) in enumerate(next(iter(kinds))):
-            terms = [_fit([(sizes, outputs[place][1][axis]) for sizes, outputs in seen]) for axis in range(rank)]
+            terms = [
+                _fit([(sizes, outputs[place][1][axis]) for sizes, outputs in seen]) for axis in range(rank)
+            ]
             outs.append(LearnedTensor(dtype, tuple(terms)))
         return replace(form, outputs=tuple(outs))
 
     # 4
 
     def checked(self, form: LearnedForm | None) -> tuple[LearnedForm | None, int]:
-        """The form where enough of fresh instances are accepted as it says, if need be with fewer letters; and how many were accepted."""
+        """The form where enough of fresh instances are accepted as it says, if need be with fewer letters;
+        and how many were accepted.
+        """
         if form is None:
             return None, 0
         for narrowed in (form, *(_without(form, letter) for letter in form.letters)):
             made = self.instances(narrowed, _FRESH)
             answers = self.answers([trial for _, trial in made])
-            good = sum(_as_said(narrowed, sizes, answer) for (sizes, _), answer in zip(made, answers, strict=True))
+            good = sum(
+                _as_said(narrowed, sizes, answer) for (sizes, _), answer in zip(made, answers, strict=True)
+            )
             if good >= ENOUGH * _FRESH:
                 return replace(narrowed, varies=any(answer.varies for answer in answers)), good
         return None, 0
@@ -314,7 +346,9 @@ def _with_sizes(trial: Trial, changed: Mapping[tuple[int, int], int]) -> Trial:
 
 
 def _pinned(trial: Trial) -> Trial:
-    """The instance with the very elements of its inputs of few whole numbers: an operator may look at them."""
+    """The instance with the very elements of its inputs of few whole numbers: an operator may look at
+    them.
+    """
     ins = []
     for place, each in enumerate(trial.inputs):
         few = each is not None and not is_float(each.dtype) and 0 < math.prod(each.shape) <= _MOST_PINNED
@@ -336,10 +370,14 @@ def _scaled(trial: Trial, group: Sequence[tuple[int, int]], factor: int, divisor
 
 
 def _fit(seen: Sequence[tuple[Mapping[str, int], int]]) -> SizeTerm:
-    """A term that gives a size in all instances: a number, a letter with a factor, a product, a sum; else unknown."""
+    """A term that gives a size in all instances: a number, a letter with a factor, a product, a sum; else
+    unknown.
+    """
     letters = tuple(seen[0][0])
     first = seen[0][1]
-    whole = (SizeTerm(first // sizes[x], x) for x in letters for sizes in (seen[0][0],) if first % sizes[x] == 0)
+    whole = (
+        SizeTerm(first // sizes[x], x) for x in letters for sizes in (seen[0][0],) if first % sizes[x] == 0
+    )
     pairs = itertools.combinations_with_replacement(letters, 2)
     both = (SizeTerm(1, a, operation, b) for a, b in pairs for operation in "*+")
     for term in (SizeTerm(first), *(term for term in whole if term.factor), *both):

@@ -1,4 +1,6 @@
-"""`opsieve learn`: the operators of a domain are asked of a compiler in workers, one after the other; what came of each is kept as it comes."""
+"""`opsieve learn`: the operators of a domain are asked of a compiler in workers, one after the other; what
+came of each is kept as it comes.
+"""
 
 import functools
 import hashlib
@@ -36,7 +38,9 @@ _DIED = ("crash", "hang", "out-of-memory")
 
 @dataclass(frozen=True, slots=True)
 class LearnRequest:
-    """Which operators of a domain (none: all that the compiler has a kernel for) are learnt by which compiler, from which seed."""
+    """Which operators of a domain (none: all that the compiler has a kernel for) are learnt by which
+    compiler, from which seed.
+    """
 
     domain: str
     target: ResolvedTarget
@@ -45,7 +49,9 @@ class LearnRequest:
 
 
 def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Learnt]:
-    """What came of each operator, in order of name; of those that were learnt before from the same compiler and seed, what is kept."""
+    """What came of each operator, in order of name; of those that were learnt before from the same compiler
+    and seed, what is kept.
+    """
     schemas = [schema for schema in schemas_of(request.domain) if schema.kernel]
     unknown = sorted(request.only - {schema.name for schema in schemas})
     if unknown:
@@ -54,7 +60,10 @@ def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Lea
     version = workers.version(request.target)
     for schema in schemas:
         if not request.only or schema.name in request.only:
-            key = f"{_sources()} {request.domain} {schema.name} {schema.since} {request.target.display} {version} {request.seed}"
+            key = (
+                f"{_sources()} {request.domain} {schema.name} {schema.since} {request.target.display}"
+                f" {version} {request.seed}"
+            )
             path = cache / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
             found = _kept(path)
             if found is None:
@@ -77,7 +86,9 @@ def exported(request: LearnRequest, found: Sequence[Learnt], version: str) -> st
 
 @functools.cache
 def _sources() -> str:
-    """A digest of what an answer hangs on here: this package, what instances are laid and written with, and onnx's version."""
+    """A digest of what an answer hangs on here: this package, what instances are laid and written with, and
+    onnx's version.
+    """
     digest = hashlib.sha256(onnx.__version__.encode())
     for path in sorted((*Path(__file__).parent.glob("*.py"), Path(inputs.__file__), Path(learned.__file__))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -91,13 +102,17 @@ class Asker:
         self._request, self._workers = request, workers
 
     def ask(self, schema: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
-        """What comes of instances: those that are accepted run once more in other memory, and those whose results differ then a third time as at first."""
+        """What comes of instances: those that are accepted run once more in other memory, and those whose
+        results differ then a third time as at first.
+        """
         tests = [self._test(schema, trial) for trial in trials]
         found = self._answers(tests, FILLS[0])
         accepted = [place for place, answer in enumerate(found) if answer.outputs is not None]
         others = self._answers([tests[place] for place in accepted], FILLS[1])
         differing = [place for place, other in zip(accepted, others, strict=True) if other != found[place]]
-        for place, again in zip(differing, self._answers([tests[p] for p in differing], FILLS[0]), strict=True):
+        for place, again in zip(
+            differing, self._answers([tests[p] for p in differing], FILLS[0]), strict=True
+        ):
             varies = again.outputs is not None and again != found[place]
             found[place] = replace(again, varies=True) if varies else TrialAnswer(None, _UNWRITTEN)
         return found
@@ -130,7 +145,9 @@ class Asker:
             imports.append(helper.make_opsetid(domain, domain_version(domain)))
         model = helper.make_model(graph, opset_imports=imports, ir_version=10)
         return Test(
-            OnnxProgram(model.SerializeToString(), schema.name), {name: values[name] for name, _ in fed}, as_is=True
+            OnnxProgram(model.SerializeToString(), schema.name),
+            {name: values[name] for name, _ in fed},
+            as_is=True,
         )
 
 
@@ -149,14 +166,20 @@ def _answer(observed: Observation) -> TrialAnswer:
     arrays = [value for value in observed.outputs.values() if isinstance(value, np.ndarray)]
     if len(arrays) != len(observed.outputs):
         return TrialAnswer(None, "an output is no tensor")
-    digest = hashlib.sha256(b"".join(repr(a.tolist()).encode() if a.dtype == object else a.tobytes() for a in arrays))
-    return TrialAnswer(tuple((dtype_name(array), array.shape) for array in arrays), digest=digest.hexdigest()[:16])
+    digest = hashlib.sha256(
+        b"".join(repr(a.tolist()).encode() if a.dtype == object else a.tobytes() for a in arrays)
+    )
+    return TrialAnswer(
+        tuple((dtype_name(array), array.shape) for array in arrays), digest=digest.hexdigest()[:16]
+    )
 
 
 def _kept(path: Path) -> Learnt | None:
     """What is kept of an operator; None where nothing is, or it is damaged."""
     try:
-        name, text, reason, asked, died = msgspec.json.decode(path.read_bytes(), type=tuple[str, str, str, int, int])
+        name, text, reason, asked, died = msgspec.json.decode(
+            path.read_bytes(), type=tuple[str, str, str, int, int]
+        )
         return Learnt(name, parsed(text)[0] if text else None, reason, asked, died)
     except (OSError, msgspec.MsgspecError, ValueError, BadInput, IndexError):
         return None
@@ -169,5 +192,6 @@ def _keep(path: Path, found: Learnt) -> None:
         path.write_bytes(msgspec.json.encode((found.name, text, found.reason, found.asked, found.died)))
     except OSError as error:
         raise BadInput(
-            f"cannot keep what was learnt in {path.parent}: {error.strerror}; set OPSIEVE_STORE to a folder that can be written"
+            f"cannot keep what was learnt in {path.parent}: {error.strerror}; set OPSIEVE_STORE to a folder"
+            " that can be written"
         ) from None

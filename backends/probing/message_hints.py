@@ -14,7 +14,13 @@ _ORDINALS = ("first", "second", "third", "fourth")
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _GOT = re.compile(r"(?:[Gg]ot|[Aa]ct\w{0,3}al(?:ly)?|but (?:is|was))\W{0,3}([{\[(][\d, ]{0,40}[}\])]|\d+)?")
 _AXIS = re.compile(r"\bdim(?:ension)? (\d)\b")
-_DTYPES = {"float": "float32", "double": "float64", "mlfloat16": "float16", "half": "float16"}  # as kernels call them
+# as kernels call them
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "mlfloat16": "float16",
+    "half": "float16",
+}
 # What is parsed before the first run is one.
 _CONSTANT = frozenset(("constant", "initializer", "initializers", "parse"))
 _MOST_NAMED = 64
@@ -25,7 +31,9 @@ _COMPARED = re.compile(r"(>=?) ?(-?\d{1,6}) (?:and|but) (<=?) ?(-?\d{1,6})")
 
 
 class MessageHints:
-    """What a message says of an instance: which inputs, attributes and sizes it names, which numbers and shape it wants."""
+    """What a message says of an instance: which inputs, attributes and sizes it names, which numbers and
+    shape it wants.
+    """
 
     def __init__(
         self, reason: str, inputs: Sequence[TrialInput | None], schema: DomainSchema, named: Sequence[str]
@@ -56,7 +64,9 @@ class MessageHints:
 
 
 def _interval(reason: str) -> tuple[int, int] | None:
-    """The whole numbers that elements may be, as a message says it; None where it does not, or there are none."""
+    """The whole numbers that elements may be, as a message says it; None where it does not, or there are
+    none.
+    """
     found = _BRACKETS.search(reason)
     if found is not None:
         low, high = int(found[2]) + (found[1] == "("), int(found[3]) - (found[4] == ")")

@@ -1,10 +1,12 @@
-"""What a compiler has, so that no test is wasted on "not implemented": answers to one-operator programs, and what follows from them.
+"""What a compiler has, so that no test is wasted on "not implemented": answers to one-operator programs, and
+what follows from them.
 
-A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel. One whose instances
-are refused as unsupported is not generated; where that depends on the rank of the first input alone, those ranks are not. A signature that was
-never drawn is allowed, unless others of the same operator and form were refused. One that the compiler has, but fails at or gives
-another shape for than declared, is broken: a bug, kept apart, and left out by `sound` for who wants programs that run. The programs are
-drawn and run by backends/probing/prober.py.
+A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel.
+One whose instances are refused as unsupported is not generated; where that depends on the rank of the first
+input alone, those ranks are not. A signature that was never drawn is allowed, unless others of the same
+operator and form were refused. One that the compiler has, but fails at or gives another shape for than
+declared, is broken: a bug, kept apart, and left out by `sound` for who wants programs that run. The programs
+are drawn and run by backends/probing/prober.py.
 """
 
 import functools
@@ -22,8 +24,19 @@ from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 
 CHOOSY = "dilated"  # what hangs on sizes too
-# Attributes that choose another kernel: a fact of the attribute, whichever operator has it, those of users included.
-_WAYS = ("to", "reduction", "approximate", "mode", "auto_pad", "layout", "dtype", "output_datatype", "nearest_mode")
+# Attributes that choose another kernel: a fact of the attribute, whichever operator has it, those of users
+# included.
+_WAYS = (
+    "to",
+    "reduction",
+    "approximate",
+    "mode",
+    "auto_pad",
+    "layout",
+    "dtype",
+    "output_datatype",
+    "nearest_mode",
+)
 _REFUSED = ("unsupported", "environment")
 WRONG_SHAPE = "wrong-shape"
 _BROKEN = ("error", "crash", "rejected", WRONG_SHAPE)  # a hang or a lack of memory may be the machine's
@@ -58,7 +71,9 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
         key += " dilated"
     if "output_padding" in attrs:
         extra = attrs["output_padding"]
-        if any(pad >= stride for pad, stride in zip(extra, attrs.get("strides") or [1] * len(extra), strict=True)):
+        if any(
+            pad >= stride for pad, stride in zip(extra, attrs.get("strides") or [1] * len(extra), strict=True)
+        ):
             key += " padded-beyond-stride"  # where dilations allow it
     if operator.name == "SequenceMap":  # a function, into which those of its body are inlined in turn
         key += f" body={attrs['body'].nodes[-1].op}"
@@ -66,10 +81,11 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
 
 
 def kin(key: str) -> str:
-    """What signatures share of which one is broken and the others are likely to be: `Resize 19 int8 mode=cubic`.
+    """What signatures share of which one is broken and the others are likely to be: `Resize 19 int8
+    mode=cubic`.
 
-    Where an attribute chooses the kernel that is all but the dtypes of further inputs, and where it hangs on sizes all but the dtypes;
-    else it is all of it.
+    Where an attribute chooses the kernel that is all but the dtypes of further inputs, and where it hangs on
+    sizes all but the dtypes; else it is all of it.
     """
     name, since, dtypes, *ways = key.split(" ")
     if CHOOSY in ways:
@@ -81,11 +97,13 @@ def kin(key: str) -> str:
 class Support:
     """What one version of a target has. `reasons` tells for each refused signature what the compiler said.
 
-    Tables with the same answers are equal, whoever read them: requests that carry them are compared for every program.
+    Tables with the same answers are equal, whoever read them: requests that carry them are compared for every
+    program.
 
-    `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful` the beginnings of
-    signatures (operator, form) of which some were refused, `dtypes` those that were asked about (None: all). `broken` tells what
-    went wrong with what is there, by `kin` of signatures; it is allowed all the same unless `sound`.
+    `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful`
+    the beginnings of signatures (operator, form) of which some were refused, `dtypes` those that were asked
+    about (None: all). `broken` tells what went wrong with what is there, by `kin` of signatures; it is
+    allowed all the same unless `sound`.
     """
 
     target: str
@@ -106,7 +124,13 @@ class Support:
     def digest(self) -> str:
         """Twelve digits that tell tables with other answers from this one."""
         broken = sorted(self.broken) if self.sound else []
-        answers = (sorted(self.reasons), sorted(self.by_rank), sorted(self.known), sorted(self.doubtful), broken)
+        answers = (
+            sorted(self.reasons),
+            sorted(self.by_rank),
+            sorted(self.known),
+            sorted(self.doubtful),
+            broken,
+        )
         return hashlib.sha256(repr(answers).encode()).hexdigest()[:12]
 
     @functools.cached_property
@@ -124,7 +148,9 @@ class Support:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def __call__(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
+    def __call__(
+        self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
+    ) -> bool:
         """Whether an instance is worth a test."""
         return self.has(signature(operator, ins, attrs, opset), rank_of(ins))
 
@@ -134,7 +160,10 @@ class Support:
             return False
         if key in self.known:
             return key not in self.reasons and (not self.by_rank or (key, rank) not in self.by_rank)
-        if self.dtypes is not None and not _plain((*key.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes:
+        if (
+            self.dtypes is not None
+            and not _plain((*key.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes
+        ):
             return False
         return beginning(key) not in self.doubtful
 
@@ -145,7 +174,9 @@ class SharedSupport:
 
     supports: tuple[Support, ...]
 
-    def __call__(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
+    def __call__(
+        self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int
+    ) -> bool:
         """Whether an instance is worth a test."""
         key, rank = signature(operator, ins, attrs, opset), rank_of(ins)
         return all(support.has(key, rank) for support in self.supports)
@@ -164,7 +195,9 @@ def tables(supports: Sequence[Support]) -> str:
 
 
 def explained(support: Support) -> list[str]:
-    """Why operators are dropped, or what is broken: a line for each operator, form and reason, with the dtypes that it is about."""
+    """Why operators are dropped, or what is broken: a line for each operator, form and reason, with the
+    dtypes that it is about.
+    """
     of_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
     refused = [(key, "", reason) for key, reason in support.reasons.items()]
     refused += [(key, f" of rank {rank}", reason) for (key, rank), reason in support.by_rank.items()]

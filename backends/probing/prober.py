@@ -1,9 +1,11 @@
 """Asks compilers what they have: one-operator programs, each run once per version.
 
-Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one or two of each signature
-are run, optimised and, where that went well, not: a compiler may have no kernel for what it folds away. Answers are kept in a file for
-each compiler and version, line by line, so that a probe that was interrupted goes on; levels of optimisation share one. Answers of current releases come with the package (backends/probing/support_tables.py); a version that nobody has
-probed begins with those of the nearest one, which count until it is asked itself.
+Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one
+or two of each signature are run, optimised and, where that went well, not: a compiler may have no kernel for
+what it folds away. Answers are kept in a file for each compiler and version, line by line, so that a probe
+that was interrupted goes on; levels of optimisation share one. Answers of current releases come with the
+package (backends/probing/support_tables.py); a version that nobody has probed begins with those of the
+nearest one, which count until it is asked itself.
 """
 
 import time
@@ -41,12 +43,14 @@ from opsieve.gen.model.tensors import TensorType
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
 _PATIENCE = 60  # draws in a row without a new signature, after which no more are made
 _RUNS = 2  # instances of a signature that are run, of different ranks where there are
-# Compilers that take a tenth of a second for one operator are asked about the commonest first dtypes only, one instance of a
-# signature; what they were not asked about is not generated for them.
+# Compilers that take a tenth of a second for one operator are asked about the commonest first dtypes only,
+# one instance of a signature; what they were not asked about is not generated for them.
 _SLOW = frozenset(("tvm", "onnxsim", "inductor", "torch-exporter", "tinygrad"))
 _COMMON = frozenset(("float32", "float16", "int64", "int32", "uint8", "bool"))
 _RUNS_CHOOSY = 8  # instances of a signature that hangs on sizes too
-_DRAWS_CHOOSY = 1000  # without patience: paddings that follow from dilations are seldom drawn, and a bug in them shows at some sizes
+# without patience: paddings that follow from dilations are seldom drawn, and a bug in them shows at some
+# sizes
+_DRAWS_CHOOSY = 1000
 _CHUNK = 24  # operators with a form and a dtype between two writes
 
 
@@ -67,7 +71,9 @@ class Probe:
 def probes(
     only: Collection[str] | None = None, dtypes: Collection[str] | None = None, newest: int = SUPPORTED
 ) -> list[Probe]:
-    """What is to be run: every operator (those of `only`), every form from opset 13 on, every first dtype (those of `dtypes`)."""
+    """What is to be run: every operator (those of `only`), every form from opset 13 on, every first dtype
+    (those of `dtypes`).
+    """
     found = []
     for name, operator in operators().items():
         if (operator.domain and only is None) or (only is not None and name not in only):
@@ -84,7 +90,9 @@ def probes(
 
 
 def wheel(target: ResolvedTarget) -> ResolvedTarget:
-    """The target at its default level of optimisation: levels of one wheel have the same operators, and share what was answered."""
+    """The target at its default level of optimisation: levels of one wheel have the same operators, and share
+    what was answered.
+    """
     level = target.backend.baseline
     pairs = tuple(pair for pair in target.target.options if pair[0] not in level)
     return replace(target, target=replace(target.target, options=pairs))
@@ -98,9 +106,11 @@ def probed(
     folder: Path | None = None,
     show: Callable[[str, int, int], None] | None = None,
 ) -> list[Support]:
-    """What each target has, of these operators and first dtypes (None: all). What is not known yet is probed now.
+    """What each target has, of these operators and first dtypes (None: all). What is not known yet is probed
+    now.
 
-    `show` is called with a target, how many probes of it are done, and how many there are. Unavailable where a target is not there.
+    `show` is called with a target, how many probes of it are done, and how many there are. Unavailable where
+    a target is not there.
     """
     found = []
     for target in targets:
@@ -119,7 +129,8 @@ def make_tables(
     folder: Path | None,
     show: Callable[[str, int, int], None],
 ) -> list[SupportTable]:
-    """Full tables: what is missing is asked now. With a folder everything is asked anew, and the tables are written into it.
+    """Full tables: what is missing is asked now. With a folder everything is asked anew, and the tables are
+    written into it.
 
     Unavailable where a target is not there, BadInput where a file cannot be written.
     """
@@ -145,8 +156,9 @@ def make_tables(
 class Prober:
     """Probes one target, in chunks; `support` tells what is known so far.
 
-    Answers are appended to a file in `folder` (the user's cache unless given). BadInput when it cannot be written. Without `shipped`
-    only what was answered here counts. The compiler is asked for its `version` unless that is known.
+    Answers are appended to a file in `folder` (the user's cache unless given). BadInput when it cannot be
+    written. Without `shipped` only what was answered here counts. The compiler is asked for its `version`
+    unless that is known.
     """
 
     def __init__(
@@ -180,7 +192,9 @@ class Prober:
         """The target and its version."""
         return f"{self.target.display} {self.version}"
 
-    def wanted(self, only: Collection[str] | None = None, dtypes: Collection[str] | None = None) -> list[Probe]:
+    def wanted(
+        self, only: Collection[str] | None = None, dtypes: Collection[str] | None = None
+    ) -> list[Probe]:
         """What a full table of the target holds, of these operators and first dtypes (None: all)."""
         if self.slow:
             dtypes = _COMMON if dtypes is None else _COMMON & frozenset(dtypes)
@@ -197,7 +211,11 @@ class Prober:
         done = len(wanted) - len(left)
         for start in range(0, len(left), _CHUNK):
             chunk = left[start : start + _CHUNK]
-            made = [(probe, *instance) for probe in chunk for instance in instances(probe, 1 if self.slow else _RUNS)]
+            made = [
+                (probe, *instance)
+                for probe in chunk
+                for instance in instances(probe, 1 if self.slow else _RUNS)
+            ]
             endings = self._endings([test for *_, test in made])
             given = [
                 ProbeAnswer(probe.name, key, rank, *end)
@@ -211,12 +229,16 @@ class Prober:
 
     def _endings(self, tests: Sequence[Test]) -> list[tuple[str, str]]:
         """How each ended: as the unoptimised build says where the optimised one has nothing against it."""
-        ends = [ending(*pair) for pair in zip(tests, self._workers.observe_many(self.target, tests), strict=True)]
+        ends = [
+            ending(*pair) for pair in zip(tests, self._workers.observe_many(self.target, tests), strict=True)
+        ]
         plain = None if self.slow else self.target.baseline
         if plain is not None:
             well = [place for place, end in enumerate(ends) if end[0] == "ok"]
             asked = [tests[place] for place in well]
-            for place, test, answer in zip(well, asked, self._workers.observe_many(plain, asked), strict=True):
+            for place, test, answer in zip(
+                well, asked, self._workers.observe_many(plain, asked), strict=True
+            ):
                 ends[place] = ending(test, answer)
         return ends
 

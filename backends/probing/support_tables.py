@@ -1,7 +1,9 @@
-"""Tables of what current releases have, which come with the package: made by `opsieve doctor --probe --tables FOLDER`.
+"""Tables of what current releases have, which come with the package: made by `opsieve doctor --probe --tables
+FOLDER`.
 
-One file for each compiler and version, `BACKEND-VERSION.json.xz`: JSON of the answers to one-operator programs with the date on which they were
-given, compressed with LZMA. Texts that answers share stand in it once.
+One file for each compiler and version, `BACKEND-VERSION.json.xz`: JSON of the answers to one-operator
+programs with the date on which they were given, compressed with LZMA. Texts that answers share stand in it
+once.
 """
 
 import functools
@@ -24,7 +26,9 @@ _MOST = 64 << 20  # bytes of a table that is unpacked
 
 @dataclass(frozen=True, slots=True)
 class SupportTable:
-    """What a compiler's version answered on a date (`2026-11-22`); `dtypes` are the first dtypes that it was asked about (None: all)."""
+    """What a compiler's version answered on a date (`2026-11-22`); `dtypes` are the first dtypes that it was
+    asked about (None: all).
+    """
 
     backend: str
     version: str
@@ -34,7 +38,9 @@ class SupportTable:
 
 
 def nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
-    """The table of this version, else of the nearest version of the same compiler, else of what runs its results; None without any."""
+    """The table of this version, else of the nearest version of the same compiler, else of what runs its
+    results; None without any.
+    """
     found = _closest(target.name, version)
     if found is None and target.runtime is not None:
         found = _closest(target.runtime.name, "")
@@ -48,7 +54,10 @@ def shipped() -> Iterator[SupportTable]:
 
 def _closest(backend: str, version: str) -> Path | None:
     """The table of the nearest version; of no version, the newest."""
-    there = {path.name.removesuffix(_SUFFIX).removeprefix(f"{backend}-"): path for path in FOLDER.glob(f"{backend}-*")}
+    there = {
+        path.name.removesuffix(_SUFFIX).removeprefix(f"{backend}-"): path
+        for path in FOLDER.glob(f"{backend}-*")
+    }
     there = {name: path for name, path in there.items() if name[:1].isdigit()}  # not those of a longer name
     if not there:
         return None

@@ -20,7 +20,9 @@ _WORDS = ("a", "b c", "cat", "Dog", "1", "zebra")
 
 @dataclass(frozen=True, slots=True)
 class TrialInput:
-    """The type of an input, and between which numbers its elements lie; or `values`, all of them. `constant`: it is an initializer; `sparse`: it is fed as a sparse tensor."""
+    """The type of an input, and between which numbers its elements lie; or `values`, all of them. `constant`:
+    it is an initializer; `sparse`: it is fed as a sparse tensor.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -33,7 +35,9 @@ class TrialInput:
 
 @dataclass(frozen=True, slots=True)
 class ShapePlan:
-    """Where shapes of an instance come from documentation: what its names stand for, which are tied to others, the shape that each input has of them."""
+    """Where shapes of an instance come from documentation: what its names stand for, which are tied to
+    others, the shape that each input has of them.
+    """
 
     sizes: Mapping[str, int]
     ties: Mapping[str, str]
@@ -42,7 +46,9 @@ class ShapePlan:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An instance to run: its inputs (None where one is left out) and attributes; `draw` tells which elements it has."""
+    """An instance to run: its inputs (None where one is left out) and attributes; `draw` tells which elements
+    it has.
+    """
 
     inputs: tuple[TrialInput | None, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +58,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialAnswer:
-    """The types of the outputs, None where the instance was refused; what was said then, whether the compiler died of it; else a digest of the outputs and whether it `varies` from run to run."""
+    """The types of the outputs, None where the instance was refused; what was said then, whether the compiler
+    died of it; else a digest of the outputs and whether it `varies` from run to run.
+    """
 
     outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
     reason: str = ""

@@ -1,10 +1,12 @@
-"""Inputs under which no intermediate result of a program is NaN or infinite: the main process's side of the value search.
+"""Inputs under which no intermediate result of a program is NaN or infinite: the main process's side of the
+value search.
 
-What is tried, in order: the values at hand; ranges repaired by the declarations' domains (gen/analysis/input_ranges.py, no torch); NNSmith's gradient
-search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones; guesses, one on top of another as
-long as the first offending operator is no earlier. Each is run with every inner tensor as an output, unoptimised, in a worker, and only
-what comes out finite is given back. The searches of many programs go
-on side by side, so that workers get their questions in batches; none knows of another.
+What is tried, in order: the values at hand; ranges repaired by the declarations' domains
+(gen/analysis/input_ranges.py, no torch); NNSmith's gradient search in a worker with torch
+(value_search_torch.py), from the values at hand and from the repaired ones; guesses, one on top of another as
+long as the first offending operator is no earlier. Each is run with every inner tensor as an output,
+unoptimised, in a worker, and only what comes out finite is given back. The searches of many programs go on
+side by side, so that workers get their questions in batches; none knows of another.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -37,8 +39,9 @@ Asking = Generator[Question, Observation, Any]
 class Effort:
     """How hard to look.
 
-    `weights` lets float initializers and constants change too: for programs that are ours. `iterations` limits each gradient search,
-    of which there are two at most; `gradient` are more options of it. `methods` are those that are tried.
+    `weights` lets float initializers and constants change too: for programs that are ours. `iterations`
+    limits each gradient search, of which there are two at most; `gradient` are more options of it. `methods`
+    are those that are tried.
     """
 
     weights: bool = False
@@ -51,9 +54,9 @@ class Effort:
 class FoundValues:
     """A program (with other weights, where those were allowed) and inputs.
 
-    `how` they were found is `given` (as they were), `repaired`, `gradient` or `guessed`. Else they are those given, with `none`, and
-    `broken` is the first operator with a NaN or infinity among its results, or with `unchecked`: neither onnxruntime nor
-    ONNX's evaluator runs the program.
+    `how` they were found is `given` (as they were), `repaired`, `gradient` or `guessed`. Else they are those
+    given, with `none`, and `broken` is the first operator with a NaN or infinity among its results, or with
+    `unchecked`: neither onnxruntime nor ONNX's evaluator runs the program.
     """
 
     program: OnnxProgram
@@ -85,7 +88,9 @@ def search_values(
 
 
 def answered(going: Sequence[Asking], workers: Workers) -> list[Any]:
-    """What each of some generators of questions returns; in each round all questions to a target are asked together."""
+    """What each of some generators of questions returns; in each round all questions to a target are asked
+    together.
+    """
     results: list[Any] = [None] * len(going)
     asked: dict[int, Question] = {}
 
@@ -145,7 +150,9 @@ def _searching(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question
 def _guessing(
     best: FoundValues, model: onnx.ModelProto, broken_: str, guesses: Guesses, seed: int
 ) -> Generator[Question, Observation, FoundValues | None]:
-    """Leaves that reach the first offending node are drawn anew; what does not offend earlier is what the next guess changes."""
+    """Leaves that reach the first offending node are drawn anew; what does not offend earlier is what the
+    next guess changes.
+    """
     place = guesses.place(broken_)
     for number in range(GUESSES if place >= 0 else 0):
         drawn = guesses.around(place)
@@ -176,7 +183,9 @@ def _checked(
 def _gradient(
     start: FoundValues, model: onnx.ModelProto, seed: int, effort: Effort
 ) -> Generator[Question, Observation, FoundValues | None]:
-    """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is not there."""
+    """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is
+    not there.
+    """
     weights = "on" if effort.weights else "off"
     target = resolve(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
     fed = {**start.inputs, "": np.array(seed, np.int64)}
@@ -188,7 +197,9 @@ def _gradient(
     return FoundValues(_weighted(start.program, changed), values, "gradient")
 
 
-def _concrete(program: OnnxProgram, inputs: Mapping[str, Any]) -> Generator[Question, Observation, onnx.ModelProto]:
+def _concrete(
+    program: OnnxProgram, inputs: Mapping[str, Any]
+) -> Generator[Question, Observation, onnx.ModelProto]:
     """The model with the sizes that these inputs have, and the types of its inner values."""
     model = program.proto
     if _open(model):
@@ -212,7 +223,9 @@ def _concrete(program: OnnxProgram, inputs: Mapping[str, Any]) -> Generator[Ques
 def _drawn(
     start: FoundValues, model: onnx.ModelProto, ranges: Mapping[str, Bounds], seed: int, how: str
 ) -> tuple[FoundValues, onnx.ModelProto]:
-    """Values drawn from ranges in place of those of `start`, and its model (the program with all types known) with them."""
+    """Values drawn from ranges in place of those of `start`, and its model (the program with all types known)
+    with them.
+    """
     inputs, weights = refilled(model, start.inputs, ranges, seed)
     return FoundValues(_weighted(start.program, weights), inputs, how), with_weights(model, weights)
 

@@ -1,10 +1,11 @@
 """The same model in float64: what the arbiter of mismatches evaluates.
 
-Every float16, bfloat16 and float32 tensor of a model becomes float64: graph inputs and outputs, value_info, initializers,
-constants, the targets of casts and the dtype attributes, in bodies and local functions too. What rounds on purpose stays:
-float8 and integer quantisation still quantise, and an attribute that ONNX stores as a float32 (epsilon, alpha) keeps that value.
-A cast to float16 in the middle of a model no longer rounds: the result is the mathematical one, and a compiler's distance from it
-is judged against its peers (docs/explanation/oracles.md).
+Every float16, bfloat16 and float32 tensor of a model becomes float64: graph inputs and outputs, value_info,
+initializers, constants, the targets of casts and the dtype attributes, in bodies and local functions too.
+What rounds on purpose stays: float8 and integer quantisation still quantise, and an attribute that ONNX
+stores as a float32 (epsilon, alpha) keeps that value. A cast to float16 in the middle of a model no longer
+rounds: the result is the mathematical one, and a compiler's distance from it is judged against its peers
+(docs/explanation/oracles.md).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,9 @@ PROMOTED = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT
 NARROW = frozenset(["float16", "bfloat16", "float32"])  # the same types as names of numpy dtypes
 
 # Attributes that hold an element type, in the standard domain.
-_DTYPE_ATTRIBUTES = frozenset(["to", "dtype", "output_dtype", "output_datatype", "precision", "softmax_precision"])
+_DTYPE_ATTRIBUTES = frozenset(
+    ["to", "dtype", "output_dtype", "output_datatype", "precision", "softmax_precision"]
+)
 # Operators that make float32 when the attribute is absent.
 _DEFAULT_FLOAT = {
     "RandomNormal": "dtype",
@@ -49,7 +52,8 @@ class Unpromotable(NotImplementedError):
 def promote(model: ModelProto, *, bits: bool = False) -> ModelProto:
     """A copy of `model` with float64 in place of every float16, bfloat16 and float32.
 
-    Raises Unpromotable for a model with a BitCast, unless who runs it sees to it that only `bits` of integers are read (`refuse_bits`).
+    Raises Unpromotable for a model with a BitCast, unless who runs it sees to it that only `bits` of integers
+    are read (`refuse_bits`).
     """
     functions = (node for function in model.functions for node in function.node)
     if not bits and "BitCast" in _operators([*model.graph.node, *functions]):
@@ -70,13 +74,17 @@ def promote(model: ModelProto, *, bits: bool = False) -> ModelProto:
 
 
 def refuse_bits(value: Any) -> None:
-    """Raise Unpromotable for what a BitCast is given, where that is a float: of integers it reads the same bits."""
+    """Raise Unpromotable for what a BitCast is given, where that is a float: of integers it reads the same
+    bits.
+    """
     if value.dtype == np.float64:
         raise Unpromotable(_BITS)
 
 
 def promote_value(value: Any) -> Any:
-    """A feed in float64: arrays of a promoted type are cast, everything else is given back as it is; lists recursively."""
+    """A feed in float64: arrays of a promoted type are cast, everything else is given back as it is; lists
+    recursively.
+    """
     if isinstance(value, (list, tuple)):
         return [promote_value(item) for item in value]
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.name in NARROW:
@@ -193,7 +201,11 @@ def _linked_dtypes(nodes: Iterable[NodeProto]) -> frozenset[str]:
     names: set[str] = set()
     for node in nodes:
         for attribute in node.attribute:
-            if attribute.ref_attr_name and attribute.name in _DTYPE_ATTRIBUTES and node.domain in ("", "ai.onnx"):
+            if (
+                attribute.ref_attr_name
+                and attribute.name in _DTYPE_ATTRIBUTES
+                and node.domain in ("", "ai.onnx")
+            ):
                 names.add(attribute.ref_attr_name)
             for graph in (attribute.g, *attribute.graphs):
                 names |= _linked_dtypes(graph.node)

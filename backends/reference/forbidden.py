@@ -1,6 +1,8 @@
-"""What the page of an operator forbids of the values that it is fed: a program that does it is invalid, whoever accepts it.
+"""What the page of an operator forbids of the values that it is fed: a program that does it is invalid,
+whoever accepts it.
 
-onnx's evaluator raises what numpy raises for some of it, and computes something for the rest. https://onnx.ai/onnx/operators/
+onnx's evaluator raises what numpy raises for some of it, and computes something for the rest.
+https://onnx.ai/onnx/operators/
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,8 @@ class Forbidden(ValueError):
 
 
 def forbidden(operator: str, node: Any, inputs: Inputs) -> str:
-    """The rule of an operator of ONNX's own that its inputs break, "" where they break none that is known here.
+    """The rule of an operator of ONNX's own that its inputs break, "" where they break none that is known
+    here.
 
     `node` has the attributes by name, as the nodes of onnx's evaluator do.
     """
@@ -90,7 +93,9 @@ def _padded(node: Any, inputs: Inputs) -> str:
     shape, pads = np.shape(inputs[0]), _numbers(node, inputs, 1, "pads") or []
     axes = _numbers(node, inputs, 3, "axes") or list(range(len(shape)))
     taken = [
-        shape[axis] + sum(pads[at :: len(axes)]) for at, axis in enumerate(axes) if -len(shape) <= axis < len(shape)
+        shape[axis] + sum(pads[at :: len(axes)])
+        for at, axis in enumerate(axes)
+        if -len(shape) <= axis < len(shape)
     ]
     return _axes(axes, len(shape)) or (
         "more elements are taken away than there are" if min(taken, default=0) < 0 else ""
@@ -99,7 +104,11 @@ def _padded(node: Any, inputs: Inputs) -> str:
 
 def _resized(node: Any, inputs: Inputs) -> str:
     scales = inputs[2] if len(inputs) > 2 else None
-    return "a scale is not greater than 0" if scales is not None and np.size(scales) and np.min(scales) <= 0 else ""
+    return (
+        "a scale is not greater than 0"
+        if scales is not None and np.size(scales) and np.min(scales) <= 0
+        else ""
+    )
 
 
 def _nonnegative(place: int, what: str) -> Rule:
@@ -169,7 +178,9 @@ def _cropped(node: Any, inputs: Inputs) -> str:
 
 
 def _elements(node: Any, inputs: Inputs) -> str:
-    """Indices of GatherElements and ScatterElements lie inside the data; there are as many updates as indices."""
+    """Indices of GatherElements and ScatterElements lie inside the data; there are as many updates as
+    indices.
+    """
     data, places = np.shape(inputs[0]), np.shape(inputs[1])
     if len(inputs) > 2 and np.shape(inputs[2]) != places:
         return f"updates of shape {np.shape(inputs[2])} for indices of shape {places}"

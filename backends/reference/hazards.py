@@ -1,7 +1,8 @@
 """Places where ONNX leaves a result open, found from the values that the reference run met.
 
-A mismatch on an output that such a place reaches is nobody's fault: the verdict is `invalid` and names the rule. The rules stand in the
-operators' declarations (gen/declarations/undefined.py); docs/explanation/oracles.md tells why each is there.
+A mismatch on an output that such a place reaches is nobody's fault: the verdict is `invalid` and names the
+rule. The rules stand in the operators' declarations (gen/declarations/undefined.py);
+docs/explanation/oracles.md tells why each is there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,8 @@ from opsieve.gen.declarations.undefined import ACCUMULATION, RANDOM, Open, Value
 
 
 def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> list[Open]:
-    """The rules that one execution of a node of the standard domain met, with the elements that they leave open.
+    """The rules that one execution of a node of the standard domain met, with the elements that they leave
+    open.
 
     `node` has the node's attributes as Python attributes; absent inputs are None.
     """
@@ -49,7 +51,9 @@ def disturbed(value: Any, mask: Any) -> Any:
 
 
 def nodes_reaching(graph: GraphProto) -> Mapping[int, frozenset[str]]:
-    """For each node, by its place in the graph, the graph outputs that depend on it. Bodies count with their node."""
+    """For each node, by its place in the graph, the graph outputs that depend on it. Bodies count with their
+    node.
+    """
     reach: dict[str, set[str]] = {value.name: {value.name} for value in graph.output}
     found: dict[int, frozenset[str]] = {}
     for place in range(len(graph.node) - 1, -1, -1):
@@ -62,7 +66,9 @@ def nodes_reaching(graph: GraphProto) -> Mapping[int, frozenset[str]]:
 
 
 def inputs_of(node: NodeProto) -> Iterable[str]:
-    """Names that a node reads: its inputs and whatever its bodies take from outside (names made inside are harmless extras)."""
+    """Names that a node reads: its inputs and whatever its bodies take from outside (names made inside are
+    harmless extras).
+    """
     yield from filter(None, node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):

@@ -1,9 +1,10 @@
-"""Operators as they were before opset 13, for models of that age: attributes that became inputs or went, other defaults, other rules.
-DequantizeLinear is that of opsets before 19, for which onnx 1.23 has none.
+"""Operators as they were before opset 13, for models of that age: attributes that became inputs or went,
+other defaults, other rules. DequantizeLinear is that of opsets before 19, for which onnx 1.23 has none.
 
 https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator takes the newest version's defaults and rules for most:
-Softmax is not flattened, `axis` and `broadcast` of Add are an error, so is every `consumed_inputs`. What it has right by version
-(Slice, Squeeze, the reductions...) is left to it. `benchmarks/old_operators.py` goes through every form.
+Softmax is not flattened, `axis` and `broadcast` of Add are an error, so is every `consumed_inputs`. What it
+has right by version (Slice, Squeeze, the reductions...) is left to it. `benchmarks/old_operators.py` goes
+through every form.
 """
 
 import functools
@@ -36,12 +37,16 @@ _BINARY: Mapping[str, Callable[[Array, Array], Any]] = {
 
 
 def opset_of(model: ModelProto) -> int:
-    """The version of ONNX's own operators that a model asks for; 1 where it does not say, as models of IR 1 and 2 do not."""
+    """The version of ONNX's own operators that a model asks for; 1 where it does not say, as models of IR 1
+    and 2 do not.
+    """
     return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
 
 
 def without_history(model: ModelProto) -> ModelProto:
-    """A copy of an old model without the attributes that have no effect on results, and with element types as numbers."""
+    """A copy of an old model without the attributes that have no effect on results, and with element types as
+    numbers.
+    """
     copy = ModelProto()
     copy.CopyFrom(model)
     for node in _nodes(copy.graph):
@@ -76,7 +81,9 @@ def operators(opset: int) -> tuple[type[OpRun], ...]:
 
 
 def _placed(a: Array, b: Array, axis: int | None) -> Array:
-    """The second operand where `axis` is the dimension of the first with which its own begin; at the end where none is named."""
+    """The second operand where `axis` is the dimension of the first with which its own begin; at the end
+    where none is named.
+    """
     if axis is None or b.ndim == 0:
         return b
     first = axis % a.ndim
@@ -130,7 +137,9 @@ def _hardmax(x: Array) -> Array:
 
 def _prelu(x: Array, slope: Array) -> Array:
     """One slope, or one of each channel."""
-    wide = slope.reshape(-1, *[1] * (x.ndim - 2)) if slope.size > 1 and slope.ndim == 1 and x.ndim > 1 else slope
+    wide = (
+        slope.reshape(-1, *[1] * (x.ndim - 2)) if slope.size > 1 and slope.ndim == 1 and x.ndim > 1 else slope
+    )
     return np.where(x < 0, x * wide, x)
 
 
@@ -146,14 +155,18 @@ def _dropout_with_bool(x: Array, ratio: float = 0.5) -> Any:
 def _normalised(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1
 ) -> Any:  # fmt: skip
-    """BatchNormalization in test mode; statistics are of channels, or of every element of an item where `spatial` is 0."""
+    """BatchNormalization in test mode; statistics are of channels, or of every element of an item where
+    `spatial` is 0.
+    """
     wide = (-1, *[1] * (x.ndim - 2)) if spatial else x.shape[1:]
     scale, bias, mean, var = (each.reshape(wide) for each in (scale, bias, mean, var))
     return scale * (x - mean) / np.sqrt(var + epsilon) + bias
 
 
 def _resized(x: Array, scales: Any, mode: str = "nearest") -> Array:
-    """Upsample and the first Resize: a place is the index over the scale, rounded down for the nearest element."""
+    """Upsample and the first Resize: a place is the index over the scale, rounded down for the nearest
+    element.
+    """
     kind = "linear" if mode in ("linear", "bilinear") else "nearest"
     wide = np.asarray(scales, np.float32)
     asked = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", "mode": kind}
@@ -181,8 +194,15 @@ def _of_one_shape(function: Callable[[Array, Array], Any], mean: bool = False) -
     return run
 
 
-def _clipped(x: Array, min: float | None = None, max: float | None = None, consumed_inputs: Any = None) -> Array:  # noqa: A002  # the attributes' names
-    return np.clip(x, -np.inf if min is None else x.dtype.type(min), np.inf if max is None else x.dtype.type(max))
+def _clipped(
+    x: Array,
+    min: float | None = None,  # noqa: A002  # the attribute's name
+    max: float | None = None,  # noqa: A002  # the attribute's name
+    consumed_inputs: Any = None,
+) -> Array:
+    return np.clip(
+        x, -np.inf if min is None else x.dtype.type(min), np.inf if max is None else x.dtype.type(max)
+    )
 
 
 def _dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
@@ -202,7 +222,9 @@ def _product(
     return np.asarray(made + beta * np.broadcast_to(c, made.shape)).astype(a.dtype)
 
 
-def _pad_by(x: Array, pads: Any = (), mode: str = "constant", value: float = 0.0, paddings: Any = ()) -> Array:
+def _pad_by(
+    x: Array, pads: Any = (), mode: str = "constant", value: float = 0.0, paddings: Any = ()
+) -> Array:
     return padded(x, np.asarray(pads or paddings), value, None, mode)
 
 
@@ -211,7 +233,8 @@ def _parted(x: Array, sizes: Array | None = None, axis: int = 0, split: Any = No
     listed = split if sizes is None else sizes
     if listed is None:
         raise not_computed(
-            "a Split of opset 1 that lists no sizes has as many parts as outputs, whose number is not known here"
+            "a Split of opset 1 that lists no sizes has as many parts as outputs, whose number is not known"
+            " here"
         )
     return tuple(np.split(x, np.cumsum(listed)[:-1], axis))
 
@@ -230,7 +253,8 @@ def _tiled(x: Array, times: Array, axis: Array) -> Array:
     return np.concatenate([x] * int(times.item()), int(axis.item()))
 
 
-# The forms of opsets below each number, downwards: of several for an operator the last that is above the model's opset holds.
+# The forms of opsets below each number, downwards: of several for an operator the last that is above the
+# model's opset holds.
 _FORMS: tuple[tuple[int, Mapping[str, Function]], ...] = (
     (19, {"DequantizeLinear": _dequantised}),
     (13, {name: _flattened(each) for name, each in (("Softmax", _softmax), ("LogSoftmax", _log_softmax), ("Hardmax", _hardmax))}),

@@ -1,7 +1,8 @@
 """The ONNX reference evaluator, native or in float64: what an operator means, slow and plain.
 
-`reference` computes every tensor in its own type; `reference:float64` computes the promoted model (opsieve.backends.reference.float64_model)
-and leaves its outputs in float64. Both record the places where ONNX leaves the result open (opsieve.backends.reference.hazards).
+`reference` computes every tensor in its own type; `reference:float64` computes the promoted model
+(opsieve.backends.reference.float64_model) and leaves its outputs in float64. Both record the places where
+ONNX leaves the result open (opsieve.backends.reference.hazards).
 """
 
 import contextlib
@@ -13,12 +14,20 @@ from opsieve.backends.compilers.worker_common import NoReleases
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
-REFUSED = "onnx.checker refuses the model: "  # begins the note that the native evaluator leaves on a model it ran all the same
+REFUSED = (  # begins the note that the native evaluator leaves on a model it ran all the same
+    "onnx.checker refuses the model: "
+)
 
 _MAX_HAZARDS = 64
-_UNSUPPORTED = ("Unknown", "RuntimeImplementationError", "NotImplementedError", "Unpromotable", "RuntimeContextError")
-# Evaluated in float32 even in the float64 run: its scale is a float32 by definition, and rounding to a grid that is
-# a little off moves half of the ties.
+_UNSUPPORTED = (
+    "Unknown",
+    "RuntimeImplementationError",
+    "NotImplementedError",
+    "Unpromotable",
+    "RuntimeContextError",
+)
+# Evaluated in float32 even in the float64 run: its scale is a float32 by definition, and rounding to a grid
+# that is a little off moves half of the ties.
 _OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
 
 
@@ -32,13 +41,19 @@ class ReferenceBackend(NoReleases):
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
     baseline: Mapping[str, str] = {}
-    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment: Mapping[str, str] = {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
     starts_processes = False
     maps_tensors = True
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
     def load(self) -> str:
-        """Import the evaluator, and evaluate one Relu so that forked workers find lazy parts and the operators' declarations loaded."""
+        """Import the evaluator, and evaluate one Relu so that forked workers find lazy parts and the
+        operators' declarations loaded.
+        """
         import numpy as np
         import onnx.reference.ops._op_list
         from onnx import helper
@@ -83,7 +98,8 @@ class ReferenceBackend(NoReleases):
             model = old_forms.without_history(model)
         watch = _Watch(model, wide)
         evaluator = _evaluator(watch)(
-            promote(model, bits=True) if wide else model, new_ops=[*old_forms.operators(opset), *OPERATORS, *CONTRIB]
+            promote(model, bits=True) if wide else model,
+            new_ops=[*old_forms.operators(opset), *OPERATORS, *CONTRIB],
         )
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)
@@ -92,7 +108,11 @@ class ReferenceBackend(NoReleases):
             import numpy as np
 
             given = {**inputs, **weights}
-            fed = {name: promote_value(value) if wide else value for name, value in given.items() if name in known}
+            fed = {
+                name: promote_value(value) if wide else value
+                for name, value in given.items()
+                if name in known
+            }
             # An optional graph input that was left out is an absent optional.
             fed.update({name: None for name in watch.optional_inputs if name not in fed})
             watch.found.clear()
@@ -112,7 +132,9 @@ class ReferenceBackend(NoReleases):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """Operators it lacks are `unsupported`, what a page forbids of values is `rejected`; all else is its own error."""
+        """Operators it lacks are `unsupported`, what a page forbids of values is `rejected`; all else is its
+        own error.
+        """
         kind = exception.rpartition(".")[2]
         if kind in ("Undefined", "Forbidden"):  # a TIR function without a defined result; what a page forbids
             return "rejected"
@@ -130,7 +152,9 @@ class ReferenceBackend(NoReleases):
 
 
 def _mapped(request: "Request") -> dict[str, Any]:
-    """Large tensors by name, read where they are mapped; none where one of them is packed: then the request has the model whole."""
+    """Large tensors by name, read where they are mapped; none where one of them is packed: then the request
+    has the model whole.
+    """
     import numpy as np
     from onnx import helper
 
@@ -151,7 +175,9 @@ def _prepare_relax(request: "Request") -> "Run":
     from opsieve.gen.irs.relax.reading import from_json
 
     request.stage("import")
-    evaluator = ModuleEvaluator(from_json(request.model.decode("utf-8")), request.options.get("precision") == "float64")
+    evaluator = ModuleEvaluator(
+        from_json(request.model.decode("utf-8")), request.options.get("precision") == "float64"
+    )
     request.stage("compile")
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -212,11 +238,15 @@ class _Watch:
         finally:
             self.disturbing = False
         return [
-            name for (name, value), other in zip(values.items(), changed, strict=True) if not identical(value, other)
+            name
+            for (name, value), other in zip(values.items(), changed, strict=True)
+            if not identical(value, other)
         ]
 
     def hazards(self, depending: Sequence[str]) -> list[dict[str, Any]]:
-        """What was met, as JSON objects; an open result reaches only what depends on its value, which may be no output: a compiler may raise all the same."""
+        """What was met, as JSON objects; an open result reaches only what depends on its value, which may be
+        no output: a compiler may raise all the same.
+        """
         from opsieve.backends.reference.hazards import leaves_open, nodes_reaching
 
         if not self.found:
@@ -259,14 +289,19 @@ class _Watched:
                 raise Forbidden(broken)
             outputs = node.run(*fed, **context)
             if watch.wide:
-                # Several implementations, and the function bodies of operators, make float32 whatever they are given.
+                # Several implementations, and the function bodies of operators, make float32 whatever they
+                # are given.
                 outputs = tuple(promote_value(value) for value in outputs)
             if self._standard:
                 for rule, mask in open_results(node.op_type, node, inputs, outputs):
                     if not watch.disturbing:
                         watch.met(node, rule)
                     elif leaves_open(rule):
-                        rest = outputs[1:] if mask is not None else [disturbed(value, None) for value in outputs[1:]]
+                        rest = (
+                            outputs[1:]
+                            if mask is not None
+                            else [disturbed(value, None) for value in outputs[1:]]
+                        )
                         outputs = (disturbed(outputs[0], mask), *rest)
         finally:
             watch.running.pop()
@@ -287,13 +322,15 @@ def _evaluator(watch: _Watch) -> Any:
 
 
 def _check(model: Any, request: "Request") -> None:
-    # The evaluator runs most invalid models without a word; who asks whether a program is valid reads this note.
+    # The evaluator runs most invalid models without a word; who asks whether a program is valid reads this
+    # note.
     import onnx
 
     from opsieve.backends.reference.type_constraints import ILL_TYPED, ill_typed
     from opsieve.gen.model.model import check
 
-    with contextlib.suppress(Exception):  # inference raises several unrelated classes, and the checker says why
+    # inference raises several unrelated classes, and the checker says why
+    with contextlib.suppress(Exception):
         # The checker wants a shape of every output, which many an exporter leaves out.
         model = onnx.shape_inference.infer_shapes(model)
         fault = ill_typed(model)

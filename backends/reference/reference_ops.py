@@ -27,7 +27,12 @@ from opsieve.backends.reference.reference_ops_strings import (
     StringSplit,
     TfIdfVectorizer,
 )
-from opsieve.backends.reference.reference_ops_windows import ConvTranspose, GlobalLpPool, MaxRoiPool, Multinomial
+from opsieve.backends.reference.reference_ops_windows import (
+    ConvTranspose,
+    GlobalLpPool,
+    MaxRoiPool,
+    Multinomial,
+)
 
 
 class Mean(OpRun):
@@ -56,15 +61,23 @@ class Softsign(OpRun):
 class MaxPool(OpRun):
     """MaxPool over any number of dimensions, https://onnx.ai/onnx/operators/onnx__MaxPool.html.
 
-    onnx 1.23 centres windows anew when the two pads of a dimension differ or the output is rounded up, so that they cover other
-    elements; it pads integers with what a NaN becomes in their type, rounds SAME_LOWER down, and gives no indices where it does
-    not dilate or stride. NaN is passed over, as there. The page
-    does not say what a window of nothing but padding gives, nor where the windows begin when SAME asks for less than no padding:
-    those are not computed.
+    onnx 1.23 centres windows anew when the two pads of a dimension differ or the output is rounded up, so
+    that they cover other elements; it pads integers with what a NaN becomes in their type, rounds SAME_LOWER
+    down, and gives no indices where it does not dilate or stride. NaN is passed over, as there. The page
+    does not say what a window of nothing but padding gives, nor where the windows begin when SAME asks for
+    less than no padding: those are not computed.
     """
 
     def _run(  # type: ignore[no-untyped-def]  # as above
-        self, x, auto_pad=None, ceil_mode=0, dilations=None, kernel_shape=None, pads=None, storage_order=0, strides=None
+        self,
+        x,
+        auto_pad=None,
+        ceil_mode=0,
+        dilations=None,
+        kernel_shape=None,
+        pads=None,
+        storage_order=0,
+        strides=None,
     ):
         sides, rank = x.shape[2:], len(kernel_shape)
         spans = list(zip(sides, kernel_shape, strides or [1] * rank, dilations or [1] * rank, strict=True))
@@ -74,7 +87,8 @@ class MaxPool(OpRun):
         ]
         inside, by_rows, by_columns = np.array(True), np.array(0), np.array(0)
         for axis, (place, side) in enumerate(zip(taps, sides, strict=True)):
-            # The windows of this axis along dimension `axis`, the elements of each along dimension `rank + axis`.
+            # The windows of this axis along dimension `axis`, the elements of each along dimension `rank +
+            # axis`.
             place = np.expand_dims(place, [other for other in range(2 * rank) if other % rank != axis])
             inside = inside & (place >= 0) & (place < side)
             by_rows = by_rows * side + place
@@ -104,7 +118,9 @@ class MaxPool(OpRun):
 def _taps(
     side: int, kernel: int, stride: int, dilation: int, pads: list[int], auto_pad: str, ceil_mode: bool
 ) -> np.ndarray[Any, Any]:
-    """The places that each window of one axis covers, [windows, kernel]; those of the padding lie outside 0..side-1."""
+    """The places that each window of one axis covers, [windows, kernel]; those of the padding lie outside
+    0..side-1.
+    """
     reach = (kernel - 1) * dilation + 1
     before, after = pads if auto_pad == "NOTSET" else (0, 0)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -128,7 +144,8 @@ def _taps(
 class LRN(OpRun):
     """LRN over the channels of any number of images, of any rank.
 
-    onnx 1.23 counts the channels by the size of the batch and leaves the sums of the others zero, and takes four dimensions only.
+    onnx 1.23 counts the channels by the size of the batch and leaves the sums of the others zero, and takes
+    four dimensions only.
     """
 
     def _run(self, x, alpha=None, beta=None, bias=None, size=None):  # type: ignore[no-untyped-def]  # as above
@@ -150,13 +167,16 @@ class GlobalMaxPool(OpRun):
 class GatherElements(OpRun):
     """GatherElements with indices of any shape that stays inside the data, as its page has it.
 
-    onnx 1.23 wants the sizes of both to be equal off the axis, takes 32 rows at most, and wraps indices that are out of range.
+    onnx 1.23 wants the sizes of both to be equal off the axis, takes 32 rows at most, and wraps indices that
+    are out of range.
     """
 
     def _run(self, data, indices, axis=0):  # type: ignore[no-untyped-def]  # as above
         size = data.shape[axis]
         if ((indices < -size) | (indices >= size)).any():
-            raise ValueError(f"an index of GatherElements is out of range for the {size} elements of axis {axis}")
+            raise ValueError(
+                f"an index of GatherElements is out of range for the {size} elements of axis {axis}"
+            )
         places = list(np.ogrid[tuple(slice(side) for side in indices.shape)])
         places[axis] = indices
         return (data[tuple(places)],)
@@ -184,10 +204,11 @@ class Erf(OpRun):
 
 
 class QLinearConv(OpRun):
-    """QLinearConv over any number of dimensions, rounded before the zero point is added, as QuantizeLinear has it.
+    """QLinearConv over any number of dimensions, rounded before the zero point is added, as QuantizeLinear
+    has it.
 
-    onnx 1.23 spreads scales of channels over two dimensions whatever there are, and rounds behind the zero point, so that ties fall
-    to the other side where it is odd.
+    onnx 1.23 spreads scales of channels over two dimensions whatever there are, and rounds behind the zero
+    point, so that ties fall to the other side where it is odd.
     """
 
     def _run(  # type: ignore[no-untyped-def]  # as above
@@ -206,7 +227,9 @@ class QLinearConv(OpRun):
 
 
 class QLinearMatMul(OpRun):
-    """QLinearMatMul, rounded before the zero point is added, with scales of rows and columns: onnx 1.23 rounds behind it."""
+    """QLinearMatMul, rounded before the zero point is added, with scales of rows and columns: onnx 1.23
+    rounds behind it.
+    """
 
     def _run(self, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero):  # type: ignore[no-untyped-def]  # as above
         def rows(value: Any) -> Any:
@@ -219,7 +242,9 @@ class QLinearMatMul(OpRun):
 
 
 class HannWindow(OpRun):
-    """HannWindow as its page writes it: onnx 1.23 squares a sine, which leaves 1e-32 where the window is 0."""
+    """HannWindow as its page writes it: onnx 1.23 squares a sine, which leaves 1e-32 where the window is
+    0.
+    """
 
     def _run(self, size, output_datatype=1, periodic=1):  # type: ignore[no-untyped-def]  # as above
         length = size if periodic else size - 1
@@ -230,7 +255,8 @@ class HannWindow(OpRun):
 class Unique(OpRun):
     """Unique along any axis, in either order.
 
-    onnx 1.23 takes the first axis where results are not sorted, and leaves one that is asked for alone sorted all the same.
+    onnx 1.23 takes the first axis where results are not sorted, and leaves one that is asked for alone sorted
+    all the same.
     """
 
     def _run(self, x, axis=None, sorted=1):  # type: ignore[no-untyped-def]  # noqa: A002  # as above; the attribute's name
@@ -247,7 +273,9 @@ class Unique(OpRun):
 
 
 class Pow(OpRun):
-    """Pow of integers with an exponent below 0 too: an open result (gen/declarations/undefined.py), of which onnx 1.23 makes an error."""
+    """Pow of integers with an exponent below 0 too: an open result (gen/declarations/undefined.py), of which
+    onnx 1.23 makes an error.
+    """
 
     def _run(self, x, exponent):  # type: ignore[no-untyped-def]  # as above
         if x.dtype.kind in "iu" and exponent.dtype.kind == "i" and (exponent < 0).any():

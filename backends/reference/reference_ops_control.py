@@ -13,8 +13,8 @@ Array = np.ndarray[Any, Any]
 class Loop(OpRun):
     """Loop with scan outputs of any rank.
 
-    onnx 1.23 joins the values of a scan output with `vstack`, which is right for vectors only: scalars come out as a column,
-    matrices one below the other, and no iteration at all is an error.
+    onnx 1.23 joins the values of a scan output with `vstack`, which is right for vectors only: scalars come
+    out as a column, matrices one below the other, and no iteration at all is an error.
     """
 
     def need_context(self) -> bool:
@@ -40,7 +40,10 @@ class Loop(OpRun):
                 values.append(value)
             turn += 1
         types = evaluator.output_types[1 + len(state) :]
-        stacked = [np.stack(values) if values else _nothing(kind) for values, kind in zip(scanned, types, strict=True)]
+        stacked = [
+            np.stack(values) if values else _nothing(kind)
+            for values, kind in zip(scanned, types, strict=True)
+        ]
         return tuple(state + stacked)
 
 
@@ -48,7 +51,8 @@ def _nothing(declared: Any) -> Any:
     # No iteration: zero rows of the declared shape, where an unknown dimension counts as 0.
     tensor = declared.tensor_type
     return np.zeros(
-        (0, *(dim.dim_value for dim in tensor.shape.dim)), helper.tensor_dtype_to_np_dtype(tensor.elem_type or 1)
+        (0, *(dim.dim_value for dim in tensor.shape.dim)),
+        helper.tensor_dtype_to_np_dtype(tensor.elem_type or 1),
     )
 
 
@@ -67,7 +71,10 @@ class Scan(OpRun):
         scan_output_axes=None, scan_output_directions=None, attributes=None, bindings=None,
     ):  # fmt: skip
         first = len(values) - num_scan_inputs
-        axes, backwards = scan_input_axes or [0] * num_scan_inputs, scan_input_directions or [0] * num_scan_inputs
+        axes, backwards = (
+            scan_input_axes or [0] * num_scan_inputs,
+            scan_input_directions or [0] * num_scan_inputs,
+        )
         rows = [_rows(*each) for each in zip(values[first:], axes, backwards, strict=True)]
         state, made = scanned(self.body, values[:first], rows, context or {}, attributes)  # type: ignore[attr-defined]  # set from the node's attribute
         axes = scan_output_axes or [0] * len(made)
@@ -80,7 +87,8 @@ class Scan(OpRun):
 
 
 class ScanOfBatches(OpRun):
-    """Scan as opset 8 has it: every value has the batch as its first dimension and the sequence as its second.
+    """Scan as opset 8 has it: every value has the batch as its first dimension and the sequence as its
+    second.
 
     https://onnx.ai/onnx/operators/onnx__Scan.html#scan-8. Behind the length of a sequence its outputs are 0.
     """
@@ -98,7 +106,10 @@ class ScanOfBatches(OpRun):
         for at in range(len(values[first])):
             length = values[first].shape[1] if lengths is None else int(lengths[at])
             backwards = directions or [0] * num_scan_inputs
-            rows = [_rows(value[at, :length], 0, back) for value, back in zip(values[first:], backwards, strict=True)]
+            rows = [
+                _rows(value[at, :length], 0, back)
+                for value, back in zip(values[first:], backwards, strict=True)
+            ]
             state, made = scanned(
                 self.body,  # type: ignore[attr-defined]  # as above
                 [value[at] for value in values[:first]],
@@ -107,7 +118,9 @@ class ScanOfBatches(OpRun):
                 attributes,
             )
             missing = values[first].shape[1] - length
-            items.append([*state, *(np.pad(each, [(0, missing)] + [(0, 0)] * (each.ndim - 1)) for each in made)])
+            items.append(
+                [*state, *(np.pad(each, [(0, missing)] + [(0, 0)] * (each.ndim - 1)) for each in made)]
+            )
         return tuple(np.stack(each) for each in zip(*items, strict=True))
 
 
@@ -133,4 +146,6 @@ def scanned(
         for stack, value in zip(stacks, made[len(held) :], strict=True):
             stack.append(value)
     types = body.output_types[len(held) :]
-    return held, [np.stack(stack) if stack else _nothing(kind) for stack, kind in zip(stacks, types, strict=True)]
+    return held, [
+        np.stack(stack) if stack else _nothing(kind) for stack, kind in zip(stacks, types, strict=True)
+    ]

@@ -1,4 +1,6 @@
-"""Operators of places that onnx's evaluator gets wrong: OneHot, NonMaxSuppression, Pad. Each tells what is wrong there."""
+"""Operators of places that onnx's evaluator gets wrong: OneHot, NonMaxSuppression, Pad. Each tells what is
+wrong there.
+"""
 
 from typing import Any
 
@@ -12,7 +14,8 @@ Array = np.ndarray[Any, Any]
 class OneHot(OpRun):
     """OneHot of any values, with a depth of one element or without dimensions.
 
-    onnx 1.23 takes differences of the values, which strings and booleans do not have, and a depth without dimensions only.
+    onnx 1.23 takes differences of the values, which strings and booleans do not have, and a depth without
+    dimensions only.
     """
 
     def _run(self, indices, depth, values, axis=-1):  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
@@ -24,7 +27,9 @@ class OneHot(OpRun):
 
 
 class NonMaxSuppression(_NonMaxSuppression):
-    """NonMaxSuppression with limits without dimensions or left out: onnx 1.23 wants all but the last, of one element, and gives [0] for nothing."""
+    """NonMaxSuppression with limits without dimensions or left out: onnx 1.23 wants all but the last, of one
+    element, and gives [0] for nothing.
+    """
 
     def _run(  # type: ignore[no-untyped-def]  # as above
         self, boxes, scores, most=None, iou=None, score=None, center_point_box=0
@@ -63,5 +68,8 @@ def padded(data: Array, pads: Any, value: Any, axes: Any, mode: str) -> Array:
 
 def _cut(data: Array, less: Array) -> Array:
     return data[
-        tuple(slice(before, max(before, side - after)) for side, (before, after) in zip(data.shape, less, strict=True))
+        tuple(
+            slice(before, max(before, side - after))
+            for side, (before, after) in zip(data.shape, less, strict=True)
+        )
     ]

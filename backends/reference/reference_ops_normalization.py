@@ -10,18 +10,25 @@ Array = np.ndarray[Any, Any]
 
 
 class LpNormalization(OpRun):
-    """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
+    """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0
+    gives 0.
+    """
 
     def _run(self, x, axis=-1, p=2):  # type: ignore[no-untyped-def]  # as above
         sizes = np.abs(x)
-        norm = sizes.sum(axis=axis, keepdims=True) if p == 1 else np.sqrt((sizes * sizes).sum(axis=axis, keepdims=True))
+        norm = (
+            sizes.sum(axis=axis, keepdims=True)
+            if p == 1
+            else np.sqrt((sizes * sizes).sum(axis=axis, keepdims=True))
+        )
         return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)).astype(x.dtype),)
 
 
 class BatchNormalization(OpRun):
     """BatchNormalization of opset 7 and later, with the statistics of the batch in training only.
 
-    onnx 1.23 uses those of the batch, mixed with the given ones, below opset 14 in test mode too, where one output says that it is one.
+    onnx 1.23 uses those of the batch, mixed with the given ones, below opset 14 in test mode too, where one
+    output says that it is one.
     """
 
     def _run(  # type: ignore[no-untyped-def]  # as above
@@ -45,14 +52,16 @@ class BatchNormalization(OpRun):
 
 
 def _stashed(x: Array, stash_type: int | None) -> Array:
-    """A value in the type in which the first stage is computed: the one that the node names, or its own where that is wider."""
+    """A value in the type in which the first stage is computed: the one that the node names, or its own where
+    that is wider.
+    """
     named = helper.tensor_dtype_to_np_dtype(stash_type or TensorProto.FLOAT)
     return x.astype(np.result_type(x.dtype, named))
 
 
 class LayerNormalization(OpRun):
-    """LayerNormalization in two stages: onnx 1.23 computes the first one in the type of x, where float16 overflows, and knows no other
-    `stash_type` than float32.
+    """LayerNormalization in two stages: onnx 1.23 computes the first one in the type of x, where float16
+    overflows, and knows no other `stash_type` than float32.
 
     https://onnx.ai/onnx/operators/onnx__LayerNormalization.html, `stash_type`.
     """
@@ -64,7 +73,9 @@ class LayerNormalization(OpRun):
         axes = tuple(range(axis % x.ndim, x.ndim))
         mean = wide.mean(axis=axes, keepdims=True)
         away = wide - mean
-        inverse = np.reciprocal(np.sqrt((away * away).mean(axis=axes, keepdims=True) + wide.dtype.type(epsilon)))
+        inverse = np.reciprocal(
+            np.sqrt((away * away).mean(axis=axes, keepdims=True) + wide.dtype.type(epsilon))
+        )
         y = (away * inverse).astype(x.dtype) * scale
         y = y if bias is None else y + bias
         return (y.astype(x.dtype), mean, inverse)[: len(self.output)]

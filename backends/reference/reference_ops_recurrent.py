@@ -1,7 +1,10 @@
-"""RNN, GRU and LSTM with all that their ONNX pages tell (onnx__RNN, onnx__GRU, onnx__LSTM), in numpy, for the reference.
+"""RNN, GRU and LSTM with all that their ONNX pages tell (onnx__RNN, onnx__GRU, onnx__LSTM), in numpy, for the
+reference.
 
-onnx 1.23 passes over sequence_lens, clip, input_forget and, but for RNN, the activations; RNN's has Tanh and Affine only, and one
-function for both directions. Where a clip would alter what an LSTM's last activation is given, nothing is computed. Values of activation_alpha and activation_beta are taken in turn by the activations that take one.
+onnx 1.23 passes over sequence_lens, clip, input_forget and, but for RNN, the activations; RNN's has Tanh and
+Affine only, and one function for both directions. Where a clip would alter what an LSTM's last activation is
+given, nothing is computed. Values of activation_alpha and activation_beta are taken in turn by the
+activations that take one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +15,11 @@ from onnx.reference.op_run import OpRun, RuntimeImplementationError
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Array], Array]
-Step = Callable[[Array, Array, Array], tuple[Array, Array]]  # of a row of X, the state and the cell: both anew
+# of a row of X, the state and the cell: both anew
+Step = Callable[[Array, Array, Array], tuple[Array, Array]]
 
-# What each computes of x, alpha and beta, and their defaults as the operators' pages have them; None: it takes none.
+# What each computes of x, alpha and beta, and their defaults as the operators' pages have them; None: it
+# takes none.
 ACTIVATIONS: Mapping[str, tuple[Callable[[Array, Any, Any], Array], float | None, float | None]] = {
     "relu": (lambda x, a, b: np.maximum(x, 0), None, None),
     "tanh": (lambda x, a, b: np.tanh(x), None, None),
@@ -33,7 +38,9 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 class _Recurrent(OpRun):
-    """What the three share. X is [steps, batch, input] ([batch, steps, input] when `layout` is 1), W [directions, gates x hidden, input]."""
+    """What the three share. X is [steps, batch, input] ([batch, steps, input] when `layout` is 1), W
+    [directions, gates x hidden, input].
+    """
 
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
         self, x, w, r, b=None, lengths=None, h=None, c=None, p=None, **attributes
@@ -53,7 +60,8 @@ class _Recurrent(OpRun):
         p = np.zeros((directions, 3 * hidden), x.dtype) if p is None else p
         functions = activations(kind, directions, attributes)
         steps = [
-            _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], attributes) for at in range(directions)
+            _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], attributes)
+            for at in range(directions)
         ]
         outputs, *states = unrolled(steps, direction, x, lengths, h, c)
         if batched:
@@ -64,7 +72,9 @@ class _Recurrent(OpRun):
 def unrolled(
     steps: Sequence[Step], direction: str, x: Array, lengths: Array | None, h: Array, c: Array
 ) -> tuple[Array, Array, Array]:
-    """(Y, Y_h, Y_c) of one step function a direction; X is [steps, batch, input], h and c [directions, batch, width]."""
+    """(Y, Y_h, Y_c) of one step function a direction; X is [steps, batch, input], h and c [directions, batch,
+    width].
+    """
     count, batch = x.shape[:2]
     outputs, last_h, last_c = np.zeros((count, *h.shape), x.dtype), [], []
     for at, step in enumerate(steps):
@@ -82,11 +92,16 @@ def unrolled(
 def activations(kind: str, directions: int, attributes: Mapping[str, Any]) -> list[list[Function]]:
     """The activations of each direction, of inputs that are clipped first."""
     names = attributes.get("activations") or DEFAULTS[kind] * directions
-    alphas, betas = list(attributes.get("activation_alpha") or []), list(attributes.get("activation_beta") or [])
+    alphas, betas = (
+        list(attributes.get("activation_alpha") or []),
+        list(attributes.get("activation_beta") or []),
+    )
     clip, made = attributes.get("clip"), []
     for name in names:
         if name.lower() not in ACTIVATIONS:
-            raise RuntimeImplementationError(f"{kind} has the activation {name[:40]!r}, which ONNX does not know")
+            raise RuntimeImplementationError(
+                f"{kind} has the activation {name[:40]!r}, which ONNX does not know"
+            )
         function, alpha, beta = ACTIVATIONS[name.lower()]
         alpha = alphas.pop(0) if alpha is not None and alphas else alpha
         beta = betas.pop(0) if beta is not None and betas else beta
@@ -99,11 +114,15 @@ def _bound(function: Callable[[Array, Any, Any], Array], alpha: Any, beta: Any, 
     return lambda x: function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
 
 
-def _rnn(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]) -> Any:
+def _rnn(
+    f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]
+) -> Any:
     return lambda x, h, c: (f[0](x @ w.T + h @ r.T + b[0] + b[1]), c)
 
 
-def _gru(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]) -> Any:
+def _gru(
+    f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]
+) -> Any:
     rz, rr, rh = np.split(r, 3)
     (bz, br, bh), (cz, cr, ch) = np.split(b[0], 3), np.split(b[1], 3)
 
@@ -126,7 +145,9 @@ def _lstm(
 def lstm_step(
     f: Sequence[Function], gates: Callable[[Array, Array], Array], p: Array, attributes: Mapping[str, Any]
 ) -> Step:
-    """A step of an LSTM whose four gates (i, o, f, c: [batch, 4 x hidden]), before peepholes and activations, are `gates` of X and H."""
+    """A step of an LSTM whose four gates (i, o, f, c: [batch, 4 x hidden]), before peepholes and activations,
+    are `gates` of X and H.
+    """
     (pi, po, pf), clip = np.split(p, 3), attributes.get("clip")
 
     def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
@@ -136,7 +157,8 @@ def lstm_step(
         kept = forget * c + i * f[1](new)
         if clip and (np.abs(kept) > clip).any():
             raise RuntimeImplementationError(
-                "LSTM has a cell beyond its clip: by ONNX's words it is clipped before the last activation, onnxruntime does not"
+                "LSTM has a cell beyond its clip: by ONNX's words it is clipped before the last activation,"
+                " onnxruntime does not"
             )
         return f[0](o + po * kept) * f[2](kept), kept
 

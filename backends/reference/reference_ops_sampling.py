@@ -1,9 +1,12 @@
 """GridSample, DeformConv, Resize and RoiAlign done right.
 
-onnx 1.23 shifts the regions of a RoiAlign by half a pixel before opset 16, too, where they are not shifted (and are one pixel at
-least). In GridSample it computes the places in float32 whatever it is given, knows no `bilinear`, drops an empty result, and clamps the places of a cubic kernel with `border`, where torch (which the page follows) and onnxruntime clamp its taps.
-Its DeformConv computes the places in float32 by that GridSample, of images alone, and fails where a side is 1.
-Its Resize takes a size before it is rounded down for `length_resized`, and -0.5 for the place of a result of one element by `pytorch_half_pixel`, which is 0 by the page.
+onnx 1.23 shifts the regions of a RoiAlign by half a pixel before opset 16, too, where they are not shifted
+(and are one pixel at least). In GridSample it computes the places in float32 whatever it is given, knows no
+`bilinear`, drops an empty result, and clamps the places of a cubic kernel with `border`, where torch (which
+the page follows) and onnxruntime clamp its taps. Its DeformConv computes the places in float32 by that
+GridSample, of images alone, and fails where a side is 1. Its Resize takes a size before it is rounded down
+for `length_resized`, and -0.5 for the place of a result of one element by `pytorch_half_pixel`, which is 0 by
+the page.
 
 https://onnx.ai/onnx/operators/onnx__GridSample.html, over any number of dimensions; the cubic kernel is R. Keys' with -0.75, as there.
 """
@@ -106,10 +109,13 @@ class DeformConv(OpRun):
         rank, taps = len(sides), int(np.prod(kernel))
         if channels != w.shape[1] * group or out_channels % group or channels % shares:
             raise ValueError(
-                f"DeformConv of {channels} channels in {group} groups, {shares} offset groups: weights {w.shape}"
+                f"DeformConv of {channels} channels in {group} groups, {shares} offset groups: weights"
+                f" {w.shape}"
             )
         if offset.shape[1] != shares * taps * rank:
-            raise ValueError(f"DeformConv with a kernel {kernel} and {shares} offset groups: offsets {offset.shape}")
+            raise ValueError(
+                f"DeformConv with a kernel {kernel} and {shares} offset groups: offsets {offset.shape}"
+            )
         dtype = np.result_type(x.dtype, np.float32)
         starts, steps, apart = pads or [0] * rank, strides or [1] * rank, dilations or [1] * rank
         moved = offset.astype(np.float64).reshape(batch * shares, *kernel, rank, *made)
@@ -117,9 +123,13 @@ class DeformConv(OpRun):
         for axis, side in enumerate(sides):
             place = moved.take(axis, axis=rank + 1)
             place = place + _along(np.arange(kernel[axis]) * apart[axis], 1 + axis, place.ndim)
-            place = place + _along(np.arange(made[axis]) * steps[axis] - starts[axis], 1 + rank + axis, place.ndim)
+            place = place + _along(
+                np.arange(made[axis]) * steps[axis] - starts[axis], 1 + rank + axis, place.ndim
+            )
             read.append(_taps(place, side, 0.0, side - 1.0, "linear", "zeros"))
-        values = _read(x.astype(dtype).reshape(batch * shares, channels // shares, *sides), read).astype(dtype)
+        values = _read(x.astype(dtype).reshape(batch * shares, channels // shares, *sides), read).astype(
+            dtype
+        )
         if mask is not None:
             values = values * mask.astype(dtype).reshape(batch * shares, 1, *kernel, *made)
         weights = w.astype(dtype).reshape(group, out_channels // group, -1)
@@ -136,7 +146,9 @@ def _along(values: Array, axis: int, rank: int) -> Array:
 
 
 def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
-    """The sum of the elements that the taps of all axes name together, for each item of the batch and each channel."""
+    """The sum of the elements that the taps of all axes name together, for each item of the batch and each
+    channel.
+    """
     batch = _along(np.arange(x.shape[0]), 0, taps[0][0][0].ndim)
     total: Any = 0.0
     for chosen in itertools.product(*taps):
@@ -148,7 +160,9 @@ def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
     return moved
 
 
-def _taps(place: Array, side: int, low: float, high: float, mode: str, padding: str) -> list[tuple[Array, Array]]:
+def _taps(
+    place: Array, side: int, low: float, high: float, mode: str, padding: str
+) -> list[tuple[Array, Array]]:
     """Indices along one axis that each place reads, with the weight of each."""
     if mode == "nearest":
         place = np.rint(place)
@@ -160,7 +174,11 @@ def _taps(place: Array, side: int, low: float, high: float, mode: str, padding: 
         return [_pixel(place, np.ones_like(place), side, low, high, padding)]
     first = np.floor(place)
     rest = place - first
-    shares = {0: 1 - rest, 1: rest} if mode == "linear" else {step: _keys(np.abs(rest - step)) for step in range(-1, 3)}
+    shares = (
+        {0: 1 - rest, 1: rest}
+        if mode == "linear"
+        else {step: _keys(np.abs(rest - step)) for step in range(-1, 3)}
+    )
     return [_pixel(first + step, share, side, low, high, padding) for step, share in shares.items()]
 
 

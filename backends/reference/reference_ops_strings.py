@@ -9,9 +9,11 @@ from onnx.reference.ops.op_tfidf_vectorizer import TfIdfVectorizer as _TfIdfVect
 
 
 class StringNormalizer(OpRun):
-    """StringNormalizer, https://onnx.ai/onnx/operators/onnx__StringNormalizer.html: stop words are dropped, the case is changed.
+    """StringNormalizer, https://onnx.ai/onnx/operators/onnx__StringNormalizer.html: stop words are dropped,
+    the case is changed.
 
-    onnx 1.23 takes accents away besides, splits an element at its blanks to look for stop words, and drops empty elements.
+    onnx 1.23 takes accents away besides, splits an element at its blanks to look for stop words, and drops
+    empty elements.
     """
 
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
@@ -30,7 +32,8 @@ class StringNormalizer(OpRun):
 
 
 class RegexFullMatch(OpRun):
-    r"""RegexFullMatch in the syntax of re2, https://github.com/google/re2/wiki/Syntax: `\w`, `\d`, `\s` and `\b` are ASCII's.
+    r"""RegexFullMatch in the syntax of re2, https://github.com/google/re2/wiki/Syntax: `\w`, `\d`, `\s` and
+    `\b` are ASCII's.
 
     onnx 1.23 takes Python's, where they are those of all scripts.
     """
@@ -44,12 +47,15 @@ class RegexFullMatch(OpRun):
 class StringSplit(OpRun):
     """StringSplit, https://onnx.ai/onnx/operators/onnx__StringSplit.html, of any strings.
 
-    onnx 1.23 gives an empty string of many substrings the length of the longest, as here, but fails on tensors without dimensions. The
-    page leaves open how many substrings an empty string has where there is a delimiter (rule `split-of-empty-string`).
+    onnx 1.23 gives an empty string of many substrings the length of the longest, as here, but fails on
+    tensors without dimensions. The page leaves open how many substrings an empty string has where there is a
+    delimiter (rule `split-of-empty-string`).
     """
 
     def _run(self, x, delimiter=None, maxsplit=None):  # type: ignore[no-untyped-def]  # as above
-        parts = [_split(str(text), delimiter or None, -1 if maxsplit is None else maxsplit) for text in x.ravel()]
+        parts = [
+            _split(str(text), delimiter or None, -1 if maxsplit is None else maxsplit) for text in x.ravel()
+        ]
         longest = max(map(len, parts), default=0)
         made: Any = np.empty((len(parts), longest), dtype=object)
         for row, part in enumerate(parts):

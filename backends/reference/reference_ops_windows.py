@@ -1,4 +1,6 @@
-"""Operators of windows, and of draws, that onnx's evaluator gets wrong or lacks. Each tells what is wrong there."""
+"""Operators of windows, and of draws, that onnx's evaluator gets wrong or lacks. Each tells what is wrong
+there.
+"""
 
 import itertools
 import math
@@ -14,8 +16,8 @@ Array = np.ndarray[Any, Any]
 class ConvTranspose(OpRun):
     """ConvTranspose, https://onnx.ai/onnx/operators/onnx__ConvTranspose.html.
 
-    onnx 1.23 takes one output channel for each of several groups, adds the first biases to all of them, and passes over
-    `output_shape` where `pads` or no `auto_pad` is given.
+    onnx 1.23 takes one output channel for each of several groups, adds the first biases to all of them, and
+    passes over `output_shape` where `pads` or no `auto_pad` is given.
     """
 
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
@@ -24,9 +26,13 @@ class ConvTranspose(OpRun):
     ):  # fmt: skip
         rank, kernel, sides = x.ndim - 2, w.shape[2:], x.shape[2:]
         strides, dilations, extra = (
-            list(given or [usual] * rank) for given, usual in ((strides, 1), (dilations, 1), (output_padding, 0))
+            list(given or [usual] * rank)
+            for given, usual in ((strides, 1), (dilations, 1), (output_padding, 0))
         )
-        spans = [s * (n - 1) + (k - 1) * d + 1 for s, n, k, d in zip(strides, sides, kernel, dilations, strict=True)]
+        spans = [
+            s * (n - 1) + (k - 1) * d + 1
+            for s, n, k, d in zip(strides, sides, kernel, dilations, strict=True)
+        ]
         whole = [span + more for span, more in zip(spans, extra, strict=True)]
         wanted = list(output_shape)[-rank:] if output_shape else None
         if wanted is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -35,7 +41,8 @@ class ConvTranspose(OpRun):
             total = [have - want for have, want in zip(whole, wanted, strict=True)]
             if min(total, default=0) < 0:
                 raise RuntimeImplementationError(
-                    "ConvTranspose is to give more elements than its windows reach, and ONNX does not say where"
+                    "ConvTranspose is to give more elements than its windows reach, and ONNX does not say"
+                    " where"
                 )
             before = [each // 2 if auto_pad == "SAME_UPPER" else each - each // 2 for each in total]
             after = [each - start for each, start in zip(total, before, strict=True)]
@@ -68,8 +75,10 @@ class GlobalLpPool(OpRun):
 
 
 class MaxRoiPool(OpRun):
-    """MaxRoiPool, which onnx 1.23 lacks. Its page names the layer of Fast R-CNN (https://arxiv.org/abs/1504.08083, 2.1), whose rounding it is:
-    corners to the nearest place, both of them within the region, bins from the floor to the ceiling, 0 for an empty one."""
+    """MaxRoiPool, which onnx 1.23 lacks. Its page names the layer of Fast R-CNN
+    (https://arxiv.org/abs/1504.08083, 2.1), whose rounding it is: corners to the nearest place, both of them
+    within the region, bins from the floor to the ceiling, 0 for an empty one.
+    """
 
     def _run(self, x, rois, pooled_shape=None, spatial_scale=1.0):  # type: ignore[no-untyped-def]  # as above
         scale = np.float32(1.0 if spatial_scale is None else spatial_scale)
@@ -79,7 +88,10 @@ class MaxRoiPool(OpRun):
             bins = [
                 [
                     range(
-                        *(min(max(start + edge, 0), side) for edge in (at * size // many, -(-(at + 1) * size // many)))
+                        *(
+                            min(max(start + edge, 0), side)
+                            for edge in (at * size // many, -(-(at + 1) * size // many))
+                        )
                     )
                     for at in range(many)
                 ]
@@ -96,10 +108,14 @@ class MaxRoiPool(OpRun):
 
 
 class Multinomial(OpRun):
-    """Multinomial, which onnx 1.23 lacks: any draw is right, so only types and shapes can be held against it."""
+    """Multinomial, which onnx 1.23 lacks: any draw is right, so only types and shapes can be held against
+    it.
+    """
 
     def _run(self, x, dtype=6, sample_size=1, seed=None):  # type: ignore[no-untyped-def]  # as above
         draw = np.random.default_rng(0 if seed is None else int(seed))
         weights = np.exp(x - x.max(axis=1, keepdims=True))
-        rows = [draw.choice(x.shape[1], sample_size or 1, p=row / row.sum()) for row in weights.astype(np.float64)]
+        rows = [
+            draw.choice(x.shape[1], sample_size or 1, p=row / row.sum()) for row in weights.astype(np.float64)
+        ]
         return (np.asarray(rows, helper.tensor_dtype_to_np_dtype(dtype or 6)).reshape(len(x), -1),)

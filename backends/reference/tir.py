@@ -1,10 +1,11 @@
 """A TIR function run step by step, by its definition: what comes out, and whether that is defined at all.
 
-The second voice for TVM's TIR: nothing is optimised, nothing is lowered. What TVM's passes take for granted makes a program that
-breaks it meaningless, and no difference of results on it is anybody's fault; such a program raises `Undefined` with the reason:
-an access outside a buffer, a value read that nobody wrote, a division by zero, an integer that overflows or is cast away, an
-assertion or assumption that does not hold, iterations of a parallel, vectorised or thread loop that meet in memory, and values
-that are not finite (passes simplify `x - x`).
+The second voice for TVM's TIR: nothing is optimised, nothing is lowered. What TVM's passes take for granted
+makes a program that breaks it meaningless, and no difference of results on it is anybody's fault; such a
+program raises `Undefined` with the reason: an access outside a buffer, a value read that nobody wrote, a
+division by zero, an integer that overflows or is cast away, an assertion or assumption that does not hold,
+iterations of a parallel, vectorised or thread loop that meet in memory, and values that are not finite
+(passes simplify `x - x`).
 """
 
 import math
@@ -33,7 +34,9 @@ class Unknown(Exception):
 
 
 class _Memory:
-    """One buffer while it lives: its elements, which of them were written, and how many loops were open when it was made."""
+    """One buffer while it lives: its elements, which of them were written, and how many loops were open when
+    it was made.
+    """
 
     __slots__ = ("depth", "elements", "shape", "written")
 
@@ -58,7 +61,8 @@ class _Iteration:
 def run(function: ObjectNode, values: Mapping[str, Any], double: bool = False) -> dict[str, Any]:
     """What stands in every argument afterwards, by name.
 
-    Floating values are rounded to their types after every operation; with `double` never, and the result is in float64.
+    Floating values are rounded to their types after every operation; with `double` never, and the result is
+    in float64.
 
     Raises:
         Undefined: it has no defined result.
@@ -204,7 +208,8 @@ class _Machine:
         for item, value in zip(_nodes(block["iter_vars"]), values, strict=True):
             self.values[_node(item, "var")] = value
             domain = _node(item, "dom")
-            if item["iter_type"] == 2 and value != self.expression(_node(domain, "min")):  # a reduction under way
+            # a reduction under way
+            if item["iter_type"] == 2 and value != self.expression(_node(domain, "min")):
                 first = False
         for of in _nodes(block["alloc_buffers"]):
             sizes = N.shape(of)
@@ -303,7 +308,9 @@ class _Machine:
         return math.trunc(value) if kind in _LIMITS else value
 
     def select(self, node: ObjectNode) -> Number:
-        condition, yes, no = (self.expression(_node(node, name)) for name in ("condition", "true_value", "false_value"))
+        condition, yes, no = (
+            self.expression(_node(node, name)) for name in ("condition", "true_value", "false_value")
+        )
         return yes if condition else no
 
     def let(self, node: ObjectNode) -> Number:
@@ -344,7 +351,12 @@ def _pair(name: str, a: Number, b: Number, kind: str) -> Number:
         if b == 0:
             raise Undefined("a division by zero")
         if isinstance(a, float) or isinstance(b, float):
-            return {"Div": a / b, "FloorDiv": float(a // b), "FloorMod": float(a % b), "Mod": math.fmod(a, b)}[name]
+            return {
+                "Div": a / b,
+                "FloorDiv": float(a // b),
+                "FloorMod": float(a % b),
+                "Mod": math.fmod(a, b),
+            }[name]
         whole = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         return {"Div": whole, "Mod": a - whole * b, "FloorDiv": a // b, "FloorMod": a % b}[name]
     if name in ("LShift", "RShift"):
@@ -436,7 +448,10 @@ _STATEMENTS: dict[str, Callable[[_Machine, ObjectNode], None]] = {
     "s_tir.SBlockRealize": _Machine.block,
 }
 _EXPRESSIONS: dict[str, Callable[[_Machine, ObjectNode], Number]] = {
-    **{f"prim.{name}": _Machine.pair for name in (*_PAIRS, "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "RShift")},
+    **{
+        f"prim.{name}": _Machine.pair
+        for name in (*_PAIRS, "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "RShift")
+    },
     "prim.Not": _Machine.negated,
     "prim.BitwiseNot": _Machine.negated,
     "prim.Cast": _Machine.cast,

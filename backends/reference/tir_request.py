@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def prepare(request: "Request") -> "Run":
     """The function, to be run step by step; passes are left out, for they change nothing of what it means.
 
-    In float64 a result that rounding alone decides (another one comes out when every operation is rounded to its type) is none:
-    `tir.Undefined` says so.
+    In float64 a result that rounding alone decides (another one comes out when every operation is rounded to
+    its type) is none: `tir.Undefined` says so.
     """
     request.stage("compile")
     function = TirProgram(request.model).entry

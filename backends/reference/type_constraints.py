@@ -1,7 +1,9 @@
-"""Whether the operators of a model take the types that they are given, by ONNX's schemas at the model's opset.
+"""Whether the operators of a model take the types that they are given, by ONNX's schemas at the model's
+opset.
 
-onnx.checker looks at whether types agree with each other, not at whether an operator has them: a Conv of bfloat16 at opset 21 passes, which has one
-from opset 22 on. A compiler that refuses such a program is right, whoever else is lenient.
+onnx.checker looks at whether types agree with each other, not at whether an operator has them: a Conv of
+bfloat16 at opset 21 passes, which has one from opset 22 on. A compiler that refuses such a program is right,
+whoever else is lenient.
 """
 
 import functools
@@ -10,11 +12,14 @@ from collections.abc import Iterable, Mapping
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-ILL_TYPED = "ONNX has no such operator: "  # begins the note that the native reference leaves on a model that it ran all the same
+ILL_TYPED = (  # begins the note that the native reference leaves on a model that it ran all the same
+    "ONNX has no such operator: "
+)
 
 
 def ill_typed(inferred: ModelProto) -> str:
-    """The first operator of the graph or a body of its that does not take an input's type, as text; "" where none is seen.
+    """The first operator of the graph or a body of its that does not take an input's type, as text; "" where
+    none is seen.
 
     Types are those that onnx.shape_inference left in the model. Functions are not looked into.
     """
@@ -44,7 +49,9 @@ def _bodies(node: NodeProto) -> Iterable[GraphProto]:
 
 @functools.lru_cache(maxsize=4096)
 def _taken(operator: str, opset: int, domain: str) -> tuple[frozenset[str], ...]:
-    """What each input of an operator may be, the last of a variadic one for all further; () of an operator that is not known."""
+    """What each input of an operator may be, the last of a variadic one for all further; () of an operator
+    that is not known.
+    """
     try:
         schema = onnx.defs.get_schema(operator, opset, domain)
     except onnx.defs.SchemaError:

@@ -1,16 +1,18 @@
-"""Builds as targets: a compiler that the user built or installed somewhere, named by its path (`onnxruntime@PATH`).
+"""Builds as targets: a compiler that the user built or installed somewhere, named by its path
+(`onnxruntime@PATH`).
 
 The path is one of
 
 - a virtual or conda environment, or its Python: that Python runs, with the packages that it has;
-- a folder that holds the package, by itself or where build trees and unpacked conda packages have it (`src`, `python`, `build/lib*`,
-  `lib/python3*/site-packages`): the running Python imports the package from there, and the rest from beside opsieve;
+- a folder that holds the package, by itself or where build trees and unpacked conda packages have it (`src`,
+  `python`, `build/lib*`, `lib/python3*/site-packages`): the running Python imports the package from there,
+  and the rest from beside opsieve;
 - a wheel, which is installed into the store of releases as a release is.
 
 A command (`command:PROGRAM ...`) is one more: its files are the program and the files among its words.
 
-A target stands in cases and stores, too, and those may come from strangers: of them only such paths are run as somebody has named on the
-command line on this machine (`allow`).
+A target stands in cases and stores, too, and those may come from strangers: of them only such paths are run
+as somebody has named on the command line on this machine (`allow`).
 """
 
 import hashlib
@@ -42,7 +44,13 @@ _FOLDERS = (
     "build/lib*",
     "lib/python3*/site-packages",
 )
-_LIBRARIES = ("*.so*", "build/*.so*", "lib/*.so*", "build/lib/*.so*")  # what build trees load from beside the package
+# what build trees load from beside the package
+_LIBRARIES = (
+    "*.so*",
+    "build/*.so*",
+    "lib/*.so*",
+    "build/lib/*.so*",
+)
 _MOST_FILES = 100_000  # whose sizes and times are looked at
 _PATIENCE = 60.0  # seconds for a Python to find a package
 _ASK = """
@@ -52,14 +60,18 @@ places = list(spec.submodule_search_locations or ()) or [spec.origin] if spec el
 print(json.dumps([sys.implementation.name, list(sys.version_info[:3]), [place for place in places if place]]))
 """
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,3})-")
-_WHEEL = re.compile(r"(?P<name>\w+)-(?P<version>[\w.!+]+)(?:-\d\w*)?-(?P<python>[\w.]+)-(?P<abi>[\w.]+)-[\w.]+\.whl")
+_WHEEL = re.compile(
+    r"(?P<name>\w+)-(?P<version>[\w.!+]+)(?:-\d\w*)?-(?P<python>[\w.]+)-(?P<abi>[\w.]+)-[\w.]+\.whl"
+)
 _STATED = re.compile(r"""^(?:__version__|version)\s*(?::\s*\w+\s*)?=\s*['"]([\w.!+]{1,100})['"]""", re.M)
 _MOST_TEXT = 1 << 16
 _EXACT = re.compile(r"cp3(\d{1,3})")
 
 
 def allow(target: ResolvedTarget) -> None:
-    """Remember that the user's own code in `target`, a build or libraries, may run: the user named it. BadInput when it is none."""
+    """Remember that the user's own code in `target`, a build or libraries, may run: the user named it.
+    BadInput when it is none.
+    """
     if target.build:
         _check(target.backend, target.build)
     for library in target.libraries:
@@ -72,7 +84,9 @@ def allow(target: ResolvedTarget) -> None:
             mark.parent.mkdir(mode=0o700, exist_ok=True)
             mark.touch()
         except OSError as error:
-            raise BadInput(f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE") from None
+            raise BadInput(
+                f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE"
+            ) from None
 
 
 def check_allowed(target: ResolvedTarget) -> None:
@@ -81,13 +95,16 @@ def check_allowed(target: ResolvedTarget) -> None:
         if not _mark(path).exists():
             what = "build" if path == target.build else "library"
             raise BadInput(
-                f"the {'command' if runs_command(target.backend) else what} {shown(path)} is named by a file and was never named on the command line here: "
-                "to trust it, name it with -t of opsieve run once"
+                f"the {'command' if runs_command(target.backend) else what} {shown(path)} is named by a file"
+                " and was never named on the command line here: to trust it, name it with -t of opsieve run"
+                " once"
             )
 
 
 def trusted(text: str) -> str:
-    """A target that a store or a case names, as it is; BadInput for code of the user's own that nobody named on the command line."""
+    """A target that a store or a case names, as it is; BadInput for code of the user's own that nobody named
+    on the command line.
+    """
     if may_be_own(text):
         check_allowed(resolve(text))
     return text
@@ -99,7 +116,9 @@ def _own(target: ResolvedTarget) -> tuple[str, ...]:
 
 
 def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> Environment:
-    """The environment that runs the build at an absolute path. BadInput when it is none; whether it may run is asked before (`check_allowed`)."""
+    """The environment that runs the build at an absolute path. BadInput when it is none; whether it may run
+    is asked before (`check_allowed`).
+    """
     place = Path(path)
     _check(backend, path)
     if runs_command(backend):
@@ -125,7 +144,9 @@ def build_state(backend: Backend, path: str) -> str:
 
 
 def own_files(target: ResolvedTarget) -> list[Path]:
-    """What the user's own code in a target reads besides the files of its Python: a build, the files of a command, libraries, and what lies beside files."""
+    """What the user's own code in a target reads besides the files of its Python: a build, the files of a
+    command, libraries, and what lies beside files.
+    """
     libraries = reads_of(map(Path, target.libraries))
     if runs_command(target.backend):
         return [*reads_of(command_files(target.build)), *libraries]
@@ -133,7 +154,9 @@ def own_files(target: ResolvedTarget) -> list[Path]:
 
 
 def build_number(backend: Backend, path: str) -> str:
-    """The version that the files of a build state, "" where they state none; nothing is imported. BadInput when it is no build."""
+    """The version that the files of a build state, "" where they state none; nothing is imported. BadInput
+    when it is no build.
+    """
     place = Path(path)
     if place.suffix == ".whl":
         return _wheel_parts(backend, place)[0]
@@ -151,7 +174,9 @@ def build_number(backend: Backend, path: str) -> str:
 
 
 def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
-    """What of a build is imported as the compiler's package, or the files of a command; () of a wheel. BadInput when it is no build."""
+    """What of a build is imported as the compiler's package, or the files of a command; () of a wheel.
+    BadInput when it is no build.
+    """
     if runs_command(backend):
         return command_files(path)
     place = Path(path)
@@ -164,7 +189,9 @@ def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
 
 
 def stated_version(version: str, state: str) -> str:
-    """A version with the state of a build's files as its local part: what is kept by version is not kept for a rebuilt tree."""
+    """A version with the state of a build's files as its local part: what is kept by version is not kept for
+    a rebuilt tree.
+    """
     if not state:
         return version
     return f"{version}{'.' if '+' in version else '+'}build.{state}" if version else f"build.{state}"
@@ -201,7 +228,9 @@ def _check(backend: Backend, path: str) -> None:
     elif place.is_dir():
         _check_extensions(backend, place, _packages(_holding(backend, place), module_of(backend)))
     else:
-        raise BadInput(f"{shown(str(place))} is no build of {backend.name}: name an environment, a folder or a wheel")
+        raise BadInput(
+            f"{shown(str(place))} is no build of {backend.name}: name an environment, a folder or a wheel"
+        )
 
 
 def _python_of(place: Path) -> Path | None:
@@ -226,13 +255,16 @@ def _asked(python: Path, module: str, place: Path) -> tuple[tuple[int, int, int]
             timeout=_PATIENCE,
             cwd="/",
         )
-        name, (major, minor, micro), places = json.loads(done.stdout.decode("utf-8", "replace").splitlines()[-1])
+        name, (major, minor, micro), places = json.loads(
+            done.stdout.decode("utf-8", "replace").splitlines()[-1]
+        )
     except (OSError, subprocess.SubprocessError, ValueError, TypeError, IndexError):
         raise BadInput(f"the Python of {shown(str(place))} does not run: make the environment anew") from None
     if name != "cpython" or (major, minor) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise BadInput(
-            f"the Python of {shown(str(place))} is {name} {major}.{minor}: opsieve needs CPython {oldest} or newer"
+            f"the Python of {shown(str(place))} is {name} {major}.{minor}: opsieve needs CPython {oldest} or"
+            " newer"
         )
     if not places:
         raise BadInput(f"the environment {shown(str(place))} has no package {module}: install it there")
@@ -249,7 +281,8 @@ def _holding(backend: Backend, place: Path) -> Path:
     if place.name == module and (place / "__init__.py").exists():
         raise BadInput(f"{shown(str(place))} is the package itself: name the folder that holds it")
     raise BadInput(
-        f"there is no package {module} in {shown(str(place))}, nor in its src, python, site-packages or build/lib*"
+        f"there is no package {module} in {shown(str(place))}, nor in its src, python, site-packages or"
+        " build/lib*"
     )
 
 
@@ -279,17 +312,23 @@ def _of_wheel(backend: Backend, wheel: Path, offline: bool, say: Say) -> Environ
     state = build_state(backend, str(wheel))
     there = [each for each in find_interpreters() if python is None or each.minor == python]
     if python is not None and not there:
-        raise BadInput(f"{shown(str(wheel))} is for Python 3.{python[1]}, which was not found here: install it")
+        raise BadInput(
+            f"{shown(str(wheel))} is for Python 3.{python[1]}, which was not found here: install it"
+        )
     store = ReleaseStore(interpreters=lambda: there)
     found = store.wheel_environment(backend, wheel, release, state, offline, say)
     return Environment(found.python, found.path, str(wheel), found.python_version, state)
 
 
 def _wheel_parts(backend: Backend, wheel: Path) -> tuple[str, tuple[int, int] | None]:
-    """The version that a wheel's name states, and the Python that it is for (None: several). BadInput when it is of another package."""
+    """The version that a wheel's name states, and the Python that it is for (None: several). BadInput when it
+    is of another package.
+    """
     match = _WHEEL.fullmatch(wheel.name)
     if match is None:
-        raise BadInput(f"{shown(wheel.name)} is not the name of a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl")
+        raise BadInput(
+            f"{shown(wheel.name)} is not the name of a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+        )
     if not _same_name(match["name"], backend.package) and not _wheel_holds(wheel, module_of(backend)):
         raise BadInput(f"{shown(wheel.name)} is a wheel of {match['name']}, not of {backend.package}")
     exact = _EXACT.fullmatch(match["python"]) if match["abi"] != "abi3" else None
@@ -327,7 +366,9 @@ def _state(places: Iterable[Path]) -> str:
 
 
 def _files(places: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file of the places, links followed for files only; what Python compiled from them is none of them."""
+    """Every file of the places, links followed for files only; what Python compiled from them is none of
+    them.
+    """
     for place in places:
         if place.is_file():
             yield str(place), place.stat()

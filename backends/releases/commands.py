@@ -1,4 +1,6 @@
-"""The files of a command that is a target: whether they are there, which of them change with it, what such code reads."""
+"""The files of a command that is a target: whether they are there, which of them change with it, what such
+code reads.
+"""
 
 import os
 import shutil
@@ -17,7 +19,9 @@ def check_command(text: str) -> None:
         where = "nothing is there" if "/" in word else "it is not on PATH"
         raise BadInput(f"the program {shown(word)} of the command cannot be run: {where}")
     if not (path.is_file() and os.access(path, os.X_OK)):
-        raise BadInput(f"the program {shown(word)} of the command cannot be run: it is no executable file (chmod +x)")
+        raise BadInput(
+            f"the program {shown(word)} of the command cannot be run: it is no executable file (chmod +x)"
+        )
 
 
 def command_files(text: str) -> tuple[Path, ...]:
@@ -29,12 +33,17 @@ def command_files(text: str) -> tuple[Path, ...]:
 
 
 def reads_of(files: Iterable[Path]) -> list[Path]:
-    """What programs and libraries of the user's read: the files, and what lies beside them, though never all of a home."""
+    """What programs and libraries of the user's read: the files, and what lies beside them, though never all
+    of a home.
+    """
     home = Path.home()
     found: list[Path] = []
     for file in files:
         folder = file.parent.resolve()
-        found += [file, *([folder] if file.is_file() and folder != home and folder not in home.parents else [])]
+        found += [
+            file,
+            *([folder] if file.is_file() and folder != home and folder not in home.parents else []),
+        ]
     return found
 
 

@@ -1,7 +1,9 @@
-"""Whether what a file names may be installed: a case or a store may come from a stranger, and installs nothing by itself.
+"""Whether what a file names may be installed: a case or a store may come from a stranger, and installs
+nothing by itself.
 
-A target that somebody typed is installed on demand; one that only a file names runs when it is here already, or after a yes: `--yes`, the
-answer to a question on a terminal, or OPSIEVE_INSTALL=yes for all, `--install` or names in OPSIEVE_INSTALL for some releases.
+A target that somebody typed is installed on demand; one that only a file names runs when it is here already,
+or after a yes: `--yes`, the answer to a question on a terminal, or OPSIEVE_INSTALL=yes for all, `--install`
+or names in OPSIEVE_INSTALL for some releases.
 """
 
 import os
@@ -19,8 +21,9 @@ SWITCH = "OPSIEVE_INSTALL"
 
 
 def named_by_file(text: str, offline: bool = False, recorded: Mapping[str, str] | None = None) -> str:
-    """A target that a store or a case names, as it is. BadInput for a build that nobody named on the command line; Unconfirmed for a
-    release that would have to be installed. `recorded` are the versions that the case says it was made with.
+    """A target that a store or a case names, as it is. BadInput for a build that nobody named on the command
+    line; Unconfirmed for a release that would have to be installed. `recorded` are the versions that the case
+    says it was made with.
     """
     trusted(text)
     release = "" if offline else _missing_release(text)
@@ -36,7 +39,9 @@ def named_by_file(text: str, offline: bool = False, recorded: Mapping[str, str] 
 
 
 def _missing_release(text: str) -> str:
-    """The release that a target would install, `package==release`; "" where it is here or its installation is consented to."""
+    """The release that a target would install, `package==release`; "" where it is here or its installation is
+    consented to.
+    """
     target = resolve(text) if "==" in text else None
     consented = os.environ.get(SWITCH, "")
     if target is None or not target.release or consented == "yes" or _name(target) in consented.split():
@@ -50,12 +55,14 @@ def _name(target: ResolvedTarget) -> str:
 
 
 def named_by_settings(text: str) -> None:
-    """A target that `opsieve.toml` names; Unconfirmed for a build, which is code that came with the directory, perhaps, and for a release that
-    would have to be installed; BadInput for a command."""
+    """A target that `opsieve.toml` names; Unconfirmed for a build, which is code that came with the
+    directory, perhaps, and for a release that would have to be installed; BadInput for a command.
+    """
     target = resolve(text) if may_be_own(text) else None
     if target is not None and runs_command(target.backend):
         raise BadInput(
-            f"opsieve.toml names the command {shown(target.build, 200)}, and sets no program that runs: name it with -t"
+            f"opsieve.toml names the command {shown(target.build, 200)}, and sets no program that runs: name"
+            " it with -t"
         )
     if target is not None and (target.build or target.libraries) and os.environ.get(SWITCH) != "yes":
         what = f"opsieve.toml names the {'build' if target.build else 'library'} {shown(text, 200)}"
@@ -73,7 +80,9 @@ def named_by_settings(text: str) -> None:
 
 
 def given(releases: Iterable[str] = ()) -> AbstractContextManager[None]:
-    """Yes, for this process and what it starts: to all, or to these releases alone. BadInput for a text that names no release."""
+    """Yes, for this process and what it starts: to all, or to these releases alone. BadInput for a text that
+    names no release.
+    """
     names = [_release_named(text) for text in releases]
     return variable_set(SWITCH, " ".join([os.environ.get(SWITCH, ""), *names]).strip() if names else "yes")
 

@@ -9,10 +9,11 @@ from opsieve.backends.registry import ResolvedTarget
 
 
 def installed_version(target: ResolvedTarget) -> str:
-    """What the distribution of its package states, where the package lies in it; "" where only the import tells.
+    """What the distribution of its package states, where the package lies in it; "" where only the import
+    tells.
 
-    So it is for a release or a build, for a backend that does not say so (`protocol.VersionOfDistribution`), and for a package that
-    workers, which look into the environment alone, would import from elsewhere.
+    So it is for a release or a build, for a backend that does not say so (`protocol.VersionOfDistribution`),
+    and for a package that workers, which look into the environment alone, would import from elsewhere.
     """
     backend = target.backend
     own = target.zygote == (target.name, "")

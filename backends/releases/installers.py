@@ -1,7 +1,7 @@
 """Asking uv and pip: what an installation's refusal means, and which releases a package has.
 
-uv installs, for it is fast and shares files between folders; pip lists releases, which uv cannot. Both go where the user
-configured them to.
+uv installs, for it is fast and shares files between folders; pip lists releases, which uv cannot. Both go
+where the user configured them to.
 """
 
 import importlib.util
@@ -28,7 +28,9 @@ _RELEASE = re.compile(  # a canonical version of the packaging standard, which i
     re.ASCII,
 )
 _NO_WHEEL = re.compile(r"\bno (?:usable )?wheels\b|does not satisfy Python")
-_NO_RELEASE = re.compile(r"there is no version of ([A-Za-z0-9._-]+)|Because ([A-Za-z0-9._-]+) was not found in")
+_NO_RELEASE = re.compile(
+    r"there is no version of ([A-Za-z0-9._-]+)|Because ([A-Za-z0-9._-]+) was not found in"
+)
 _NO_NETWORK = re.compile(r"[Nn]etwork was disabled|Network connectivity is disabled")
 _TAGS = re.compile(
     r"wheels for `([A-Za-z0-9._-]+)` \([^()]{0,80}\) with the following Python (ABI|implementation) tags?: "
@@ -40,11 +42,13 @@ _PATIENCE = 3600.0  # seconds for one installation; uv itself gives a silent ser
 
 
 class InstallFailed(Exception):
-    """An installer's refusal: its reason, and the Pythons that it names as those with a wheel (none: it does not tell).
+    """An installer's refusal: its reason, and the Pythons that it names as those with a wheel (none: it does
+    not tell).
 
-    `no-wheel`: another Python or platform may have one. `no-release`: there is no such release at all. `other`: the network,
-    the disk, a requirement that does not exist; asking again under another Python is of no use. With `or_newer` the Pythons
-    newer than those in `wheels` may do as well: a wheel of the stable ABI is named by the oldest that takes it.
+    `no-wheel`: another Python or platform may have one. `no-release`: there is no such release at all.
+    `other`: the network, the disk, a requirement that does not exist; asking again under another Python is of
+    no use. With `or_newer` the Pythons newer than those in `wheels` may do as well: a wheel of the stable ABI
+    is named by the oldest that takes it.
     """
 
     def __init__(
@@ -62,12 +66,18 @@ class InstallFailed(Exception):
 
     def rules_out(self, minor: Minor) -> bool:
         """Whether it tells that this Python has no wheel either."""
-        return bool(self.wheels) and minor not in self.wheels and not (self.or_newer and minor > min(self.wheels))
+        return (
+            bool(self.wheels)
+            and minor not in self.wheels
+            and not (self.or_newer and minor > min(self.wheels))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PackageIndex:
-    """Where releases are listed and come from: the URL of a package index, or the path of a folder of wheels; "" for what the user configured."""
+    """Where releases are listed and come from: the URL of a package index, or the path of a folder of wheels;
+    "" for what the user configured.
+    """
 
     place: str = ""
 
@@ -79,7 +89,9 @@ class PackageIndex:
             return PackageIndex(str(path.absolute()))
         parts = urllib.parse.urlsplit(text) if text.isprintable() and not re.search(r"\s", text) else None
         if parts is None or parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.path):
-            raise BadInput(f"--index {shown(text)} is neither the URL of a package index nor a folder of wheels")
+            raise BadInput(
+                f"--index {shown(text)} is neither the URL of a package index nor a folder of wheels"
+            )
         return PackageIndex(text)
 
     @property
@@ -102,12 +114,16 @@ HASHES = "OPSIEVE_HASHES"
 
 
 def hashed(package: str, release: str) -> list[str]:
-    """What has uv take only files whose hashes somebody wrote down: PACKAGE-RELEASE.txt, as `uv pip compile --no-deps --generate-hashes` writes it,
-    in the folder that OPSIEVE_HASHES names; [] where nothing is named. BadInput for a release that has no such file there."""
+    """What has uv take only files whose hashes somebody wrote down: PACKAGE-RELEASE.txt, as `uv pip compile
+    --no-deps --generate-hashes` writes it, in the folder that OPSIEVE_HASHES names; [] where nothing is
+    named. BadInput for a release that has no such file there.
+    """
     folder = os.environ.get(HASHES, "")
     file = Path(folder).absolute() / f"{package}-{release}.txt"
     if folder and not file.is_file():
-        raise BadInput(f"{HASHES} is set, and there is no {shown(file, 200)} with the hashes of {package} {release}")
+        raise BadInput(
+            f"{HASHES} is set, and there is no {shown(file, 200)} with the hashes of {package} {release}"
+        )
     return ["--require-hashes", "-r", str(file)] if folder else []
 
 
@@ -133,14 +149,24 @@ def release_key(release: str) -> tuple[object, ...]:
     unstaged = -1 if dev and not post else 3
     phase = ("a", "b", "rc").index(stage) if stage else unstaged
     after = -1 if post is None else int(post)
-    return int(epoch or 0), tuple(parts), phase, int(count or 0), after, dev is None, int(dev or 0), local or ""
+    return (
+        int(epoch or 0),
+        tuple(parts),
+        phase,
+        int(count or 0),
+        after,
+        dev is None,
+        int(dev or 0),
+        local or "",
+    )
 
 
 def install(command: Sequence[str], offline: bool, folder: Path, lock: int, package: str = "") -> None:
-    """Run uv with `command`; InstallFailed when it fails. `package` is the one whose absence means: no such release.
+    """Run uv with `command`; InstallFailed when it fails. `package` is the one whose absence means: no such
+    release.
 
-    uv inherits the descriptor `lock`, so that one that outlives this process still holds the lock. It runs in `folder`, which
-    should be ours: the files in the user's current folder do not configure it.
+    uv inherits the descriptor `lock`, so that one that outlives this process still holds the lock. It runs in
+    `folder`, which should be ours: the files in the user's current folder do not configure it.
     """
     line = [_uv(), *command, *(["--offline"] if offline else [])]
     settings = {"UV_NO_PROGRESS": "1", "NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}
@@ -177,7 +203,9 @@ def understand(output: str, package: str) -> InstallFailed:
     tags = re.findall(r"\w+", hint[3]) if hint and _same(hint[1], package) else []
     named = [_CPYTHON.fullmatch(tag) for tag in tags]
     minors = frozenset((3, int(match[1])) for match in named if match)
-    return InstallFailed("no-wheel", line, minors if all(named) else frozenset(), bool(hint and hint[2] != "ABI"))
+    return InstallFailed(
+        "no-wheel", line, minors if all(named) else frozenset(), bool(hint and hint[2] != "ABI")
+    )
 
 
 def _same(name: str, package: str) -> bool:
@@ -188,9 +216,11 @@ def _same(name: str, package: str) -> bool:
 def list_releases(
     package: str, minors: Sequence[Minor], index: PackageIndex = CONFIGURED, preliminary: bool = False
 ) -> list[str]:
-    """The releases of `package` with a wheel for one of the Python versions, oldest first, none yanked, and previews only if `preliminary`.
+    """The releases of `package` with a wheel for one of the Python versions, oldest first, none yanked, and
+    previews only if `preliminary`.
 
-    pip is asked once for each version: about half a second each. BadInput when the index cannot be reached or has none.
+    pip is asked once for each version: about half a second each. BadInput when the index cannot be reached or
+    has none.
     """
     check_package(package)
     pip = _pip()
@@ -205,7 +235,9 @@ def list_releases(
 
 
 def _listed(pip: Sequence[str], package: str, minor: Minor, asked: Sequence[str]) -> tuple[list[str], str]:
-    """The releases of `package` with a wheel for one Python version, and the last line that pip said beside it."""
+    """The releases of `package` with a wheel for one Python version, and the last line that pip said beside
+    it.
+    """
     options = ["--retries", "1", "--timeout", "20", "--no-input", "--disable-pip-version-check", "--no-color"]
     query = [
         "index",
@@ -235,7 +267,9 @@ def _pip() -> list[str]:
 
 
 def _last_line(output: str) -> str:
-    """An installer's innermost reason: its last `cause:` or else its last line, printable, at most 300 characters."""
+    """An installer's innermost reason: its last `cause:` or else its last line, printable, at most 300
+    characters.
+    """
     lines = [" ".join(line.split()) for line in output.splitlines()]
     lines = [line for line in lines if line and not line.startswith("hint:")] or ["it said nothing"]
     causes = [at for at, line in enumerate(lines) if line.startswith("cause:")]

@@ -11,7 +11,10 @@ from functools import cache
 from pathlib import Path
 
 OLDEST = (3, 8)  # what the workers' own files still run on
-_ASK = "import sys; print(sys.implementation.name, sys.abiflags or '-', sys.maxsize > 2**32, *sys.version_info[:3])"
+_ASK = (
+    "import sys; print(sys.implementation.name, sys.abiflags or '-', sys.maxsize > 2**32,"
+    " *sys.version_info[:3])"
+)
 _ANSWER = re.compile(r"cpython - True (\d{1,3}) (\d{1,3}) (\d{1,3})")
 _NAME = re.compile(r"python3(\.\d{1,3})?")
 _PATIENCE = 20.0  # seconds for one interpreter to tell its version, or for uv to list its own
@@ -34,8 +37,9 @@ class Interpreter:
 def find_interpreters() -> tuple[Interpreter, ...]:
     """The running Python, then every other CPython 3.8 or newer, the newest first.
 
-    They come from pyenv, from uv's managed Pythons and from `python3*` on PATH, links resolved and each file once; one that
-    does not tell its version within 20 seconds is left out. Asked once a process: about 20 ms for each interpreter.
+    They come from pyenv, from uv's managed Pythons and from `python3*` on PATH, links resolved and each file
+    once; one that does not tell its version within 20 seconds is left out. Asked once a process: about 20 ms
+    for each interpreter.
     """
     running = Interpreter(Path(sys.executable), sys.version_info[:3])
     seen = {running.path.resolve()}
@@ -67,15 +71,27 @@ def _managed_by_uv() -> Iterator[Path]:
 
     try:
         uv = find_uv_bin()
-    except FileNotFoundError:  # installed some other way than as a package: what it manages is not found, the rest is
+    except FileNotFoundError:
+        # installed some other way than as a package: what it manages is not found, the rest is
         return
-    command = ["python", "list", "--only-installed", "--python-preference=only-managed", "--output-format=json"]
+    command = [
+        "python",
+        "list",
+        "--only-installed",
+        "--python-preference=only-managed",
+        "--output-format=json",
+    ]
     # Without a PATH uv does not start every shim there only to leave it out.
     said = _output([uv, *command, "--offline"], {**os.environ, "PATH": ""})
     try:
         listed = json.loads(said or "[]")
         yield from [Path(item["path"]) for item in listed if item["path"]]
-    except (ValueError, TypeError, KeyError):  # another uv with another format: its Pythons are not found, others are
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+    ):
+        # another uv with another format: its Pythons are not found, others are
         return
 
 
@@ -88,7 +104,12 @@ def _output(command: list[str], environment: dict[str, str] | None) -> str:
     """What a command prints, "" when it fails, cannot be started or takes too long."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, env=environment, cwd="/"
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE,
+            env=environment,
+            cwd="/",
         )
     except (OSError, subprocess.SubprocessError):
         return ""

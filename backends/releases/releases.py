@@ -1,9 +1,10 @@
 """Releases of compilers as targets: each installed on demand, once, beside the others.
 
-A release goes without its dependencies into a folder of its own, and all releases of a backend share one *base* environment
-for each Python version (numpy and what else they import). A worker runs the base environment's Python with the release's
-folder first on `sys.path`: half a second and the size of one wheel for a release, where a full environment takes several
-times as much of both. Everything is installed by uv as the user configured it, from wheels only: nothing is built.
+A release goes without its dependencies into a folder of its own, and all releases of a backend share one
+*base* environment for each Python version (numpy and what else they import). A worker runs the base
+environment's Python with the release's folder first on `sys.path`: half a second and the size of one wheel
+for a release, where a full environment takes several times as much of both. Everything is installed by uv as
+the user configured it, from wheels only: nothing is built.
 """
 
 import fcntl
@@ -41,7 +42,8 @@ _MARKER = "opsieve.json"  # the last file written into an entry: without it an e
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where a release or a build runs: a Python, the folders to put first on its `sys.path`, and the version of that Python.
+    """Where a release or a build runs: a Python, the folders to put first on its `sys.path`, and the version
+    of that Python.
 
     `state` is "" for a release, which never changes; of a build it tells one state of its files from another.
     """
@@ -64,7 +66,9 @@ class PackageRelease:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """What is installed for one release; `stem` names it in the store for all Pythons. `wheel` identifies a wheel of the user's own."""
+    """What is installed for one release; `stem` names it in the store for all Pythons. `wheel` identifies a
+    wheel of the user's own.
+    """
 
     package: str
     release: str
@@ -83,9 +87,9 @@ class _Recipe:
 class ReleaseStore:
     """The releases installed on this machine, in one folder that any number of processes may share.
 
-    The folder is `root`, else what OPSIEVE_STORE names, else `opsieve/releases` in the user's cache. An entry is made beside
-    its place under a lock and renamed into it, so that one that can be seen is complete. `interpreters` tells the Pythons to
-    choose from, the preferred one first.
+    The folder is `root`, else what OPSIEVE_STORE names, else `opsieve/releases` in the user's cache. An entry
+    is made beside its place under a lock and renamed into it, so that one that can be seen is complete.
+    `interpreters` tells the Pythons to choose from, the preferred one first.
     """
 
     def __init__(
@@ -99,22 +103,31 @@ class ReleaseStore:
     ) -> Environment:
         """The environment that runs `release` of the backend's package, installed first where it is not yet.
 
-        The Python is the running one where the release has a wheel for it, else the closest older one found on this machine,
-        else the closest newer; the choice is remembered, so that a release that is there costs no process and no network.
-        With `offline` only the store and uv's cache are asked. BadInput when the release cannot be had.
+        The Python is the running one where the release has a wheel for it, else the closest older one found
+        on this machine, else the closest newer; the choice is remembered, so that a release that is there
+        costs no process and no network. With `offline` only the store and uv's cache are asked. BadInput when
+        the release cannot be had.
         """
         return self.package_environment(backend, PackageRelease(backend.package, release), offline, say)
 
     def package_environment(
-        self, backend: Backend, release: PackageRelease, offline: bool = False, say: Say = lambda sentence: None
+        self,
+        backend: Backend,
+        release: PackageRelease,
+        offline: bool = False,
+        say: Say = lambda sentence: None,
     ) -> Environment:
-        """As `environment`, of a package that holds the same compiler as the backend's own, or of one from another index."""
+        """As `environment`, of a package that holds the same compiler as the backend's own, or of one from
+        another index.
+        """
         return self._had(backend, _recipe(backend, release), offline, say)
 
     def wheel_environment(
         self, backend: Backend, wheel: Path, release: str, state: str, offline: bool, say: Say
     ) -> Environment:
-        """As `environment`, of a wheel's file, which holds `release`; `state` tells it from what the file held before."""
+        """As `environment`, of a wheel's file, which holds `release`; `state` tells it from what the file
+        held before.
+        """
         requirements = (str(wheel), *backend.companions(release))
         return self._had(backend, _Recipe(backend.package, release, requirements, state), offline, say)
 
@@ -133,18 +146,30 @@ class ReleaseStore:
             ) from error
 
     def installed(self, package: str, index: PackageIndex = CONFIGURED) -> list[tuple[str, Minor]]:
-        """The releases of `package` from an index in the store, oldest first, each with the Python version it was installed for."""
+        """The releases of `package` from an index in the store, oldest first, each with the Python version it
+        was installed for.
+        """
         package = _listing(package, index)
         every = [self._facts(folder.name) for folder in self.root.iterdir()] if self.root.is_dir() else []
-        there = {(facts["release"], facts["python"][:2]) for facts in every if facts and facts["package"] == package}
+        there = {
+            (facts["release"], facts["python"][:2])
+            for facts in every
+            if facts and facts["package"] == package
+        }
         return sorted(there, key=lambda entry: (release_key(entry[0]), entry[1]))
 
-    def available(self, package: str, index: PackageIndex = CONFIGURED, preliminary: bool = False) -> list[str]:
-        """The releases of `package` with a wheel for a Python found here, oldest first, none of them yanked, and previews only if `preliminary`.
+    def available(
+        self, package: str, index: PackageIndex = CONFIGURED, preliminary: bool = False
+    ) -> list[str]:
+        """The releases of `package` with a wheel for a Python found here, oldest first, none of them yanked,
+        and previews only if `preliminary`.
 
-        The package index is asked by pip, once for each Python version. BadInput when it cannot be reached or knows none.
+        The package index is asked by pip, once for each Python version. BadInput when it cannot be reached or
+        knows none.
         """
-        return list_releases(package, sorted({found.minor for found in self._interpreters()}), index, preliminary)
+        return list_releases(
+            package, sorted({found.minor for found in self._interpreters()}), index, preliminary
+        )
 
     def _obtain(self, backend: Backend, recipe: _Recipe, offline: bool, say: Say) -> Environment:
         """Install the recipe for the first Python that has a wheel of it."""
@@ -163,8 +188,8 @@ class ReleaseStore:
                     raise BadInput(self._unknown(recipe, offline)) from None
                 if failure.kind == "other":
                     raise BadInput(
-                        f"{recipe.package} {recipe.release} could not be installed for Python {_pythons(refused)}: "
-                        f"{failure.line}"
+                        f"{recipe.package} {recipe.release} could not be installed for Python"
+                        f" {_pythons(refused)}: {failure.line}"
                     ) from None
                 refusal = failure
                 continue
@@ -172,7 +197,9 @@ class ReleaseStore:
             found = self._ready(backend, recipe, interpreter.minor)
             if found:
                 return found
-            raise BadInput(f"{recipe.stem} was removed from the store {str(self.root)!r} as it was made: try again")
+            raise BadInput(
+                f"{recipe.stem} was removed from the store {str(self.root)!r} as it was made: try again"
+            )
         raise BadInput(_without_wheel(recipe, refused, refusal))
 
     def _ready(self, backend: Backend, recipe: _Recipe, minor: Minor) -> Environment | None:
@@ -216,7 +243,9 @@ class ReleaseStore:
         self._make(_base_entry(backend, interpreter.minor), facts, build, say)
 
     def _make(self, name: str, facts: dict[str, Any], build: Callable[[Path, int], None], say: Say) -> None:
-        """Have `build` fill the entry `name` unless it is complete; it is seen under its name only when it is."""
+        """Have `build` fill the entry `name` unless it is complete; it is seen under its name only when it
+        is.
+        """
         if self._facts(name) is not None:
             return
         final, partial = self.root / name, self.root / ".partial" / name
@@ -236,7 +265,9 @@ class ReleaseStore:
 
     @contextmanager
     def _locked(self, name: str, say: Say) -> Iterator[int]:
-        """Hold the lock of one entry; yields its descriptor. It falls when the last process that inherited it ends."""
+        """Hold the lock of one entry; yields its descriptor. It falls when the last process that inherited it
+        ends.
+        """
         path = self.root / ".locks" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -259,7 +290,9 @@ class ReleaseStore:
                 os.close(lock)
 
     def _facts(self, name: str) -> dict[str, Any] | None:
-        """What the marker of an entry says; None for an entry that is absent, incomplete or whose Python is gone."""
+        """What the marker of an entry says; None for an entry that is absent, incomplete or whose Python is
+        gone.
+        """
         folder = self.root / name
         try:
             facts = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
@@ -274,7 +307,9 @@ class ReleaseStore:
     def _chosen(self, recipe: _Recipe) -> Minor | None:
         """The Python version that an opsieve under this Python took before."""
         try:
-            text = (self.root / ".chosen" / f"{recipe.stem}-{_tag(sys.version_info[:2])}").read_text(encoding="utf-8")
+            text = (self.root / ".chosen" / f"{recipe.stem}-{_tag(sys.version_info[:2])}").read_text(
+                encoding="utf-8"
+            )
             major, minor = map(int, text.split("."))
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
@@ -286,7 +321,9 @@ class ReleaseStore:
         path.write_text(".".join(map(str, minor)), encoding="utf-8")
 
     def _unknown(self, recipe: _Recipe, offline: bool) -> str:
-        """The sentence for a release that does not exist, with the releases around it where the index can be and may be asked."""
+        """The sentence for a release that does not exist, with the releases around it where the index can be
+        and may be asked.
+        """
         sentence = f"there is no release {recipe.release} of {recipe.package}"
         every: list[str] = []
         if not offline:
@@ -299,12 +336,15 @@ class ReleaseStore:
 
 
 def check_private(folder: Path) -> None:
-    """Make the folder, for the user alone; BadInput when it is another user's or others may write there: what lies there is run."""
+    """Make the folder, for the user alone; BadInput when it is another user's or others may write there: what
+    lies there is run.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid not in (os.geteuid(), 0):
         raise BadInput(
-            f"the folder {shown(str(folder))} belongs to another user, and what lies there would run: set OPSIEVE_STORE"
+            f"the folder {shown(str(folder))} belongs to another user, and what lies there would run: set"
+            " OPSIEVE_STORE"
         )
     if found.st_mode & 0o022:
         if found.st_uid != os.geteuid():
@@ -324,7 +364,9 @@ def _recipe(backend: Backend, release: PackageRelease) -> _Recipe:
 
 
 def _listing(package: str, index: PackageIndex) -> str:
-    """Under what the releases of a package from an index stand in the store: another index may have other files of the same number."""
+    """Under what the releases of a package from an index stand in the store: another index may have other
+    files of the same number.
+    """
     return f"{package}@{_digest((index.place,))}" if index.place else package
 
 
@@ -360,7 +402,9 @@ def _pythons(minors: Sequence[Minor] | frozenset[Minor]) -> str:
 
 
 def _by_preference(found: Sequence[Interpreter]) -> list[Interpreter]:
-    """One interpreter for each version: the first of `found`, then the older ones, closest first, then the newer ones."""
+    """One interpreter for each version: the first of `found`, then the older ones, closest first, then the
+    newer ones.
+    """
     first = found[0].minor
     one = {interpreter.minor: interpreter for interpreter in reversed(found)}
     older = sorted((minor for minor in one if minor < first), reverse=True)
@@ -370,15 +414,21 @@ def _by_preference(found: Sequence[Interpreter]) -> list[Interpreter]:
 def _without_wheel(recipe: _Recipe, refused: Sequence[Minor], refusal: InstallFailed | None) -> str:
     """The sentence for a release that none of the Pythons here can have."""
     start = (
-        f"{recipe.package} {recipe.release} has no wheel for Python {_pythons(refused)}, which is what was found here"
+        f"{recipe.package} {recipe.release} has no wheel for Python {_pythons(refused)}, which is what was"
+        " found here"
     )
     if refusal is None or not refusal.wheels:
         return f"{start}: {refusal.line if refusal else 'install another Python'}"
     able = frozenset(minor for minor in refusal.wheels if minor >= OLDEST)
     if not able:
-        return f"{start}, and those it has, for Python {_pythons(refusal.wheels)}, are too old for opsieve: take a newer release"
+        return (
+            f"{start}, and those it has, for Python {_pythons(refusal.wheels)}, are too old for opsieve: take"
+            " a newer release"
+        )
     newest = ".".join(map(str, max(able)))
-    return f"{start}: install Python {_pythons(able)} (one is enough; uv python install {newest}) and ask again"
+    return (
+        f"{start}: install Python {_pythons(able)} (one is enough; uv python install {newest}) and ask again"
+    )
 
 
 def _try_lock(lock: int) -> bool:

@@ -23,7 +23,9 @@ _ALLOCATOR = (
     "Fatal glibc error",
     "pure virtual method called",
 )
-_SANITIZER = re.compile(r"(?:==\d{1,9}+==\s*+ERROR|WARNING): (\w{1,40}+: (?:(?:attempting|detected|data) )?[\w-]++)")
+_SANITIZER = re.compile(
+    r"(?:==\d{1,9}+==\s*+ERROR|WARNING): (\w{1,40}+: (?:(?:attempting|detected|data) )?[\w-]++)"
+)
 _UNDEFINED = re.compile(r".*?:\d{1,9}+:\d{1,9}+: (runtime error: .++)")
 _SIGNAL_WORDS = {"overflow": "stack overflow", "call": "call of a bad address"}
 
@@ -31,8 +33,9 @@ _SIGNAL_WORDS = {"overflow": "stack overflow", "call": "call of a bad address"}
 def summary(text: str) -> str:
     """The line that explains a death best, at most 300 characters; "" when the log has none.
 
-    The most telling wins, wherever it stands: a sanitizer's headline, the C library's message, an uncaught C++ exception, a failed
-    assertion, LLVM's or a logger's fatal message, what the shim knows of the fault, and last the name of the signal.
+    The most telling wins, wherever it stands: a sanitizer's headline, the C library's message, an uncaught
+    C++ exception, a failed assertion, LLVM's or a logger's fatal message, what the shim knows of the fault,
+    and last the name of the signal.
     """
     best, rank = "", 99
     lines = [line[:_MAX_LINE] for line in text[-_MAX_TEXT:].splitlines()]
@@ -44,7 +47,9 @@ def summary(text: str) -> str:
 
 
 def _explains(line: str, following: Sequence[str]) -> tuple[str, int]:
-    """What `line` says of a death and its rank, 0 the most telling; "" for a line that says nothing of one."""
+    """What `line` says of a death and its rank, 0 the most telling; "" for a line that says nothing of
+    one.
+    """
     if "Sanitizer: " in line and (match := _SANITIZER.search(line)):
         return match[1], 0
     if ": runtime error: " in line and (match := _UNDEFINED.match(line)):

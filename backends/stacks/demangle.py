@@ -1,14 +1,41 @@
 """Names of C++ symbols, without their template arguments and parameters.
 
-A reader for the part of the Itanium C++ ABI's mangling that names functions (section 5.1 of the ABI). A full demangler would be
-C code fed with text from a hostile log; who compares stacks wants the qualified name only, which needs no types, just their ends.
+A reader for the part of the Itanium C++ ABI's mangling that names functions (section 5.1 of the ABI). A full
+demangler would be C code fed with text from a hostile log; who compares stacks wants the qualified name only,
+which needs no types, just their ends.
 """
 
 _MAX = 4000  # a longer symbol is left as it is
-_STD = {"St": "std", "Sa": "std::allocator", "Sb": "std::basic_string", "Ss": "std::string", "Si": "std::istream"}
+_STD = {
+    "St": "std",
+    "Sa": "std::allocator",
+    "Sb": "std::basic_string",
+    "Ss": "std::string",
+    "Si": "std::istream",
+}
 _STD |= {"So": "std::ostream", "Sd": "std::iostream"}
-_OPERATORS = {"cl": "()", "ix": "[]", "aS": "=", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
-_OPERATORS |= {"pl": "+", "mi": "-", "ml": "*", "dv": "/", "rm": "%", "ls": "<<", "rs": ">>", "pt": "->", "nw": " new"}
+_OPERATORS = {
+    "cl": "()",
+    "ix": "[]",
+    "aS": "=",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "gt": ">",
+    "le": "<=",
+    "ge": ">=",
+}
+_OPERATORS |= {
+    "pl": "+",
+    "mi": "-",
+    "ml": "*",
+    "dv": "/",
+    "rm": "%",
+    "ls": "<<",
+    "rs": ">>",
+    "pt": "->",
+    "nw": " new",
+}
 _OPERATORS |= {"dl": " delete", "pL": "+=", "de": "*", "ng": "-", "nt": "!", "ss": "<=>"}
 _OPENS = "INFXJZ"  # each is closed by an E; literals (L) and lambdas (Ul) are read on their own
 
@@ -18,7 +45,9 @@ class _Unknown(Exception):
 
 
 def demangle(symbol: str) -> str:
-    """`tvm::arith::Simplify` for `_ZN3tvm5arith8SimplifyEi`; the symbol itself when it is not C++ or beyond this reader."""
+    """`tvm::arith::Simplify` for `_ZN3tvm5arith8SimplifyEi`; the symbol itself when it is not C++ or beyond
+    this reader.
+    """
     if not symbol.startswith("_Z") or len(symbol) > _MAX:
         return symbol
     try:
@@ -81,7 +110,9 @@ def _source_name(text: str, at: int) -> tuple[str, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    """The position behind a bracket that opens at `at`: template arguments, a nested name, a function type, an expression, a lambda."""
+    """The position behind a bracket that opens at `at`: template arguments, a nested name, a function type,
+    an expression, a lambda.
+    """
     depth = 0
     while True:
         sign = text[at]

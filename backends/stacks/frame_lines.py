@@ -1,7 +1,8 @@
 """How one line of a log tells one frame of a stack.
 
-The formats are those that the programs print: Python's `traceback` and `faulthandler` modules, glibc's backtrace_symbols(3), gdb's `bt`,
-the sanitizers' symbolizer, torch's c10::Error, TVM's and Rust's numbered lists, and our own shim (`native.c`).
+The formats are those that the programs print: Python's `traceback` and `faulthandler` modules, glibc's
+backtrace_symbols(3), gdb's `bt`, the sanitizers' symbolizer, torch's c10::Error, TVM's and Rust's numbered
+lists, and our own shim (`native.c`).
 """
 
 import re
@@ -32,7 +33,9 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$|\[[0-9a-f]{16}\]")
 
 
 def frame_of(function: str, file: str, line: int) -> Frame:
-    """A frame of a Python traceback. TVM adds its C++ frames as if they were Python's; they become native ones."""
+    """A frame of a Python traceback. TVM adds its C++ frames as if they were Python's; they become native
+    ones.
+    """
     function = function[:MAX_LINE].strip()
     if file == "<unknown>" or "::" in function or _NATIVE_FILE.fullmatch(file[:MAX_LINE]):
         known = "" if file == "<unknown>" else file
@@ -73,7 +76,9 @@ def shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
 
 
 def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
-    """A numbered frame and its number, 0 the innermost: of gdb, a sanitizer, torch, TVM, Rust or `[bt]`; None for another line."""
+    """A numbered frame and its number, 0 the innermost: of gdb, a sanitizer, torch, TVM, Rust or `[bt]`; None
+    for another line.
+    """
     if line.lstrip()[:1] not in _NUMBERED_BEGINS:
         return None
     if match := _TORCH.match(line):
@@ -88,7 +93,9 @@ def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | N
 
 
 def symbols_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
-    """A frame as backtrace_symbols(3) writes it, `lib.so(f+0x1) [0x2]`, and its number where `[bt] (3)` tells one, else -1."""
+    """A frame as backtrace_symbols(3) writes it, `lib.so(f+0x1) [0x2]`, and its number where `[bt] (3)` tells
+    one, else -1.
+    """
     match = _SYMBOLS.match(line.lstrip()) if "[0x" in line else None
     if match is None:
         return None
@@ -98,7 +105,9 @@ def symbols_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | No
 
 
 def place_behind(frame: Frame, line: str) -> Frame | None:
-    """The frame with the place that the next line tells (`at file.rs:3:5`, as Rust and a narrow gdb write), None when it tells none."""
+    """The frame with the place that the next line tells (`at file.rs:3:5`, as Rust and a narrow gdb write),
+    None when it tells none.
+    """
     match = _AT.fullmatch(line)
     if match is None or frame.file or not frame.function:
         return None
@@ -119,7 +128,9 @@ def _module_frame(path: str, symbol: str, offset: int, build_id: BuildId | None)
 
 
 def _hashed_frame(rest: str, build_id: BuildId | None) -> Frame | None:
-    """A frame of gdb (`f (x=1) at file.c:3`, `?? () from lib.so`) or of a sanitizer (`f(int) /file.cc:3:7`, `(lib.so+0x1)`)."""
+    """A frame of gdb (`f (x=1) at file.c:3`, `?? () from lib.so`) or of a sanitizer (`f(int) /file.cc:3:7`,
+    `(lib.so+0x1)`).
+    """
     if match := _MODULE_OFFSET.search(rest):
         name, file, line = rest[: match.start()].strip(), "", 0
         head, _, place = name.rpartition(" ")

@@ -1,8 +1,8 @@
 """Stacks out of text: what a dying worker leaves in its log, and the tracebacks of Python, TVM and torch.
 
-Everything here is a pure function of hostile text: it is cut first, read line by line, and no expression backtracks. Lines that are
-not understood are passed over. Frames come out as `Frame` asks for them, innermost last, native ones behind the Python ones
-that called them.
+Everything here is a pure function of hostile text: it is cut first, read line by line, and no expression
+backtracks. Lines that are not understood are passed over. Frames come out as `Frame` asks for them, innermost
+last, native ones behind the Python ones that called them.
 """
 
 import re
@@ -32,7 +32,8 @@ _RAISED_BARE = re.compile(r"(?:\w{1,100}\.)*+[A-Z]\w{0,200}+")
 _HANDLERS = ("<signal handler called>", "rust_begin_unwind", "__rustc::rust_begin_unwind")
 # What a program prints goes on behind a traceback; these begin lines that are no part of a message.
 _LOGGED = re.compile(
-    r"\[\d\d:\d\d:\d\d\] |(?:\x1b\[[\d;]{0,9}m)?\d{4}-\d\d-\d\d[ T]\d\d:|Error converting operator |Exception ignored in"
+    r"\[\d\d:\d\d:\d\d\] |(?:\x1b\[[\d;]{0,9}m)?\d{4}-\d\d-\d\d[ T]\d\d:|Error converting operator |Exception"
+    r" ignored in"
 )
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
@@ -42,7 +43,9 @@ _CHAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """One exception of a chain as a traceback shows it: its qualified class, its message and its own frames, innermost last."""
+    """One exception of a chain as a traceback shows it: its qualified class, its message and its own frames,
+    innermost last.
+    """
 
     exception: str
     message: str
@@ -50,10 +53,12 @@ class Raised:
 
 
 def chained(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
-    """The frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is what `read_tracebacks` reads.
+    """The frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is what
+    `read_tracebacks` reads.
 
-    Of a chain of exceptions the frames of the last come first and those of the root cause last, so the innermost frame is where
-    it all began; the frame in which one exception became the next is listed once. Of an exception group the first member counts.
+    Of a chain of exceptions the frames of the last come first and those of the root cause last, so the
+    innermost frame is where it all began; the frame in which one exception became the next is listed once. Of
+    an exception group the first member counts.
     """
     frames: list[Frame] = []
     for block in reversed(blocks):
@@ -68,10 +73,11 @@ def _same_function(one: Frame, other: Frame) -> bool:
 
 
 def read_tracebacks(text: str) -> list[Raised]:
-    """Every exception of the tracebacks in a text, in the order in which they are printed: of a chain the root cause first.
+    """Every exception of the tracebacks in a text, in the order in which they are printed: of a chain the
+    root cause first.
 
-    A group is one exception, with the frames of its first member behind its own. Frames without any traceback's head are those of one
-    exception whose class is "".
+    A group is one exception, with the frames of its first member behind its own. Frames without any
+    traceback's head are those of one exception whose class is "".
     """
     blocks: list[_Block] = []
     for raw in text[:_MAX_TEXT].splitlines():
@@ -88,7 +94,9 @@ def read_tracebacks(text: str) -> list[Raised]:
 
 
 def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
-    """A traceback's head is read: a new exception, a member of a group, or C++ frames that TVM put into its message."""
+    """A traceback's head is read: a new exception, a member of a group, or C++ frames that TVM put into its
+    message.
+    """
     current = blocks[-1] if blocks else None
     before = line[:at].removesuffix("Exception Group ")
     if current is not None and current.member:
@@ -105,7 +113,9 @@ def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
 
 @dataclass(slots=True)
 class _Block:
-    """One traceback while it is read. `prefix` is what every line of it begins with (a group's `  | `, a launcher's `[rank0]: `)."""
+    """One traceback while it is read. `prefix` is what every line of it begins with (a group's `  | `, a
+    launcher's `[rank0]: `).
+    """
 
     prefix: str
     grouped: bool = False
@@ -121,7 +131,8 @@ class _Block:
     def take(self, line: str) -> None:
         if self.grouped and "+----" in line:
             number = line.strip(" |+-")
-            self.member = 1 if number == "1" and self.member < 2 else 2  # the last line of a group has no number
+            # the last line of a group has no number
+            self.member = 1 if number == "1" and self.member < 2 else 2
             self.state = "frames" if self.member == 1 else "closed"
             return
         if self.state == "closed":
@@ -129,7 +140,11 @@ class _Block:
         if self.prefix.strip() and line.strip() and not line.startswith(self.prefix.rstrip()):
             self.state = "closed"  # another program's output
             return
-        line = line[len(self.prefix) :] if line.startswith(self.prefix) else line.removeprefix(self.prefix.rstrip())
+        line = (
+            line[len(self.prefix) :]
+            if line.startswith(self.prefix)
+            else line.removeprefix(self.prefix.rstrip())
+        )
         if line.startswith(_CHAIN) or (self.state == "message" and _LOGGED.match(line)):
             self.state = "closed"
         elif self.state == "frames":
@@ -185,17 +200,20 @@ class _Block:
 
     def raised(self) -> Raised:
         self._settle()
-        frames = tuple(frame for frame in self.frames if frame.function or frame.module or frame.language == "native")
+        frames = tuple(
+            frame for frame in self.frames if frame.function or frame.module or frame.language == "native"
+        )
         return Raised(self.exception, "\n".join(self.message).strip()[:_MAX_MESSAGE], frames)
 
 
 def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
     """The frames of the thread that died, out of what its worker printed.
 
-    Understood are the shim's lines (`native.c`), Python's faulthandler (its C stack of Python 3.14 too), the block of TVM's own
-    SIGSEGV handler, lists as backtrace_symbols(3) writes them, and the numbered frames of sanitizers, gdb and Rust. Of two tellings
-    of the same native stack the more exact one counts, of two crashes the later one; of a sanitizer's report the first stack is that of
-    the fault. `build_id` is asked about modules whose frame has no symbol.
+    Understood are the shim's lines (`native.c`), Python's faulthandler (its C stack of Python 3.14 too), the
+    block of TVM's own SIGSEGV handler, lists as backtrace_symbols(3) writes them, and the numbered frames of
+    sanitizers, gdb and Rust. Of two tellings of the same native stack the more exact one counts, of two
+    crashes the later one; of a sanitizer's report the first stack is that of the fault. `build_id` is asked
+    about modules whose frame has no symbol.
     """
     stacks: dict[str, list[Frame]] = {}
     into = ""
@@ -238,7 +256,13 @@ def _block(line: str) -> str | None:
     if "most recent call first" in line:
         if "C stack" in line:
             return "c"
-        return "current" if line.startswith("Current thread") else "thread" if line.startswith("Thread") else None
+        return (
+            "current"
+            if line.startswith("Current thread")
+            else "thread"
+            if line.startswith("Thread")
+            else None
+        )
     if "Segfault encountered" in line:
         return "tvm"
     if line.startswith("Extension modules:"):
@@ -274,7 +298,9 @@ def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
 
 
 def _without_handler(frames: list[Frame]) -> list[Frame]:
-    """Innermost-first frames without those of a signal handler, and of functions without any name or place."""
+    """Innermost-first frames without those of a signal handler, and of functions without any name or
+    place.
+    """
     last = max((i for i, frame in enumerate(frames[:40]) if _is_handler(frame)), default=-1)
     return [frame for frame in frames[last + 1 :] if frame.function or frame.module]
 

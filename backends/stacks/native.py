@@ -1,7 +1,9 @@
-"""What is needed to tell native frames: the shim that writes them, compiled on demand, and the build-ids of their modules.
+"""What is needed to tell native frames: the shim that writes them, compiled on demand, and the build-ids of
+their modules.
 
-The shim is `native.c` beside this file. A worker loads it with ctypes and calls `opsieve_install(fd)`; nothing here runs
-inside a worker, and everything works, with fewer frames, on a machine that has no C compiler.
+The shim is `native.c` beside this file. A worker loads it with ctypes and calls `opsieve_install(fd)`;
+nothing here runs inside a worker, and everything works, with fewer frames, on a machine that has no C
+compiler.
 """
 
 import functools
@@ -28,7 +30,9 @@ _PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
 
 
 def shim(cache: Path | None = None) -> Path | None:
-    """The compiled shim, compiled now if `cache` (by default the user's cache folder) does not hold it; None when it cannot be."""
+    """The compiled shim, compiled now if `cache` (by default the user's cache folder) does not hold it; None
+    when it cannot be.
+    """
     return _build(_folder(cache))[0]
 
 
@@ -40,13 +44,16 @@ def reason(cache: Path | None = None) -> str:
 def build_id(module: Path | str) -> str:
     """The GNU build-id of an ELF file in hexadecimal, "" when it has none, cannot be read or is not ELF.
 
-    The path may come out of a hostile log and the file may be made to deceive: only regular files are read, and of them a bounded part.
+    The path may come out of a hostile log and the file may be made to deceive: only regular files are read,
+    and of them a bounded part.
     """
     try:
         found = os.stat(module)
     except (OSError, ValueError):  # ValueError: a NUL in the path
         return ""
-    return _build_id(os.fspath(module), found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else ""
+    return (
+        _build_id(os.fspath(module), found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else ""
+    )
 
 
 def _folder(cache: Path | None) -> Path:
@@ -70,9 +77,13 @@ def _build(cache: Path) -> tuple[Path | None, str]:
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             made = Path(scratch, "native.so")
             command = [compiler, *_FLAGS, "-o", str(made), str(_SOURCE), "-ldl"]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_COMPILE_SECONDS)
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=_COMPILE_SECONDS
+            )
             if done.returncode:
-                first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+                first = next(
+                    (line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200]
+                )
                 return None, f"Native frames are off: {compiler} cannot compile the shim ({first[:200]!r})."
             os.replace(made, target)  # atomic: another process that builds it too ends with the same file
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -90,7 +101,12 @@ def _build_id(path: str, size: int, mtime_ns: int) -> str:
                 found = _find_note(os.pread(file.fileno(), min(length, _MAX_NOTES), offset))
                 if found:
                     return found
-    except (OSError, OverflowError, struct.error):  # unreadable, an offset out of this world, or shorter than it says
+    except (
+        OSError,
+        OverflowError,
+        struct.error,
+    ):
+        # unreadable, an offset out of this world, or shorter than it says
         return ""
     return ""
 

@@ -27,11 +27,16 @@ KNOBS = {
 
 
 def from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
-    """The observation that a worker's reply tells; one that makes no sense is an error of the program that sent it."""
+    """The observation that a worker's reply tells; one that makes no sense is an error of the program that
+    sent it.
+    """
     try:
         return _from_reply(target, version, reply, body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = f"its answer makes no sense ({type(error).__name__}), as when a program writes over its process's memory"
+        what = (
+            f"its answer makes no sense ({type(error).__name__}), as when a program writes over its process's"
+            " memory"
+        )
         return Observation(target.display, version, "error", "run", exception="GarbledAnswer", message=what)
 
 
@@ -77,17 +82,22 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
 
 
 def handed_on(observation: Observation, target: ResolvedTarget, version: str) -> Observation:
-    """What a target shows that hands programs on unchanged to the one that was observed; seconds and memory are that one's."""
+    """What a target shows that hands programs on unchanged to the one that was observed; seconds and memory
+    are that one's.
+    """
     knobs = {**KNOBS, **target.backend.environment}
     return replace(observation, target=target.display, version=version, knobs=knobs, reached=None)
 
 
 def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
-    """Whether a worker was killed, and not for its memory: the kernel has killed nobody for that since there were `kills` of it.
+    """Whether a worker was killed, and not for its memory: the kernel has killed nobody for that since there
+    were `kills` of it.
 
     A process of which half its limit was resident is taken for one that ran out of memory all the same.
     """
-    killed = os.WIFSIGNALED(death.status) and os.WTERMSIG(death.status) == signal.SIGKILL and not death.timed_out
+    killed = (
+        os.WIFSIGNALED(death.status) and os.WTERMSIG(death.status) == signal.SIGKILL and not death.timed_out
+    )
     return (
         killed
         and not (death.closed or death.excess)
@@ -96,8 +106,12 @@ def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
     )
 
 
-def from_death(target: ResolvedTarget, version: str, death: Death, limits: Limits, kills: int = -1) -> Observation:
-    """The observation that the end of a worker tells; `kills` as `killed_from_outside` has it, -1 where nobody counted."""
+def from_death(
+    target: ResolvedTarget, version: str, death: Death, limits: Limits, kills: int = -1
+) -> Observation:
+    """The observation that the end of a worker tells; `kills` as `killed_from_outside` has it, -1 where
+    nobody counted.
+    """
     killed = os.WTERMSIG(death.status) if os.WIFSIGNALED(death.status) else 0
     outcome: Outcome = "crash"
     exception, message = "", summary(death.log)
@@ -109,7 +123,11 @@ def from_death(target: ResolvedTarget, version: str, death: Death, limits: Limit
         outcome, exception, killed = "error", "ChannelClosed", 0
         message = "the process closed the channel of its answers"
     elif killed == signal.SIGXFSZ:
-        outcome, exception, message = "error", "OutputLimit", f"wrote more than {limits.printed >> 20} MiB to one file"
+        outcome, exception, message = (
+            "error",
+            "OutputLimit",
+            f"wrote more than {limits.printed >> 20} MiB to one file",
+        )
     elif killed_from_outside(death, limits, kills):
         message = "something killed the process twice, and not for want of memory"
     elif killed == signal.SIGKILL:

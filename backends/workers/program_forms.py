@@ -1,4 +1,6 @@
-"""What workers are sent of a program of each form, and what is tried again where a release is older than the program."""
+"""What workers are sent of a program of each form, and what is tried again where a release is older than the
+program.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -9,7 +11,9 @@ from opsieve.gen.model.program import OnnxProgram, Program
 
 
 def payload(program: Program, as_is: bool) -> tuple[bytes, dict[str, Any]]:
-    """What is sent, and what a test's header says beside: of an ONNX model with the lowest IR version that it allows, unless it is to stay `as_is`."""
+    """What is sent, and what a test's header says beside: of an ONNX model with the lowest IR version that it
+    allows, unless it is to stay `as_is`.
+    """
     if not isinstance(program, OnnxProgram):
         return program.data, {"form": program.form, "passes": list(program.passes)}
     if len(program.pieces) > 1:
@@ -20,7 +24,9 @@ def payload(program: Program, as_is: bool) -> tuple[bytes, dict[str, Any]]:
 
 
 def _outside(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
-    """What lies around the large tensors of a model, and behind it the model with references; where the worker finds the tensors."""
+    """What lies around the large tensors of a model, and behind it the model with references; where the
+    worker finds the tensors.
+    """
     end = b"" if as_is else _lower(program)
     pieces = (*program.pieces, end)
     bare = program.model + end
@@ -46,7 +52,9 @@ _HEAVY = 16 << 20  # bytes of a model that is not kept twice
 
 
 def _lower(program: OnnxProgram) -> bytes:
-    """What lowers the IR version of a serialised model that it is added to: of a field that stands twice protobuf takes the last one."""
+    """What lowers the IR version of a serialised model that it is added to: of a field that stands twice
+    protobuf takes the last one.
+    """
     lowest = lowest_ir(program.proto)
     return b"" if lowest == program.proto.ir_version else b"\x08" + bytes([lowest])
 

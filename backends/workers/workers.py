@@ -1,8 +1,9 @@
 """Workers for every target that is asked for: programs in, observations out.
 
-One zygote for each compiler in each environment, shared by all `Workers` of this process and by the lanes of a campaign (those of releases are
-forked from one template process), one persistent worker for each target; a worker that dies, hangs or grows is
-replaced and the tests behind the culprit go to the next one. Nothing of a compiler runs in the main process.
+One zygote for each compiler in each environment, shared by all `Workers` of this process and by the lanes of
+a campaign (those of releases are forked from one template process), one persistent worker for each target; a
+worker that dies, hangs or grows is replaced and the tests behind the culprit go to the next one. Nothing of a
+compiler runs in the main process.
 """
 
 import os
@@ -23,7 +24,12 @@ from opsieve.backends.releases.builds import build_environment, check_allowed, o
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.stacks import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
-from opsieve.backends.workers.sandbox.policy import allowed_devices, shut_in, starts_processes, without_secrets
+from opsieve.backends.workers.sandbox.policy import (
+    allowed_devices,
+    shut_in,
+    starts_processes,
+    without_secrets,
+)
 from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES, SharedZygotes
 from opsieve.backends.workers.zygotes.work_clock import out_of_memory_kills
 from opsieve.backends.workers.zygotes.zygote import (
@@ -46,10 +52,13 @@ if TYPE_CHECKING:
 BATCH_TESTS = 32
 BATCH_BYTES = 8 << 20
 PIPELINED_BYTES = 96 << 10  # header and all, this fits in half of Linux's default socket buffer
-COMPILERS = 24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
+COMPILERS = (
+    24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
+)
 COMPILED = -1  # a `repeat`: not even once
 TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
-# Bytes that a worker's peak may be above that of its first test when it is kept: what a lane's workers take is bounded.
+# Bytes that a worker's peak may be above that of its first test when it is kept: what a lane's workers take
+# is bounded.
 GROWTH = 256 << 20
 
 
@@ -57,8 +66,9 @@ GROWTH = 256 << 20
 class Test:
     """A program and the values of its inputs, by name; `as_is` keeps the IR version that the model states.
 
-    With `again`, `reached` of its observation is every probe on its way, not only those that nobody had reached before.
-    `fill` is a byte that new memory holds and that lies around the inputs: results that hang on it hang on memory that nobody wrote.
+    With `again`, `reached` of its observation is every probe on its way, not only those that nobody had
+    reached before. `fill` is a byte that new memory holds and that lies around the inputs: results that hang
+    on it hang on memory that nobody wrote.
     """
 
     __test__ = False  # pytest: not a test class
@@ -80,10 +90,11 @@ class Environments(Protocol):
 
 
 class Workers:
-    """Every worker of this process. Use it as a context manager: on exit nothing of it is left, no process and no file.
+    """Every worker of this process. Use it as a context manager: on exit nothing of it is left, no process
+    and no file.
 
-    `say` hears sentences about slow things (a release being installed). Thread-safe: two threads may observe different
-    targets at once, and wait for each other on the same one.
+    `say` hears sentences about slow things (a release being installed). Thread-safe: two threads may observe
+    different targets at once, and wait for each other on the same one.
     """
 
     def __init__(
@@ -140,12 +151,16 @@ class Workers:
             self._discard(place, found)
 
     def walls(self) -> tuple[list[str], dict[str, str] | None]:
-        """What the compilers that were started are shut in with, and what they could not be; None when they were not to be."""
+        """What the compilers that were started are shut in with, and what they could not be; None when they
+        were not to be.
+        """
         started = next(iter(self._zygotes.values()), None)
         return (list(started.walls), started.lacks) if started is not None else ([], None)
 
     def version(self, target: ResolvedTarget) -> str:
-        """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot be had."""
+        """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot
+        be had.
+        """
         with self._lock(target.zygote):
             return self._zygote(target).version
 
@@ -160,8 +175,9 @@ class Workers:
     ) -> Observation:
         """One program on one target: in its persistent worker, or in a fork of its own when `fresh`.
 
-        With `repeat`, the program runs that many times more and `seconds["run"]` is the median of those. With a `repeat` of
-        `COMPILED` it is compiled and not run, and a program that compiles gives no outputs (`{}`).
+        With `repeat`, the program runs that many times more and `seconds["run"]` is the median of those. With
+        a `repeat` of `COMPILED` it is compiled and not run, and a program that compiles gives no outputs
+        (`{}`).
         """
         return next(self.observe_many(target, [Test(program, inputs)], fresh=fresh, repeat=repeat))
 
@@ -197,12 +213,16 @@ class Workers:
     def _rewritten(
         self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
     ) -> Iterator[Observation]:
-        """What the compiler makes of the tests once they are rewritten (gen/metamorphic): under the name that was asked, with the outputs as they were."""
+        """What the compiler makes of the tests once they are rewritten (gen/metamorphic): under the name that
+        was asked, with the outputs as they were.
+        """
         from opsieve.gen.metamorphic.relation import rewritten
 
         made = [rewritten(test.program, test.inputs, target.rewrite) for test in tests]
         given = [
-            replace(test, program=found.program, inputs=found.inputs) if found is not None else test  # it fits nowhere
+            replace(test, program=found.program, inputs=found.inputs)
+            if found is not None
+            else test  # it fits nowhere
             for test, found in zip(tests, made, strict=True)
         ]
         answers = self.observe_many(target.unrewritten, given, fresh=fresh, repeat=repeat)
@@ -216,7 +236,9 @@ class Workers:
     def _again_lowered(
         self, target: ResolvedTarget, zygote: Zygote, test: Test, observation: Observation, fresh: bool
     ) -> Observation:
-        """Ask again with the same operators under a lower opset when the release is older than the model's opset."""
+        """Ask again with the same operators under a lower opset when the release is older than the model's
+        opset.
+        """
         if observation.outcome != "environment" or test.as_is:
             return observation
         from opsieve.backends.workers.program_forms import for_older
@@ -227,15 +249,17 @@ class Workers:
         again = _batches([Test(lowered, test.inputs)], target.options, 1, 0)
         _, answer = next(self._answers(target, zygote, again, True))
         note = "the opset was lowered to the first one with the same operator versions"
-        return observation if answer.outcome == "environment" else replace(answer, notes=(*answer.notes, note))
+        return (
+            observation if answer.outcome == "environment" else replace(answer, notes=(*answer.notes, note))
+        )
 
     def _answers(
         self, target: ResolvedTarget, zygote: Zygote, batches: Iterator["_Batch"], fresh: bool
     ) -> Iterator[tuple[Test, Observation]]:
         """Observations for batches of tests; those behind a test that killed the worker go to a new worker.
 
-        While a worker computes one frame, the next waits in the socket's buffer if it surely fits there: a worker never
-        stops for the main process, and neither blocks on the other.
+        While a worker computes one frame, the next waits in the socket's buffer if it surely fits there: a
+        worker never stops for the main process, and neither blocks on the other.
         """
         sent: deque[_Batch] = deque()
         held = next(batches, None)
@@ -284,9 +308,17 @@ class Workers:
             elif worker is not None:
                 self._workers[target] = worker
 
-    def _noticed(self, target: ResolvedTarget, observation: Observation, reply: dict[str, Any]) -> Observation:
-        """The observation with what is new of what the compiler said it did, where that is the coverage wanted."""
-        if self._coverage is None or self._coverage.kind != "passes" or target.name not in self._coverage.backends:
+    def _noticed(
+        self, target: ResolvedTarget, observation: Observation, reply: dict[str, Any]
+    ) -> Observation:
+        """The observation with what is new of what the compiler said it did, where that is the coverage
+        wanted.
+        """
+        if (
+            self._coverage is None
+            or self._coverage.kind != "passes"
+            or target.name not in self._coverage.backends
+        ):
             return observation
         effects = self._coverage.effects(target.zygote)
         return replace(observation, reached=effects.new([str(name) for name in reply.get("effects", ())]))
@@ -299,7 +331,9 @@ class Workers:
         """A new worker of the target's backend; where that shares another's zygote, the worker loads it."""
         source = target.plugin
         shared = (source.file, source.attribute) if target.zygote[0] != target.name else None
-        return zygote.fork(self.limits, shared, starts_processes(source.backend), bool(allowed_devices(source.backend)))
+        return zygote.fork(
+            self.limits, shared, starts_processes(source.backend), bool(allowed_devices(source.backend))
+        )
 
     def _lock(self, key: object) -> threading.Lock:
         with self._guard:
@@ -312,7 +346,8 @@ class Workers:
         if self._coverage is not None and place[0] != target.name and self._coverage.traces(target.name):
             # BadInput: what is served by another's zygote has no library of its own.
             self._coverage.probes((target.name, place[1]), target.backend, ())
-        found = self._zygotes.pop(place, None)  # put back behind the others: the first is the one unused for longest
+        # put back behind the others: the first is the one unused for longest
+        found = self._zygotes.pop(place, None)
         if found is not None and not found.alive:  # something killed it, and its workers with it
             self._discard(place, found)
             found = None
@@ -338,7 +373,9 @@ class Workers:
         """Close the zygotes unused for longest, with their workers, while there are too many."""
         for place in list(self._zygotes)[: max(0, len(self._zygotes) - COMPILERS)]:
             targets = [
-                target for target in self._locks if isinstance(target, ResolvedTarget) and target.zygote == place
+                target
+                for target in self._locks
+                if isinstance(target, ResolvedTarget) and target.zygote == place
             ]
             if any(self._lock(target).locked() for target in targets):
                 continue
@@ -370,13 +407,24 @@ class Workers:
             self._coverage.cache.mkdir(parents=True, exist_ok=True)
 
         def started(
-            listener: socket.socket | None, python: Path, path: Sequence[Path], template: TemplateProcess | None = None
+            listener: socket.socket | None,
+            python: Path,
+            path: Sequence[Path],
+            template: TemplateProcess | None = None,
         ) -> Zygote:
             return shut_in(
                 source.backend,
                 [*readable, *path],
                 lambda walls: Zygote(
-                    *facts, python, list(map(str, path)), environment, shim, template or False, traced, walls, listener
+                    *facts,
+                    python,
+                    list(map(str, path)),
+                    environment,
+                    shim,
+                    template or False,
+                    traced,
+                    walls,
+                    listener,
                 ),
                 python,
                 self._say,
@@ -384,13 +432,18 @@ class Workers:
 
         try:
             if not target.release and not target.build:
-                # Of probes there is one set for each recorder, so that a traced one has no other user; its scratch lies where it began.
+                # Of probes there is one set for each recorder, so that a traced one has no other user; its
+                # scratch lies where it began.
                 what = None if traced else (*facts, shim, tempfile.gettempdir(), target.libraries)
-                return self._shared.take(what, environment, lambda others: started(others, Path(sys.executable), ()))
+                return self._shared.take(
+                    what, environment, lambda others: started(others, Path(sys.executable), ())
+                )
             if target.build:
                 home = build_environment(source.backend, target.build, self.offline, self._say)
             else:
-                home = self._store.environment(source.backend, target.release, offline=self.offline, say=self._say)
+                home = self._store.environment(
+                    source.backend, target.release, offline=self.offline, say=self._say
+                )
             template = self._template(source, home.python, environment)
             # It ends with the template process, which is of these workers alone.
             made = self._shared.take(
@@ -416,7 +469,9 @@ class Workers:
                 found.close()
                 found = None
             if found is None:
-                found = self._templates[place] = TemplateProcess(source.file, source.attribute, python, environment)
+                found = self._templates[place] = TemplateProcess(
+                    source.file, source.attribute, python, environment
+                )
             return found
 
 
@@ -445,7 +500,9 @@ class _Batch:
         return descriptor()
 
     def frame(self) -> list[Any]:
-        """The frame that holds the tests not yet answered: in one piece, or in several of which the large ones are no copies."""
+        """The frame that holds the tests not yet answered: in one piece, or in several of which the large
+        ones are no copies.
+        """
         chunks = [chunk for chunks in self.chunks[self.done :] for chunk in chunks]
         from opsieve.backends.workers.inside import wire
 

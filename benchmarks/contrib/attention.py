@@ -11,7 +11,12 @@ def attention(rng: Rng) -> Instance:
     b, s, n, h, d = side(rng), side(rng), side(rng, 1, 4), 2 * side(rng), 2 * side(rng)
     past = side(rng) if rng.random() < 0.4 else 0
     total = past + s
-    masks = [None, rng.integers(1, total + 1, (b,)), rng.random((b, total)) < 0.7, rng.random((b, s, total)) < 0.7]
+    masks = [
+        None,
+        rng.integers(1, total + 1, (b,)),
+        rng.random((b, total)) < 0.7,
+        rng.random((b, s, total)) < 0.7,
+    ]
     mask = masks[int(rng.integers(4))]
     attributes = {
         "num_heads": n,
@@ -81,7 +86,15 @@ def decoder_masked(rng: Rng) -> Instance:
     whole = past + side(rng)
     mask = maybe(rng, (rng.random((b, past + 1)) < 0.7).astype(np.int32))
     pasts = [some(rng, b, n, whole, h) for _ in range(2)]
-    inputs = [q, some(rng, b, 1, n * h), some(rng, b, 1, n * h), mask, None, *pasts, np.array([past], np.int32)]
+    inputs = [
+        q,
+        some(rng, b, 1, n * h),
+        some(rng, b, 1, n * h),
+        mask,
+        None,
+        *pasts,
+        np.array([past], np.int32),
+    ]
     return Instance(inputs, {"num_heads": n, "past_present_share_buffer": 1}, 3, compared=(0,))
 
 
@@ -105,7 +118,9 @@ def grouped(rng: Rng) -> Instance:
         else [some(rng, b, s, n * h), *(some(rng, b, s, shared * h) for _ in range(2))]
     )
     angles = rng.uniform(0, 3, (total + 2, h // 2))
-    caches = [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)] if rotary else [None, None]
+    caches = (
+        [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)] if rotary else [None, None]
+    )
     if rotary:
         attributes |= {"do_rotary": 1, "rotary_interleaved": int(rng.random() < 0.5)}
     pasts = [None, None] if prompt else [some(rng, b, shared, past, h) for _ in range(2)]
@@ -123,10 +138,19 @@ def linear_attention(rng: Rng) -> Instance:
     q = kv * share
     rule = ["linear", "gated", "delta", "gated_delta"][int(rng.integers(4))]
     decay = -positive(rng, b, t, kv * (dk if rng.random() < 0.5 else 1)) if rule.startswith("gated") else None
-    beta = rng.random((b, t, kv if rng.random() < 0.5 else 1)).astype(np.float32) if rule.endswith("delta") else None
+    beta = (
+        rng.random((b, t, kv if rng.random() < 0.5 else 1)).astype(np.float32)
+        if rule.endswith("delta")
+        else None
+    )
     key = some(rng, b, t, kv * dk) / np.float32(2 * np.sqrt(dk))
     inputs = trimmed(
-        some(rng, b, t, q * dk), key, some(rng, b, t, kv * dv), maybe(rng, some(rng, b, kv, dk, dv)), decay, beta
+        some(rng, b, t, q * dk),
+        key,
+        some(rng, b, t, kv * dv),
+        maybe(rng, some(rng, b, kv, dk, dv)),
+        decay,
+        beta,
     )
     return Instance(inputs, {"q_num_heads": q, "kv_num_heads": kv, "update_rule": rule}, 2)
 
@@ -156,7 +180,12 @@ def multimodal_rotary(rng: Rng) -> Instance:
         "num_heads": n,
     }
     return Instance(
-        [x, rng.integers(0, s + 3, (3, b, s)), np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)],
+        [
+            x,
+            rng.integers(0, s + 3, (3, b, s)),
+            np.cos(angles).astype(np.float32),
+            np.sin(angles).astype(np.float32),
+        ],
         attributes,
     )
 

@@ -1,4 +1,6 @@
-"""Activations, products and normalisations: random instances, one function an operator where one expression does not do."""
+"""Activations, products and normalisations: random instances, one function an operator where one expression
+does not do.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -123,7 +125,13 @@ def post_mix(rng: Rng) -> Instance:
 
 def engram(rng: Rng) -> Instance:
     b, s, c, h = (side(rng) for _ in range(4))
-    ins = [some(rng, b, s, c, h), some(rng, b, s, c, h), some(rng, b, s, h), positive(rng, c, h), positive(rng, c, h)]
+    ins = [
+        some(rng, b, s, c, h),
+        some(rng, b, s, c, h),
+        some(rng, b, s, h),
+        positive(rng, c, h),
+        positive(rng, c, h),
+    ]
     last = rng.random() < 0.5
     return Instance([*ins, positive(rng, c, h)] if last else ins, {}, 2 if last else 1)
 
@@ -141,9 +149,13 @@ def decays(rng: Rng) -> Instance:
 INSTANCES: Mapping[str, Callable[[Rng], Instance]] = {
     "Gelu": unary,
     "QuickGelu": lambda rng: Instance(unary(rng).inputs, {"alpha": float(rng.uniform(0.5, 2))}),
-    "FastGelu": lambda rng: Instance(trimmed(x := some(rng, *shape(rng)), maybe(rng, some(rng, x.shape[-1])))),
+    "FastGelu": lambda rng: Instance(
+        trimmed(x := some(rng, *shape(rng)), maybe(rng, some(rng, x.shape[-1])))
+    ),
     "BiasGelu": lambda rng: Instance([x := some(rng, *shape(rng)), some(rng, x.shape[-1])]),
-    "ScaledSiLU": lambda rng: Instance(trimmed(some(rng, *shape(rng)), maybe(rng, positive(rng))), {"alpha": 0.7}),
+    "ScaledSiLU": lambda rng: Instance(
+        trimmed(some(rng, *shape(rng)), maybe(rng, positive(rng))), {"alpha": 0.7}
+    ),
     "FusedConv": fused_conv,
     "FusedGemm": gemm,
     "FusedMatMul": matmul,

@@ -2,4 +2,10 @@
 
 from benchmarks.contrib import attention, floats, integers, others, recurrent
 
-INSTANCES = {**floats.INSTANCES, **integers.INSTANCES, **attention.INSTANCES, **others.INSTANCES, **recurrent.INSTANCES}
+INSTANCES = {
+    **floats.INSTANCES,
+    **integers.INSTANCES,
+    **attention.INSTANCES,
+    **others.INSTANCES,
+    **recurrent.INSTANCES,
+}

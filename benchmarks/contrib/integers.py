@@ -31,7 +31,9 @@ def quantised(rng: Rng, *, low: int = 1, **attributes: Any) -> Instance:
 def pair(rng: Rng) -> Instance:
     kind, sides = bytes_of(rng), shape(rng)
     a, b = byte(rng, kind, *sides), byte(rng, kind, *(sides if rng.random() < 0.5 else sides[-1:]))
-    return Instance([a, scale(rng), byte(rng, kind), b, scale(rng), byte(rng, kind), scale(rng), byte(rng, kind)])
+    return Instance(
+        [a, scale(rng), byte(rng, kind), b, scale(rng), byte(rng, kind), scale(rng), byte(rng, kind)]
+    )
 
 
 def qlinear_conv(rng: Rng) -> Instance:
@@ -84,14 +86,17 @@ def qlinear_concat(rng: Rng) -> Instance:
             scale(rng),
             byte(rng, kind),
         ]
-    return Instance(inputs, {"axis": axis}, constants=tuple(at for at in range(len(inputs)) if at < 2 or at % 3 != 2))
+    return Instance(
+        inputs, {"axis": axis}, constants=tuple(at for at in range(len(inputs)) if at < 2 or at % 3 != 2)
+    )
 
 
 def qlinear_where(rng: Rng) -> Instance:
     kind, sides = bytes_of(rng), shape(rng)
     pairs = [(byte(rng, kind, *sides), scale(rng), byte(rng, kind)) for _ in range(2)]
     return Instance(
-        [rng.random(sides) < 0.5, *pairs[0], *pairs[1], scale(rng), byte(rng, kind)], constants=(2, 3, 5, 6, 7, 8)
+        [rng.random(sides) < 0.5, *pairs[0], *pairs[1], scale(rng), byte(rng, kind)],
+        constants=(2, 3, 5, 6, 7, 8),
     )
 
 
@@ -105,7 +110,9 @@ def qgemm(rng: Rng) -> Instance:
     ends = [scale(rng) * 5, byte(rng, kind)] if rng.random() < 0.7 else [None, None]
     wide = [n] if rng.random() < 0.5 else []
     inputs = trimmed(a, scale(rng), byte(rng, kind), b, scale(rng, *wide), np.zeros(wide, kind), c, *ends)
-    return Instance(inputs, {"transA": turned[0], "transB": turned[1], "alpha": 0.5 + float(rng.random() < 0.5)})
+    return Instance(
+        inputs, {"transA": turned[0], "transB": turned[1], "alpha": 0.5 + float(rng.random() < 0.5)}
+    )
 
 
 def to_float(rng: Rng) -> Instance:
@@ -115,7 +122,9 @@ def to_float(rng: Rng) -> Instance:
     zeros = [byte(rng, kind), byte(rng, kind, *wide)] if rng.random() < 0.5 else [None, None]
     bias = maybe(rng, some(rng, n))
     return Instance(
-        trimmed(byte(rng, kind, *lead, m, k), byte(rng, kind, k, n), scale(rng), scale(rng, *wide), *zeros, bias)
+        trimmed(
+            byte(rng, kind, *lead, m, k), byte(rng, kind, k, n), scale(rng), scale(rng, *wide), *zeros, bias
+        )
     )
 
 
@@ -139,7 +148,9 @@ def quantize(rng: Rng) -> Instance:
     if rng.random() < 0.5:
         return Instance([3 * some(rng, *sides), scale(rng), byte(rng, kind)])
     axis = int(rng.integers(len(sides)))
-    return Instance([3 * some(rng, *sides), scale(rng, sides[axis]), byte(rng, kind, sides[axis])], {"axis": axis})
+    return Instance(
+        [3 * some(rng, *sides), scale(rng, sides[axis]), byte(rng, kind, sides[axis])], {"axis": axis}
+    )
 
 
 def dequantize(rng: Rng) -> Instance:
@@ -222,7 +233,12 @@ def moe(rng: Rng) -> Instance:
         "normalize_routing_weights": int(rng.random() < 0.5),
     }
     if kind == "swiglu":
-        attributes |= {"swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 7.0}
+        attributes |= {
+            "swiglu_fusion": 1,
+            "activation_alpha": 1.702,
+            "activation_beta": 1.0,
+            "swiglu_limit": 7.0,
+        }
     inputs = [
         some(rng, rows, width), some(rng, rows, experts), some(rng, experts, fused * inner, width), maybe(rng, some(rng, experts, fused * inner)),
         some(rng, experts, width, inner), maybe(rng, some(rng, experts, width)),
@@ -262,7 +278,10 @@ INSTANCES: Mapping[str, Callable[[Rng], Instance]] = {
     "MatMulIntegerToFloat": to_float,
     "DynamicQuantizeMatMul": dynamic_matmul,
     "MatMulInteger16": lambda rng: Instance(
-        [rng.integers(-99, 99, (3, k := side(rng))).astype(np.int16), rng.integers(-99, 99, (k, 4)).astype(np.int16)]
+        [
+            rng.integers(-99, 99, (3, k := side(rng))).astype(np.int16),
+            rng.integers(-99, 99, (k, 4)).astype(np.int16),
+        ]
     ),
     "MatMulNBits": nbits,
     "MatMulBnb4": bnb4,

@@ -1,4 +1,6 @@
-"""Operators that move values, and operators on words: random instances, one function an operator where one expression does not do."""
+"""Operators that move values, and operators on words: random instances, one function an operator where one
+expression does not do.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +16,9 @@ def crop(rng: Rng) -> Instance:
     boxes = np.sort(rng.uniform(-0.2, 1.2, (count, 2, 2)), axis=1).reshape(count, 4).astype(np.float32)
     attributes = {"mode": "bilinear" if rng.random() < 0.6 else "nearest", "extrapolation_value": 0.5}
     sizes = np.array([side(rng), side(rng)], np.int32)
-    return Instance([some(rng, n, c, h, w), boxes, rng.integers(0, n, count).astype(np.int32), sizes], attributes)
+    return Instance(
+        [some(rng, n, c, h, w), boxes, rng.integers(0, n, count).astype(np.int32), sizes], attributes
+    )
 
 
 def grid(rng: Rng) -> Instance:
@@ -45,14 +49,17 @@ def pads(rng: Rng) -> Instance:
     most = 3 if mode != "reflect" else min(sides)
     amounts = rng.integers(0, max(most, 1), 2 * len(sides))
     return Instance(
-        trimmed(some(rng, *sides), amounts, maybe(rng, np.float32(2.5)) if mode == "constant" else None), {"mode": mode}
+        trimmed(some(rng, *sides), amounts, maybe(rng, np.float32(2.5)) if mode == "constant" else None),
+        {"mode": mode},
     )
 
 
 def unfold(rng: Rng) -> Instance:
     sides = shape(rng, 1, 3)
     dim = int(rng.integers(len(sides)))
-    return Instance([some(rng, *sides)], {"dim": dim, "size": side(rng, 1, sides[dim] + 1), "step": side(rng, 1, 3)})
+    return Instance(
+        [some(rng, *sides)], {"dim": dim, "size": side(rng, 1, sides[dim] + 1), "step": side(rng, 1, 3)}
+    )
 
 
 def max_pool(rng: Rng) -> Instance:
@@ -88,7 +95,11 @@ def tokenized(rng: Rng) -> Instance:
     words = ["hello world", "a,b;c", "onnx  runtime", "", "x", "l'été, 12"]
     x = np.array([words[int(rng.integers(len(words)))] for _ in range(side(rng))], object)
     x = x.reshape(1, -1) if rng.random() < 0.5 else x
-    attributes: dict[str, Any] = {"mark": int(rng.random() < 0.5), "mincharnum": side(rng, 1, 3), "pad_value": "#"}
+    attributes: dict[str, Any] = {
+        "mark": int(rng.random() < 0.5),
+        "mincharnum": side(rng, 1, 3),
+        "pad_value": "#",
+    }
     forms: list[dict[str, Any]] = [
         {"separators": [" ", ","]},
         {"separators": [""]},
@@ -111,7 +122,9 @@ def hashed(rng: Rng) -> Instance:
 
 def no_repeats(rng: Rng) -> Instance:
     b, length, words = side(rng), side(rng, 3, 12), side(rng, 2, 5)
-    return Instance([rng.integers(0, words, (b, length)), some(rng, b, words)], {"ngram_size": side(rng, 1, 4)})
+    return Instance(
+        [rng.integers(0, words, (b, length)), some(rng, b, words)], {"ngram_size": side(rng, 1, 4)}
+    )
 
 
 def ngram_hashes(rng: Rng) -> Instance:
@@ -132,7 +145,12 @@ def ngram_hashes(rng: Rng) -> Instance:
     )
     return Instance(
         inputs,
-        {"max_ngram_size": order, "n_head_per_ngram": count, "pad_id": 1, "reset_on_eos": int(rng.random() < 0.5)},
+        {
+            "max_ngram_size": order,
+            "n_head_per_ngram": count,
+            "pad_id": 1,
+            "reset_on_eos": int(rng.random() < 0.5),
+        },
         2,
     )
 
@@ -168,7 +186,9 @@ def packed_ngram_hashes(rng: Rng) -> Instance:
 def bifurcation(rng: Rng) -> Instance:
     source, current = rng.integers(0, 6, side(rng, 3, 12)), rng.integers(0, 6, side(rng, 1, 6))
     return Instance(
-        trimmed(source, current, np.array(0, np.int64), maybe(rng, rng.integers(0, 6, len(source) + 1))), {}, 2
+        trimmed(source, current, np.array(0, np.int64), maybe(rng, rng.integers(0, 6, len(source) + 1))),
+        {},
+        2,
     )
 
 

@@ -1,7 +1,8 @@
 """One-node programs of the newest opset rewritten to an older form of their operator, as `onnx.defs` has it.
 
-Only validity is kept, not meaning: an input that is an attribute in the old form becomes one, attributes and inputs that it lacks are left
-out, and what the old form alone has (`broadcast`, `consumed_inputs`, `is_test`) is given. What the old form computes is for evaluators to say.
+Only validity is kept, not meaning: an input that is an attribute in the old form becomes one, attributes and
+inputs that it lacks are left out, and what the old form alone has (`broadcast`, `consumed_inputs`, `is_test`)
+is given. What the old form computes is for evaluators to say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,16 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 from onnx.defs import OpSchema
 
 from opsieve.gen.model.tensors import read_tensor
@@ -30,8 +40,12 @@ class NotHad(Exception):
     """The old form does not have what this instance needs; the text says what."""
 
 
-def downgrade(model: ModelProto, fed: Values, new_opset: int, old: OpSchema, opset: int) -> tuple[ModelProto, Values]:
-    """The program with the older form of its operator, and what it is fed; NotHad where the instance has no such form."""
+def downgrade(
+    model: ModelProto, fed: Values, new_opset: int, old: OpSchema, opset: int
+) -> tuple[ModelProto, Values]:
+    """The program with the older form of its operator, and what it is fed; NotHad where the instance has no
+    such form.
+    """
     new = onnx.defs.get_schema(old.name, new_opset, "")
     values = {**fed, **{each.name: read_tensor(each) for each in model.graph.initializer}}
     nodes, used = [], []
@@ -68,13 +82,17 @@ def model_of(
     opset: int,
     types: Mapping[str, TypeProto] = MappingProxyType({}),
 ) -> ModelProto:
-    """A model of the IR version of its opset; `types` are those of inputs that are no tensors, or symbolic. What onnx infers is declared."""
+    """A model of the IR version of its opset; `types` are those of inputs that are no tensors, or symbolic.
+    What onnx infers is declared.
+    """
     infos = []
     for name, value in inputs.items():
         if name in types:
             infos.append(ValueInfoProto(name=name, type=types[name]))
         else:
-            infos.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
+            infos.append(
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+            )
     ir = next(version for before, version in _IR if opset < before)
     graph = helper.make_graph(nodes, "g", infos, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
@@ -89,7 +107,9 @@ def _version(operator: str, opset: int) -> int:
 
 
 def declare(model: ModelProto, seen: Values) -> ModelProto:
-    """The program with the shapes of its outputs as they were seen, where onnx infers none; checked by onnx."""
+    """The program with the shapes of its outputs as they were seen, where onnx infers none; checked by
+    onnx.
+    """
     for value in model.graph.output:
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.CopyFrom(
@@ -144,17 +164,25 @@ def _node(node: NodeProto, new: OpSchema, old: OpSchema, values: Values) -> tupl
 def _attribute(
     name: str, asked: OpSchema.Attribute, given: Mapping[str, Any], drawn: Mapping[str, AttributeProto]
 ) -> AttributeProto | None:
-    """The attribute of the old form: from an input of the newer one, or as it was drawn; None where neither has it."""
+    """The attribute of the old form: from an input of the newer one, or as it was drawn; None where neither
+    has it.
+    """
     kind = OpSchema.AttrType
     if name in given:
         array = given[name]
         if asked.type == kind.INTS:
-            return helper.make_attribute(name, [int(each) for each in array.ravel()], attr_type=AttributeProto.INTS)
+            return helper.make_attribute(
+                name, [int(each) for each in array.ravel()], attr_type=AttributeProto.INTS
+            )
         if asked.type == kind.FLOATS:
-            return helper.make_attribute(name, [float(each) for each in array.ravel()], attr_type=AttributeProto.FLOATS)
+            return helper.make_attribute(
+                name, [float(each) for each in array.ravel()], attr_type=AttributeProto.FLOATS
+            )
         if array.size != 1:
             raise NotHad(f"{name} has {array.size} elements")
-        return helper.make_attribute(name, int(array.item()) if asked.type == kind.INT else float(array.item()))
+        return helper.make_attribute(
+            name, int(array.item()) if asked.type == kind.INT else float(array.item())
+        )
     if name not in drawn:
         return None
     held = drawn[name]
@@ -168,7 +196,11 @@ def _attribute(
 def _historical(node: NodeProto, old: OpSchema, kept: list[str], values: Values) -> None:
     """Attributes that the old form alone has; NotHad where it does not broadcast."""
     own = old.attributes
-    if old.name in _OF_ONE_SHAPE and old.since_version < 8 and len({np.shape(values[name]) for name in kept}) > 1:
+    if (
+        old.name in _OF_ONE_SHAPE
+        and old.since_version < 8
+        and len({np.shape(values[name]) for name in kept}) > 1
+    ):
         raise NotHad("the operands have several shapes")
     if "broadcast" in own:
         if old.name == "Gemm":

@@ -1,4 +1,6 @@
-"""One-node programs of old forms that no declaration of today gives: operators that went, that make something out of nothing, or that are random."""
+"""One-node programs of old forms that no declaration of today gives: operators that went, that make something
+out of nothing, or that are random.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,8 +17,14 @@ _CHANNELS = {name: np.float32([0.5, 1.5]) for name in ("scale", "bias", "mean", 
 
 def _body() -> GraphProto:
     """A running sum: the state and an element give the state and an element."""
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("state", "item", "sum", "out")]
-    nodes = [helper.make_node("Add", ["state", "item"], ["sum"]), helper.make_node("Identity", ["sum"], ["out"])]
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+        for name in ("state", "item", "sum", "out")
+    ]
+    nodes = [
+        helper.make_node("Add", ["state", "item"], ["sum"]),
+        helper.make_node("Identity", ["sum"], ["out"]),
+    ]
     return helper.make_graph(nodes, "body", infos[:2], infos[2:])
 
 
@@ -31,16 +39,23 @@ def _turn() -> GraphProto:
     """The body of a Loop: the state negated, and given as it was."""
     infos = [helper.make_tensor_value_info("turn", TensorProto.INT64, [])]
     infos += [helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("go", "on")]
-    infos += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("state", "next", "out")]
+    infos += [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("state", "next", "out")
+    ]
     nodes = [
         helper.make_node(*each)
-        for each in (("Identity", ["go"], ["on"]), ("Neg", ["state"], ["next"]), ("Identity", ["state"], ["out"]))
+        for each in (
+            ("Identity", ["go"], ["on"]),
+            ("Neg", ["state"], ["next"]),
+            ("Identity", ["state"], ["out"]),
+        )
     ]
     return helper.make_graph(nodes, "body", [infos[0], infos[1], infos[3]], [infos[2], infos[4], infos[5]])
 
 
 _HELD = numpy_helper.from_array(X[0, 0], "held")
-# By operator and version: what it is fed ("" for an input left out), its attributes, the types of its outputs.
+# By operator and version: what it is fed ("" for an input left out), its attributes, the types of its
+# outputs.
 WRITTEN: Mapping[tuple[str, int], tuple[Values, Mapping[str, Any], tuple[int, ...]]] = {
     **{("Constant", since): ({}, {"value": _HELD}, (TensorProto.FLOAT,)) for since in (1, 9, 11)},
     ("Constant", 12): ({}, {"value_floats": [1.0, 2.0]}, (TensorProto.FLOAT,)),
@@ -51,7 +66,11 @@ WRITTEN: Mapping[tuple[str, int], tuple[Values, Mapping[str, Any], tuple[int, ..
     ("Multinomial", 7): ({"x": X[0, 0]}, {"seed": 1.0, "sample_size": 4}, (TensorProto.INT32,)),
     ("Upsample", 1): ({"x": X}, {"height_scale": 2.0, "width_scale": 1.5}, (TensorProto.FLOAT,)),
     ("Upsample", 7): ({"x": X}, {"scales": [1.0, 1.0, 2.0, 1.5]}, (TensorProto.FLOAT,)),
-    ("Upsample", 9): ({"x": X, "scales": np.float32([1, 1, 2, 1.5])}, {"mode": "linear"}, (TensorProto.FLOAT,)),
+    ("Upsample", 9): (
+        {"x": X, "scales": np.float32([1, 1, 2, 1.5])},
+        {"mode": "linear"},
+        (TensorProto.FLOAT,),
+    ),
     ("Scatter", 9): (
         {"x": X, "at": np.zeros((1, 1, 1, 2), np.int64), "with": np.ones((1, 1, 1, 2), np.float32)},
         {"axis": 2},
@@ -87,7 +106,11 @@ WRITTEN: Mapping[tuple[str, int], tuple[Values, Mapping[str, Any], tuple[int, ..
         for since in (9, 11)
     },
     ("Scan", 8): (
-        {"": None, "start": np.zeros((2, 2), np.float32), "items": np.arange(12, dtype=np.float32).reshape(2, 3, 2)},
+        {
+            "": None,
+            "start": np.zeros((2, 2), np.float32),
+            "items": np.arange(12, dtype=np.float32).reshape(2, 3, 2),
+        },
         {"num_scan_inputs": 1, "body": _body()},
         (TensorProto.FLOAT, TensorProto.FLOAT),
     ),
@@ -111,6 +134,9 @@ def written(schema: OpSchema, opset: int) -> Iterator[tuple[ModelProto, Values]]
         names = [f"y{place}" for place in range(len(types))]
         names_in = [name for name in fed if not (schema.name == "If" and name == "x")]  # the branches read it
         node = helper.make_node(schema.name, names_in, names, **attributes)
-        outputs = [helper.make_tensor_value_info(name, number, None) for name, number in zip(names, types, strict=True)]
+        outputs = [
+            helper.make_tensor_value_info(name, number, None)
+            for name, number in zip(names, types, strict=True)
+        ]
         values = {name: value for name, value in fed.items() if name}
         yield model_of([node], values, outputs, opset), values

@@ -1,10 +1,13 @@
-"""Models of Isra, made and timed by its own code. Imports nothing of opsieve; `benchmarks/structure.py` runs it.
+"""Models of Isra, made and timed by its own code. Imports nothing of opsieve; `benchmarks/structure.py` runs
+it.
 
-    PYTHON benchmarks/peers/isra_models.py OUT --models N --nodes K --seed S      # PYTHONPATH reaches a checkout of israProj/isra
+    PYTHON benchmarks/peers/isra_models.py OUT --models N --nodes K --seed S      # PYTHONPATH reaches a
+    checkout of israProj/isra
 
-Writes OUT/0.onnx, 1.onnx, ... and prints one JSON object: `models`, `failed`, `seconds_cpu`. Isra's models name no operator set; they are of 13, the
-newest whose operators are all as it writes them. As it comes it makes models without inputs; here leaves are inputs, at its own picking rate. The time is that of
-generation and serialisation; twenty models to warm up are left out.
+Writes OUT/0.onnx, 1.onnx, ... and prints one JSON object: `models`, `failed`, `seconds_cpu`. Isra's models
+name no operator set; they are of 13, the newest whose operators are all as it writes them. As it comes it
+makes models without inputs; here leaves are inputs, at its own picking rate. The time is that of generation
+and serialisation; twenty models to warm up are left out.
 """
 
 import argparse
@@ -28,7 +31,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    sys.argv = ["g.py", "--minnode", str(given.nodes), "--maxnode", str(given.nodes), "--seed", str(given.seed + 1)]
+    sys.argv = [
+        "g.py",
+        "--minnode",
+        str(given.nodes),
+        "--maxnode",
+        str(given.nodes),
+        "--seed",
+        str(given.seed + 1),
+    ]
     sys.modules.setdefault("netron", types.ModuleType("netron"))  # it opens windows, and is not used
     import g
 

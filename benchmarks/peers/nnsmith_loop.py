@@ -1,10 +1,12 @@
-"""NNSmith's own fuzzing loop, run and timed in the Python where it is installed. Imports nothing of opsieve; `benchmarks/nnsmith_rate.py` runs it.
+"""NNSmith's own fuzzing loop, run and timed in the Python where it is installed. Imports nothing of opsieve;
+`benchmarks/nnsmith_rate.py` runs it.
 
     PYTHON benchmarks/peers/nnsmith_loop.py FOLDER --seconds S --nodes K [--seed N]
 
-Its `FuzzingLoop` with the settings of `nnsmith.fuzz model.type=onnx backend.type=onnxruntime`: make a model, search inputs, compute the oracle
-with PyTorch, export, run on onnxruntime, compare. Prints one JSON object: `tests`, `bugs`, `failed`, CPU and wall seconds of the loop (imports, the
-probing of operators and two tests to warm up are left out) and the mean number of ONNX nodes of its models.
+Its `FuzzingLoop` with the settings of `nnsmith.fuzz model.type=onnx backend.type=onnxruntime`: make a model,
+search inputs, compute the oracle with PyTorch, export, run on onnxruntime, compare. Prints one JSON object:
+`tests`, `bugs`, `failed`, CPU and wall seconds of the loop (imports, the probing of operators and two tests
+to warm up are left out) and the mean number of ONNX nodes of its models.
 """
 
 import argparse

@@ -1,10 +1,12 @@
-"""Models of NNSmith, made and timed in the Python where it is installed. Imports nothing of opsieve; `benchmarks/gen.py` runs it.
+"""Models of NNSmith, made and timed in the Python where it is installed. Imports nothing of opsieve;
+`benchmarks/gen.py` runs it.
 
     PYTHON benchmarks/peers/nnsmith_models.py OUT --models N --nodes K --seed S
 
-Writes OUT/0.onnx, 1.onnx, ... with seeds S, S + 1, ..., and prints one JSON object: `models`, `failed`, `seconds_cpu`, `version`. The
-time is that of generation, input search and export as in NNSmith's own `model_gen` with its default settings and onnxruntime's operators;
-imports, the probing of operators and two models to warm up are left out.
+Writes OUT/0.onnx, 1.onnx, ... with seeds S, S + 1, ..., and prints one JSON object: `models`, `failed`,
+`seconds_cpu`, `version`. The time is that of generation, input search and export as in NNSmith's own
+`model_gen` with its default settings and onnxruntime's operators; imports, the probing of operators and two
+models to warm up are left out.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Networks of well-known shapes, written node by node as exporters write them: hosts for real bugs.
 
-ResNet, a transformer with dynamic axes, LSTM, UNet, control flow (If, Loop, Scan), local functions, QDQ, and one with large external data. Weights
-are seeded and small, so that values stay near 1. Each has one float output that depends on every node.
+ResNet, a transformer with dynamic axes, LSTM, UNet, control flow (If, Loop, Scan), local functions, QDQ, and
+one with large external data. Weights are seeded and small, so that values stay near 1. Each has one float
+output that depends on every node.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,18 +69,23 @@ class Network:
     def conv(self, value: str, width: int, into: int, stride: int = 1) -> str:
         """A 3 x 3 convolution with a bias."""
         weight, bias = self.floats(into, width, 3, 3), self.floats(into)
-        return str(self.op("Conv", value, weight, bias, kernel_shape=[3, 3], pads=[1] * 4, strides=[stride] * 2))
+        return str(
+            self.op("Conv", value, weight, bias, kernel_shape=[3, 3], pads=[1] * 4, strides=[stride] * 2)
+        )
 
     def model(self, output: str, shape: Shape) -> onnx.ModelProto:
         """All of it, with one output."""
         infos = [helper.make_tensor_value_info(output, TensorProto.FLOAT, list(shape))]
-        graph = helper.make_graph(self.nodes, "network", self.inputs, infos, self.constants, value_info=self.known)
+        graph = helper.make_graph(
+            self.nodes, "network", self.inputs, infos, self.constants, value_info=self.known
+        )
         opsets = [helper.make_opsetid("", OPSET)]
         opsets += [helper.make_opsetid("local", 1)] if self.functions else []
         return helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=self.functions)
 
 
-Plant = Callable[[Network, str], str]  # a bug put into a network beside a value of it; what takes the value's place
+# a bug put into a network beside a value of it; what takes the value's place
+Plant = Callable[[Network, str], str]
 
 
 def resnet(plant: Plant) -> tuple[onnx.ModelProto, Network]:
@@ -97,7 +103,9 @@ def resnet(plant: Plant) -> tuple[onnx.ModelProto, Network]:
 
 
 def transformer(plant: Plant, layers: int = 30) -> tuple[onnx.ModelProto, Network]:
-    """An encoder with dynamic batch and sequence: shapes are computed from the input, as torch exports them."""
+    """An encoder with dynamic batch and sequence: shapes are computed from the input, as torch exports
+    them.
+    """
     net, width, heads = Network(), 16, 4
     ids = net.feed(np.arange(10, dtype=np.int64).reshape(2, 5), ["batch", "sequence"])
     value = net.op("Gather", net.floats(32, width), ids)
@@ -125,9 +133,13 @@ def _attention(net: Network, value: str, width: int, heads: int) -> str:
 
     query, key, content = (split(net.affine(value, width, width)) for _ in range(3))
     scores = net.op("MatMul", query, net.op("Transpose", key, perm=[0, 1, 3, 2]))
-    share = net.op("Softmax", net.op("Div", scores, net.constant((width // heads) ** 0.5, np.float32)), axis=-1)
+    share = net.op(
+        "Softmax", net.op("Div", scores, net.constant((width // heads) ** 0.5, np.float32)), axis=-1
+    )
     mixed = net.op("Transpose", net.op("MatMul", share, content), perm=[0, 2, 1, 3])
-    shape = net.op("Concat", dimension(value, 0), dimension(value, 1), net.constant([width], np.int64), axis=0)
+    shape = net.op(
+        "Concat", dimension(value, 0), dimension(value, 1), net.constant([width], np.int64), axis=0
+    )
     return net.affine(net.op("Reshape", mixed, shape), width, width)
 
 
@@ -148,7 +160,9 @@ def lstm(plant: Plant) -> tuple[onnx.ModelProto, Network]:
 def unet(plant: Plant) -> tuple[onnx.ModelProto, Network]:
     """Three levels down and up again, with skips; a network of it behind another, three times."""
     net = Network()
-    value = net.op("Relu", net.conv(net.feed(net.draw.standard_normal((1, 1, 16, 16), dtype=np.float32)), 1, 4))
+    value = net.op(
+        "Relu", net.conv(net.feed(net.draw.standard_normal((1, 1, 16, 16), dtype=np.float32)), 1, 4)
+    )
     for turn in range(3):
         held = []
         for level in range(3):
@@ -164,7 +178,9 @@ def unet(plant: Plant) -> tuple[onnx.ModelProto, Network]:
 
 
 def control(plant: Plant) -> tuple[onnx.ModelProto, Network]:
-    """If, Loop and Scan with bodies of their own between plain layers; the bug lies in the main graph, behind what they give."""
+    """If, Loop and Scan with bodies of their own between plain layers; the bug lies in the main graph, behind
+    what they give.
+    """
     net, width = Network(), 8
     value = net.feed(net.draw.standard_normal((4, width), dtype=np.float32))
     for turn in range(8):
@@ -180,7 +196,9 @@ def _branched(net: Network, value: str, width: int) -> str:
     graphs = []
     for operator in ("Tanh", "Sigmoid"):
         info = helper.make_tensor_value_info(f"{value}_{operator}", TensorProto.FLOAT, [4, width])
-        graphs.append(helper.make_graph([helper.make_node(operator, [value], [info.name])], operator, [], [info]))
+        graphs.append(
+            helper.make_graph([helper.make_node(operator, [value], [info.name])], operator, [], [info])
+        )
     return str(net.op("If", above, then_branch=graphs[0], else_branch=graphs[1]))
 
 
@@ -199,9 +217,14 @@ def _looped(net: Network, value: str, width: int) -> str:
 
 
 def _scanned(net: Network, value: str, width: int) -> str:
-    infos = [helper.make_tensor_value_info(f"{value}_{name}", TensorProto.FLOAT, [width]) for name in ("row", "out")]
+    infos = [
+        helper.make_tensor_value_info(f"{value}_{name}", TensorProto.FLOAT, [width])
+        for name in ("row", "out")
+    ]
     nodes = [helper.make_node("Softsign", [infos[0].name], [infos[1].name])]
-    return str(net.op("Scan", value, body=helper.make_graph(nodes, "scan", infos[:1], infos[1:]), num_scan_inputs=1))
+    return str(
+        net.op("Scan", value, body=helper.make_graph(nodes, "scan", infos[:1], infos[1:]), num_scan_inputs=1)
+    )
 
 
 def local(plant: Plant) -> tuple[onnx.ModelProto, Network]:
@@ -245,7 +268,9 @@ def quantised(plant: Plant) -> tuple[onnx.ModelProto, Network]:
 
 
 def heavy(plant: Plant, mebibytes: int = 512) -> tuple[onnx.ModelProto, Network]:
-    """Thirty-two linear layers with so many MiB of weights in all; `onnx.save_model` puts them into a file beside."""
+    """Thirty-two linear layers with so many MiB of weights in all; `onnx.save_model` puts them into a file
+    beside.
+    """
     net = Network()
     width = int((mebibytes * 2**20 / 32 / 4) ** 0.5)
     value = net.feed(net.draw.standard_normal((2, width), dtype=np.float32))

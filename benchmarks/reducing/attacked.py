@@ -1,9 +1,11 @@
-"""Results of `reduce`, attacked by the edits that a person tries by hand: is one smaller model left that fails in the same way?
+"""Results of `reduce`, attacked by the edits that a person tries by hand: is one smaller model left that
+fails in the same way?
 
-The edits are written for this and share nothing with the passes of the reducer: a conversion dropped and the types around it changed, results replaced by
-what was recorded, inputs merged, ranks lowered everywhere, sizes lowered everywhere, one element type for another, attributes dropped together,
-each operator alone, and every two of them. A result is beaten by a model that is valid (also by the declarations of its operators), simpler in
-the reducer's order whatever its names, and shows the failure by the reducer's own test.
+The edits are written for this and share nothing with the passes of the reducer: a conversion dropped and the
+types around it changed, results replaced by what was recorded, inputs merged, ranks lowered everywhere, sizes
+lowered everywhere, one element type for another, attributes dropped together, each operator alone, and every
+two of them. A result is beaten by a model that is valid (also by the declarations of its operators), simpler
+in the reducer's order whatever its names, and shows the failure by the reducer's own test.
 """
 
 import itertools
@@ -48,7 +50,9 @@ _FIRSTS, _SECONDS = 40, 20  # edits drawn to be followed by a second one, and th
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One result: how many edits were tried on it, how many made a smaller valid model, and those that beat it."""
+    """One result: how many edits were tried on it, how many made a smaller valid model, and those that beat
+    it.
+    """
 
     name: str
     operators: tuple[str, ...]
@@ -59,7 +63,9 @@ class Attack:
 
 
 def attack_all(cases: Sequence[Path], most: int, seed: int, workers: Workers) -> Iterator[Attack]:
-    """Reduce each case and attack what comes out: the samples where no folders are given, else the cases within them."""
+    """Reduce each case and attack what comes out: the samples where no folders are given, else the cases
+    within them.
+    """
     found = [(SAMPLES / name, target) for target, names in GROUPS.items() for name in names]
     if cases:
         paths = [path for folder in cases for path in sorted({*folder.iterdir(), *folder.glob("*/1")})]
@@ -78,7 +84,9 @@ def attack_all(cases: Sequence[Path], most: int, seed: int, workers: Workers) ->
 
 
 def _with_target(path: Path) -> Iterator[tuple[Path, str]]:
-    """A case with the target that it was found on (a store has its cases one folder deeper), or that its name begins with; nothing for no case."""
+    """A case with the target that it was found on (a store has its cases one folder deeper), or that its name
+    begins with; nothing for no case.
+    """
     named = load(path).parameters.get("target", "") if is_case(path) else ""
     prefixed = [target for prefix, target in PREFIXES.items() if path.name.startswith(prefix)]
     for target in [named] if named else prefixed:
@@ -105,7 +113,9 @@ def _attacked(path: Path, target: str, seed: int, workers: Workers) -> Attack:
 
 
 def _smaller(best: Subject, seed: int) -> Iterator[tuple[str, Subject]]:
-    """Smaller models by one edit, and then by two of them in a drawn order, as far as the declarations allow them."""
+    """Smaller models by one edit, and then by two of them in a drawn order, as far as the declarations allow
+    them.
+    """
     held: Values = {**best.values, **best.inputs}
     named = _named(best.model, best.inputs)
     faulty = bool(check_model(best.model, best.inputs).fault)
@@ -156,7 +166,12 @@ def report(cases: Sequence[Path], most: int, seed: int) -> None:
             end = f"BEATEN by: {'; '.join(attack.beaten[:3])}" if attack.beaten else "stands"
             end += "" if attack.minimal else ", not certified"
             operators = " ".join(attack.operators)
-            print(f"{attack.name} ({operators}): {attack.tried} edits, {attack.valid} valid, {end}", flush=True)
+            print(
+                f"{attack.name} ({operators}): {attack.tried} edits, {attack.valid} valid, {end}", flush=True
+            )
     beaten = sum(bool(attack.beaten) for attack in attacks)
     tried, valid = sum(attack.tried for attack in attacks), sum(attack.valid for attack in attacks)
-    print(f"{len(attacks)} results, {tried} smaller models tried, {valid} of them valid: {beaten} results beaten")
+    print(
+        f"{len(attacks)} results, {tried} smaller models tried, {valid} of them valid: {beaten} results"
+        " beaten"
+    )

@@ -1,4 +1,6 @@
-"""A failure of each compiler, reduced by the command, and its exported script run in an environment of its own that has only what the script names."""
+"""A failure of each compiler, reduced by the command, and its exported script run in an environment of its
+own that has only what the script names.
+"""
 
 import shlex
 import subprocess
@@ -35,7 +37,9 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """How an exported script ended: its lines, its exit code (None where it could not be run) and the last line that it printed."""
+    """How an exported script ended: its lines, its exit code (None where it could not be run) and the last
+    line that it printed.
+    """
 
     lines: int
     code: int | None
@@ -43,9 +47,12 @@ class ScriptRun:
 
 
 def report(only: str, size: int) -> None:
-    """A row of a table for each compiler; `size` is that of the host around the bug, where it can be given one."""
+    """A row of a table for each compiler; `size` is that of the host around the bug, where it can be given
+    one.
+    """
     print(
-        "| target | sample | nodes | left | checks | CPU, s | clock, s | lines of the script | exit code | last line |"
+        "| target | sample | nodes | left | checks | CPU, s | clock, s | lines of the script | exit code |"
+        " last line |"
     )
     with tempfile.TemporaryDirectory(prefix="opsieve-compilers-") as folder:
         for sample in CASES:
@@ -56,14 +63,17 @@ def report(only: str, size: int) -> None:
                 cost = measured(place, target, place / "out", "--yes")
                 script = _run(cost, Path(folder))
                 print(
-                    f"| {target} | {sample} | {nodes} | {cost.left if cost.facts else 'none'} | {cost.facts.get('checks')} | "
-                    f"{cost.cpu:.1f} | {cost.seconds:.1f} | {script.lines} | {script.code} | {script.last} |",
+                    f"| {target} | {sample} | {nodes} | {cost.left if cost.facts else 'none'} |"
+                    f" {cost.facts.get('checks')} | {cost.cpu:.1f} | {cost.seconds:.1f} | {script.lines} |"
+                    f" {script.code} | {script.last} |",
                     flush=True,
                 )
 
 
 def hosted(sample: str, place: Path, size: int) -> int:
-    """Write a sample within a host as a model with its inputs; itself where nothing of it can be given one. The nodes that it has."""
+    """Write a sample within a host as a model with its inputs; itself where nothing of it can be given one.
+    The nodes that it has.
+    """
     case = load(SAMPLES / sample)
     proto = onnx_program(case.program, "this").proto
     with suppress(ValueError):
@@ -83,8 +93,14 @@ def _run(cost: Cost, folder: Path) -> ScriptRun:
     packages = [] if found is None else shlex.split(found[1])
     python = environment(packages, folder, f"{sys.version_info[0]}.{sys.version_info[1]}")
     if not packages or python is None:
-        return ScriptRun(text.count("\n"), None, f"cannot be installed: {' '.join(packages) or 'it names nothing'}")
+        return ScriptRun(
+            text.count("\n"), None, f"cannot be installed: {' '.join(packages) or 'it names nothing'}"
+        )
     since = time.monotonic()
-    done = subprocess.run([python / "bin" / "python", path], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [python / "bin" / "python", path], capture_output=True, text=True, timeout=300, check=False
+    )
     last = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-    return ScriptRun(text.count("\n"), done.returncode, f"{ascii(last)[1:-1][:100]} ({time.monotonic() - since:.1f} s)")
+    return ScriptRun(
+        text.count("\n"), done.returncode, f"{ascii(last)[1:-1][:100]} ({time.monotonic() - since:.1f} s)"
+    )

@@ -1,8 +1,10 @@
-"""Hand edits that no dimension of the reducer makes: a second set for `attacked.py`, written against results rather than from the passes.
+"""Hand edits that no dimension of the reducer makes: a second set for `attacked.py`, written against results
+rather than from the passes.
 
-One value read for another of any type and shape, a node left out whatever its result's shape, tensors merged under either value, axes flattened into
-one another, one axis taken from everything, lists and texts cut, an operator replaced by a plainer one, bodies' results swapped, numbers set to 0 or 1
-two at a time, attributes of two nodes dropped together.
+One value read for another of any type and shape, a node left out whatever its result's shape, tensors merged
+under either value, axes flattened into one another, one axis taken from everything, lists and texts cut, an
+operator replaced by a plainer one, bodies' results swapped, numbers set to 0 or 1 two at a time, attributes
+of two nodes dropped together.
 """
 
 import itertools
@@ -21,7 +23,18 @@ _ONES = 8  # places of numbers of which every two are tried
 
 def further_edits(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Edited]:
     """Every edit of this set, those that cannot be made left out."""
-    for make in (_either, _left_out, _reread, _flattened, _axis_less, _lists, _plainer, _numbers, _bare, _typed_all):
+    for make in (
+        _either,
+        _left_out,
+        _reread,
+        _flattened,
+        _axis_less,
+        _lists,
+        _plainer,
+        _numbers,
+        _bare,
+        _typed_all,
+    ):
         with suppress(KeyError, ValueError, IndexError, TypeError, AttributeError):
             yield from make(model, inputs, held)
 
@@ -94,11 +107,15 @@ def _flattened(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator
                 shape = every[name].shape
                 merged = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
                 fed = _set(changed, fed, name, every[name].reshape(merged))
-            yield from given(f"axes {axis} and {axis + 1} of {' '.join(group)} one", open_outputs(changed), fed)
+            yield from given(
+                f"axes {axis} and {axis + 1} of {' '.join(group)} one", open_outputs(changed), fed
+            )
 
 
 def _axis_less(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Edited]:
-    """The first, or last, element along one axis of every source of a rank, without that axis; windows lose theirs."""
+    """The first, or last, element along one axis of every source of a rank, without that axis; windows lose
+    theirs.
+    """
     every = _sources(model, inputs)
     for rank, axis, at in itertools.product(range(1, 6), range(5), (0, -1)):
         group = [name for name in every if every[name].ndim == rank and axis < rank]
@@ -111,12 +128,16 @@ def _axis_less(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator
             yield from given(f"axis {axis} of {' '.join(some)} gone, {at}", open_outputs(changed), fed)
             for node in changed.graph.node:
                 for item in node.attribute:
-                    if item.name in ("kernel_shape", "strides", "dilations") and axis >= rank - len(item.ints):
+                    if item.name in ("kernel_shape", "strides", "dilations") and axis >= rank - len(
+                        item.ints
+                    ):
                         del item.ints[axis - rank + len(item.ints)]
                     elif item.name == "pads" and axis >= rank - len(item.ints) // 2:
                         half = len(item.ints) // 2
                         del item.ints[half + axis - rank + half], item.ints[axis - rank + half]
-            yield from given(f"axis {axis} of {' '.join(some)} and windows gone, {at}", open_outputs(changed), fed)
+            yield from given(
+                f"axis {axis} of {' '.join(some)} and windows gone, {at}", open_outputs(changed), fed
+            )
 
 
 def _lists(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Edited]:
@@ -164,7 +185,9 @@ def _places(model: onnx.ModelProto, inputs: Values) -> list[tuple[str, int, Any]
                 found += [(f"{place}@{item.name}", -1, number) for number in (0, 1) if item.i != number]
             if item.type == onnx.AttributeProto.INTS:
                 at = range(len(item.ints))
-                found += [(f"{place}@{item.name}", each, n) for each in at for n in (0, 1) if item.ints[each] != n]
+                found += [
+                    (f"{place}@{item.name}", each, n) for each in at for n in (0, 1) if item.ints[each] != n
+                ]
     return found
 
 
@@ -216,4 +239,6 @@ def _typed_all(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator
                 for item in node.attribute:
                     if item.name in ("to", "dtype"):
                         item.i = kind
-            yield from given(f"{wanted} everywhere{'' if whole else ', of its kind'}", open_outputs(changed), fed)
+            yield from given(
+                f"{wanted} everywhere{'' if whole else ', of its kind'}", open_outputs(changed), fed
+            )

@@ -2,9 +2,10 @@
 
     python benchmarks/reducing/grow.py MODEL.onnx SIZE OUT.onnx [--seed N] [--above]
 
-Every input of the model passes through a random graph of elementwise operators and arrives unchanged, by the law of absorption:
-max(min(x, v), x) is x for every v, also in floating point, and no compiler is known to use it. Every output feeds such a graph too,
-unless the host is to lie above only: some bugs need an output that nobody reads. The same seed gives the same host.
+Every input of the model passes through a random graph of elementwise operators and arrives unchanged, by the
+law of absorption: max(min(x, v), x) is x for every v, also in floating point, and no compiler is known to use
+it. Every output feeds such a graph too, unless the host is to lie above only: some bugs need an output that
+nobody reads. The same seed gives the same host.
 """
 
 import argparse
@@ -32,7 +33,9 @@ def grown(model: onnx.ModelProto, size: int, seed: int = 0, above: bool = False)
     inputs = [info for info in graph.input if info.name not in stored and _lane(info, opset)]
     outputs = [info for info in graph.output if _lane(info, opset) and not above]
     if not inputs and not outputs:
-        raise ValueError("neither an input nor an output of the model is of a type that a host can be made of")
+        raise ValueError(
+            "neither an input nor an output of the model is of a type that a host can be made of"
+        )
     share = size // (len(inputs) + len(outputs))
     before: list[onnx.NodeProto] = []
     after: list[onnx.NodeProto] = []
@@ -76,7 +79,9 @@ class _Names:
 
 
 def _lane(info: onnx.ValueInfoProto, opset: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Unary and binary operators over a value of this type; the binary ones are lattice operations, meet first."""
+    """Unary and binary operators over a value of this type; the binary ones are lattice operations, meet
+    first.
+    """
     dtype = info.type.tensor_type.elem_type
     if not info.type.HasField("tensor_type"):
         return None

@@ -70,9 +70,12 @@ def _reads(node: onnx.NodeProto) -> Iterator[str]:
 
 def given(label: str, model: onnx.ModelProto, inputs: Values) -> Iterator[Edited]:
     tidy = _tidied(model, inputs)
-    # onnx's checker asks for the rank of an output; where the branches of an If differ in it, inference tells none.
-    # A tensor without elements is no plainer one: it hides what is computed, and reductions keep away from it.
-    if tidy is not None and not any(_has_no_rank(info.type) or _is_empty(info.type) for info in tidy[0].graph.output):
+    # onnx's checker asks for the rank of an output; where the branches of an If differ in it, inference tells
+    # none. A tensor without elements is no plainer one: it hides what is computed, and reductions keep away
+    # from it.
+    if tidy is not None and not any(
+        _has_no_rank(info.type) or _is_empty(info.type) for info in tidy[0].graph.output
+    ):
         yield (label, *tidy)
 
 
@@ -84,7 +87,9 @@ def _is_empty(type_: onnx.TypeProto) -> bool:
     return any(dim.HasField("dim_value") and not dim.dim_value for dim in type_.tensor_type.shape.dim)
 
 
-def _fed(model: onnx.ModelProto, inputs: Values, name: str, value: Any, new: str) -> tuple[onnx.ModelProto, Values]:
+def _fed(
+    model: onnx.ModelProto, inputs: Values, name: str, value: Any, new: str
+) -> tuple[onnx.ModelProto, Values]:
     """A value that is an input from now on; every reader of `name` reads it."""
     changed = copy_of(model)
     array = np.asarray(value)
@@ -108,10 +113,14 @@ def open_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _unconverted(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Edited]:
-    """A conversion dropped: what it gave is fed, or what it read goes on as it is, with the outputs' types inferred anew."""
+    """A conversion dropped: what it gave is fed, or what it read goes on as it is, with the outputs' types
+    inferred anew.
+    """
     for node in model.graph.node:
         if node.op_type in _CONVERTERS and node.output[0] in held:
-            yield from given(f"feed {node.op_type}", *_fed(model, inputs, node.output[0], held[node.output[0]], "fed"))
+            yield from given(
+                f"feed {node.op_type}", *_fed(model, inputs, node.output[0], held[node.output[0]], "fed")
+            )
             changed = copy_of(model)
             changed.graph.node.remove(node)
             rename(changed.graph, node.output[0], node.input[0])
@@ -141,7 +150,9 @@ def _merged(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Ed
             yield from given(f"{other} for {one}", changed, inputs)
 
 
-def _reshaped(model: onnx.ModelProto, inputs: Values, label: str, change: Any, only: str = "") -> Iterator[Edited]:
+def _reshaped(
+    model: onnx.ModelProto, inputs: Values, label: str, change: Any, only: str = ""
+) -> Iterator[Edited]:
     """Every input and float tensor (or `only` one) as `change` makes it of its array."""
     changed = copy_of(model)
     fed = {name: change(value) if only in ("", name) else value for name, value in inputs.items()}
@@ -187,7 +198,12 @@ def _sizes(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Edi
 
 def _types(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Edited]:
     """Another element type for every float, or for every integer."""
-    for before, after in (("float64", "float32"), ("float16", "float32"), ("float32", "float16"), ("int64", "int32")):
+    for before, after in (
+        ("float64", "float32"),
+        ("float16", "float32"),
+        ("float32", "float16"),
+        ("int64", "int32"),
+    ):
         yield from _reshaped(
             model,
             inputs,
@@ -221,7 +237,9 @@ def _alone(model: onnx.ModelProto, inputs: Values, held: Values) -> Iterator[Edi
         changed.graph.node.append(one)
         changed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in one.output if name)
         fed = dict(inputs)
-        known = {info.name for info in changed.graph.input} | {item.name for item in changed.graph.initializer}
+        known = {info.name for info in changed.graph.input} | {
+            item.name for item in changed.graph.initializer
+        }
         for name in _reads(one):
             if name and name not in known:
                 changed, fed = _fed(changed, fed, name, held[name], f"{name}_fed")

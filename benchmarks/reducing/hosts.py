@@ -1,8 +1,10 @@
-"""Real bugs of released compilers inside of networks of well-known shapes: what `reduce` leaves of them, beside Polygraphy as its users run it.
+"""Real bugs of released compilers inside of networks of well-known shapes: what `reduce` leaves of them,
+beside Polygraphy as its users run it.
 
-A bug is a small model from the samples or from a folder of cases, reduced alone first: that is the known minimum. Each of its inputs x is fed, and
-arrives as max(min(x, v), x) with v a number that the network computes, so that it depends on the network and keeps its value; what it
-gives is added to a value of the network.
+A bug is a small model from the samples or from a folder of cases, reduced alone first: that is the known
+minimum. Each of its inputs x is fed, and arrives as max(min(x, v), x) with v a number that the network
+computes, so that it depends on the network and keeps its value; what it gives is added to a value of the
+network.
 """
 
 import tempfile
@@ -43,7 +45,9 @@ _FILE = 1 << 20  # bytes of weights from which on they lie in a file beside the 
 
 @dataclass(frozen=True, slots=True)
 class HostResult:
-    """One host: its bug, the nodes of the bug alone, what we took, and what Polygraphy came to (None where it was not asked)."""
+    """One host: its bug, the nodes of the bug alone, what we took, and what Polygraphy came to (None where it
+    was not asked).
+    """
 
     host: str
     bug: str
@@ -56,8 +60,9 @@ class HostResult:
 def reduce_hosts(
     folder: Path | None, polygraphy: Path | None, only: str, most: int, weights: int
 ) -> Iterator[HostResult]:
-    """Every host whose name has `only` in it; `folder` has cases with a manifest, models above `most` MiB are not given to Polygraphy.
-    The heavy ones have `weights` MiB of external data."""
+    """Every host whose name has `only` in it; `folder` has cases with a manifest, models above `most` MiB are
+    not given to Polygraphy. The heavy ones have `weights` MiB of external data.
+    """
     wanted = {host: bug for host, bug in PLANTED.items() if only in host}
     with Workers() as workers:
         found = {bug.name: bug for bug in bugs(workers, folder, {name for name, _ in wanted.values()})}
@@ -77,7 +82,9 @@ def _one(
     onnx.checker.check_model(model, full_check=model.ByteSize() < _FILE)
     path = place / "model.onnx"
     large = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    onnx.save_model(model, path, save_as_external_data=large > _FILE, location="weights.bin", size_threshold=1024)
+    onnx.save_model(
+        model, path, save_as_external_data=large > _FILE, location="weights.bin", size_threshold=1024
+    )
     del model
     program = load_program(path)
     (place / "test_data_set_0").mkdir()
@@ -124,7 +131,8 @@ def planted(net: Network, value: str, bug: Bug) -> str:
 def report(folder: Path | None, polygraphy: Path | None, only: str, most: int, weights: int) -> None:
     """A line of a table for each host."""
     print(
-        "| host (nodes) | bug (known minimum) | nodes left | checks | CPU, s | clock, s | memory, MiB (main process) | Polygraphy |"
+        "| host (nodes) | bug (known minimum) | nodes left | checks | CPU, s | clock, s | memory, MiB (main"
+        " process) | Polygraphy |"
     )
     for result in reduce_hosts(folder, polygraphy, only, most, weights):
         cost, peer = result.cost, result.peer
@@ -133,8 +141,9 @@ def report(folder: Path | None, polygraphy: Path | None, only: str, most: int, w
             end = f"died: {peer.why}" if peer.nodes is None else f"{peer.nodes} nodes, same {peer.same}"
             other = f"{end}; {peer.checks} checks, {peer.cpu:.1f} s CPU, {peer.seconds:.1f} s"
         print(
-            f"| {result.host} ({result.nodes}) | {result.bug} ({result.minimum}) | {cost.left} | "
-            f"{cost.facts.get('node_checks')} + {(cost.facts.get('checks') or 0) - (cost.facts.get('node_checks') or 0)} | "
-            f"{cost.cpu:.1f} | {cost.seconds:.1f} | {cost.memory >> 20} ({cost.main_memory >> 20}) | {other} |",
+            f"| {result.host} ({result.nodes}) | {result.bug} ({result.minimum}) | {cost.left} |"
+            f" {cost.facts.get('node_checks')} +"
+            f" {(cost.facts.get('checks') or 0) - (cost.facts.get('node_checks') or 0)} | {cost.cpu:.1f} |"
+            f" {cost.seconds:.1f} | {cost.memory >> 20} ({cost.main_memory >> 20}) | {other} |",
             flush=True,
         )

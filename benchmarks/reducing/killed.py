@@ -1,4 +1,6 @@
-"""Reductions killed at a random moment and started again until they end: what was reached is never lost, and the end is the same."""
+"""Reductions killed at a random moment and started again until they end: what was reached is never lost, and
+the end is the same.
+"""
 
 import json
 import os
@@ -40,7 +42,10 @@ def report(kills: int, seed: int) -> None:
                     break
             other += (out / "case.reduced.onnx").read_bytes() != wanted
             print(f"reduction {rounds}: {done} kills so far, {nodes} nodes at the end", flush=True)
-    print(f"{done} kills in {rounds} reductions: the best was lost {lost} times, the result was another {other} times")
+    print(
+        f"{done} kills in {rounds} reductions: the best was lost {lost} times, the result was another {other}"
+        " times"
+    )
 
 
 def _undisturbed(place: Path) -> bytes:
@@ -49,10 +54,22 @@ def _undisturbed(place: Path) -> bytes:
 
 
 def _run(place: Path, out: Path, seconds: float | None) -> bool:
-    """One call, killed after so many seconds; whether it ended by itself. CalledProcessError when it ended in any other way than with a result."""
-    command = [sys.executable, "-m", "opsieve", "reduce", str(place / "model.onnx"), "-t", "fake:crash@Tanh>Exp"]
+    """One call, killed after so many seconds; whether it ended by itself. CalledProcessError when it ended in
+    any other way than with a result.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "opsieve",
+        "reduce",
+        str(place / "model.onnx"),
+        "-t",
+        "fake:crash@Tanh>Exp",
+    ]
     command += ["-o", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
     try:
         _, said = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -66,7 +83,9 @@ def _run(place: Path, out: Path, seconds: float | None) -> bool:
 
 
 def _nodes(out: Path) -> int:
-    """Nodes of the best that a folder holds; what cannot be read counts as lost, what is not there yet as nothing reached."""
+    """Nodes of the best that a folder holds; what cannot be read counts as lost, what is not there yet as
+    nothing reached.
+    """
     best = out / "case.reduced.onnx"
     if not best.exists():
         return 1 << 30

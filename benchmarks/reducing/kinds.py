@@ -1,4 +1,5 @@
-"""Every kind of failure that is reduced, with a case of each: real ones of released compilers in a host, planted ones (`fake`) where a real one would not stay the same.
+"""Every kind of failure that is reduced, with a case of each: real ones of released compilers in a host,
+planted ones (`fake`) where a real one would not stay the same.
 
 A `--check` script stands twice: one that always sees the failure, and one that sees it in half of its runs.
 """
@@ -30,7 +31,9 @@ sys.exit(0 if sees and random.random() < RATE else 1)
 
 @dataclass(frozen=True, slots=True)
 class KindCase:
-    """A kind, where it is looked for, what a minimal model of it has, further arguments; a sample, or "" for the planted model."""
+    """A kind, where it is looked for, what a minimal model of it has, further arguments; a sample, or "" for
+    the planted model.
+    """
 
     kind: str
     target: str
@@ -58,7 +61,8 @@ CASES = (
 def report(only: str) -> None:
     """A row of a table for each kind: what `reduce` said that it holds fixed, what is left, what it took."""
     print(
-        "| kind | target | nodes | left (minimum) | held fixed, as it says at the start | checks | CPU, s | minimal | seen again |"
+        "| kind | target | nodes | left (minimum) | held fixed, as it says at the start | checks | CPU, s |"
+        " minimal | seen again |"
     )
     for case in CASES:
         if only in case.kind:
@@ -82,27 +86,35 @@ def _row(case: KindCase, folder: Path) -> str:
         named = ["--check", str(folder / "check.py")]
     command = [sys.executable, "-m", "opsieve", "reduce", str(place), *named, *case.more]
     before = os.times()
-    done = subprocess.run([*command, "--json", "-o", str(folder / "out")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "--json", "-o", str(folder / "out")], capture_output=True, text=True, check=False
+    )
     after = os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     facts: Mapping[str, Any] = json.loads(done.stdout) if done.stdout else {}
     held = [line for line in done.stderr.splitlines() if "held fixed" in line]
     left = (facts.get("nodes_after") or 0) + (facts.get("inner_nodes_after") or 0)
     return (
-        f"| {case.kind} | {case.target or '--check'} | {nodes} | {left} ({case.minimum}) | "
-        f"{held[0].partition('held fixed: ')[2] if held else done.stderr.strip()[-200:]} | {facts.get('checks')} | {cpu:.1f} | "
-        f"{facts.get('minimal')} | {facts.get('replays') or facts.get('same')} |"
+        f"| {case.kind} | {case.target or '--check'} | {nodes} | {left} ({case.minimum}) |"
+        f" {held[0].partition('held fixed: ')[2] if held else done.stderr.strip()[-200:]} |"
+        f" {facts.get('checks')} | {cpu:.1f} | {facts.get('minimal')} |"
+        f" {facts.get('replays') or facts.get('same')} |"
     )
 
 
 def _invalid() -> onnx.ModelProto:
-    """A Concat of integers and floats, which onnx.checker refuses and the reference evaluator runs, among others."""
+    """A Concat of integers and floats, which onnx.checker refuses and the reference evaluator runs, among
+    others.
+    """
     names = [f"v{place}" for place in range(_NODES - 2)]
     nodes = [
         helper.make_node("Neg" if place % 2 else "Abs", [f"v{place - 1}" if place else "x"], [name])
         for place, name in enumerate(names)
     ]
-    nodes += [helper.make_node("Concat", [names[-1], "k"], ["d"], axis=0), helper.make_node("Tanh", ["d"], ["y"])]
+    nodes += [
+        helper.make_node("Concat", [names[-1], "k"], ["d"], axis=0),
+        helper.make_node("Tanh", ["d"], ["y"]),
+    ]
     ins = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
         helper.make_tensor_value_info("k", TensorProto.INT64, [1, 3]),

@@ -1,7 +1,8 @@
-"""Generated failures in two of Scan, Loop, If and functions, one inside the other: does `reduce` bring the trigger out?
+"""Generated failures in two of Scan, Loop, If and functions, one inside the other: does `reduce` bring the
+trigger out?
 
-The trigger is a chain of two operators over float[2, 3] or float[3]; every level has operators of its own around it. The known minimum is the
-trigger's two nodes in the main graph.
+The trigger is a chain of two operators over float[2, 3] or float[3]; every level has operators of its own
+around it. The known minimum is the trigger's two nodes in the main graph.
 """
 
 import random
@@ -64,7 +65,9 @@ def _one(seed: int, workers: Workers) -> NestedResult | None:
     except NoFailure:  # a wrong value can be lost on its way, and a body that is not run fails nowhere
         return None
     form = OnnxReduction()
-    result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners())
+    result = reduce_failure(
+        form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
     operators = tuple(result.best.program.operators())
     minimum = operators == tuple(trigger) and count_nodes(result.best.model) == (2, 0) and result.same
     said = "" if result.minimal else "not minimal, it says"
@@ -74,7 +77,9 @@ def _one(seed: int, workers: Workers) -> NestedResult | None:
 def nested_case(draw: random.Random, kinds: Sequence[str], trigger: Sequence[str]) -> Case:
     """A model whose trigger lies in bodies of these kinds, the outermost first."""
     made = _Maker(draw)
-    nodes, last = made.around(lambda value, shape: made.body(list(kinds), value, shape, trigger), "x", (_ROWS, 3))
+    nodes, last = made.around(
+        lambda value, shape: made.body(list(kinds), value, shape, trigger), "x", (_ROWS, 3)
+    )
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [_ROWS, 3]) for name in ("x", last)]
     graph = helper.make_graph(nodes, "nested", infos[:1], infos[1:])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
@@ -114,7 +119,9 @@ class _Maker:
             nodes.append(helper.make_node(self.draw.choice(_PLAIN), [value], [value := self.name()]))
         return nodes, value
 
-    def body(self, kinds: list[str], value: str, shape: tuple[int, ...], trigger: Sequence[str]) -> tuple[Nodes, str]:
+    def body(
+        self, kinds: list[str], value: str, shape: tuple[int, ...], trigger: Sequence[str]
+    ) -> tuple[Nodes, str]:
         """A node of the first kind with all the others in it; without kinds the trigger."""
         if not kinds:
             nodes: Nodes = []
@@ -132,7 +139,9 @@ class _Maker:
         taken, end = self.around(inside, value, shape)
         other, otherwise = self.plain(value)
         graphs = [
-            helper.make_graph(nodes, "branch", [], [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)])
+            helper.make_graph(
+                nodes, "branch", [], [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)]
+            )
             for nodes, last in ((taken, end), (other, otherwise))
         ]
         constant = helper.make_node("Constant", [], [flag], value=numpy_helper.from_array(np.array(True)))
@@ -158,7 +167,8 @@ class _Maker:
         turns = numpy_helper.from_array(np.array(self.draw.randint(1, 3), np.int64))
         body = helper.make_graph(nodes, "loop", ins, outs)
         loop = helper.make_node("Loop", [count, begin, value], [result], body=body)
-        # With a condition: without one onnx's evaluator, which `fake` runs, is wrong by itself, and that is another bug.
+        # With a condition: without one onnx's evaluator, which `fake` runs, is wrong by itself, and that is
+        # another bug.
         flag = helper.make_node("Constant", [], [begin], value=numpy_helper.from_array(np.array(True)))
         return [helper.make_node("Constant", [], [count], value=turns), flag, loop], result
 

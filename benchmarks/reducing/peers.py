@@ -1,4 +1,5 @@
-"""Other reducers on the question that `../reduce.py` asks: Polygraphy's `debug reduce`, and the algorithm of torch's minifier.
+"""Other reducers on the question that `../reduce.py` asks: Polygraphy's `debug reduce`, and the algorithm of
+torch's minifier.
 
 Both are given warm workers and opsieve's own predicate, and their time is without the start of these workers.
 """
@@ -89,7 +90,9 @@ class Question:
     def minimal(self, subject: Subject) -> bool:
         """Whether no single node or output can go and no node can be bypassed."""
         start = recorded(subject, self.source, self.workers)
-        rules = Rules(OnnxForm(), [self.check], self.validator, lambda item: recorded(item, self.source, self.workers))
+        rules = Rules(
+            OnnxForm(), [self.check], self.validator, lambda item: recorded(item, self.source, self.workers)
+        )
         return certify(Engine(start, rules, Journal("")), [NODES, OUTPUTS, BYPASS]).minimal
 
 
@@ -108,7 +111,9 @@ def polygraphy(question: Question, model: Path, python: Path, mode: str) -> Peer
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 try:
-                    asked.append(question.evaluate(read(f"{scratch}/{self.rfile.readline().decode().strip()}")))
+                    asked.append(
+                        question.evaluate(read(f"{scratch}/{self.rfile.readline().decode().strip()}"))
+                    )
                 except Exception as error:  # noqa: BLE001  whatever is wrong with what Polygraphy made, it is not the failure
                     asked.append(f"invalid ({type(error).__name__})")
                 self.wfile.write(b"\1" if asked[-1] == "same" else b"\0")
@@ -146,10 +151,12 @@ def polygraphy(question: Question, model: Path, python: Path, mode: str) -> Peer
 
 
 def minifier(question: Question) -> Peer:
-    """The strategy of torch's minifier, on our cuts: suffixes, ranges to inputs, outputs, at a granularity that is halved.
+    """The strategy of torch's minifier, on our cuts: suffixes, ranges to inputs, outputs, at a granularity
+    that is halved.
 
-    As torch 2.13 has it (torch/_functorch/fx_minifier.py): every success is asked once more and starts again from the top, nothing is
-    remembered, one query at a time. What removes dead code and unused inputs there is part of every cut here.
+    As torch 2.13 has it (torch/_functorch/fx_minifier.py): every success is asked once more and starts again
+    from the top, nothing is remembered, one query at a time. What removes dead code and unused inputs there
+    is part of every cut here.
     """
     name = "torch minifier"
     search = _Minifier(Graph(question.start), question.evaluate)
@@ -158,7 +165,10 @@ def minifier(question: Question) -> Peer:
         best = search.run()
     except TimeoutError:
         return Peer(
-            "torch minifier", search.queries, time.perf_counter() - since, why=f"more than {_MOST_QUERIES} queries"
+            "torch minifier",
+            search.queries,
+            time.perf_counter() - since,
+            why=f"more than {_MOST_QUERIES} queries",
         )
     seconds = time.perf_counter() - since
     nodes, size = sum(count_nodes(best.model)), best.model.ByteSize()
@@ -186,10 +196,17 @@ class _Minifier:
 
     def _step(self, size: int) -> bool:
         crowded = len(self.outputs) > len(self.places) // 2
-        return (crowded and self._without_outputs(size)) or self._without_suffix(size) or self._without_range(size)
+        return (
+            (crowded and self._without_outputs(size))
+            or self._without_suffix(size)
+            or self._without_range(size)
+        )
 
     def _without_suffix(self, size: int) -> bool:
-        return any(self._try(self.places[: end + 1], [self.places[end]]) for end in range(size, len(self.places), size))
+        return any(
+            self._try(self.places[: end + 1], [self.places[end]])
+            for end in range(size, len(self.places), size)
+        )
 
     def _without_range(self, size: int) -> bool:
         for start in range(0, len(self.places), size):
@@ -240,5 +257,7 @@ class _Minifier:
 
     def _cut(self, places: list[int], outputs: list[int]) -> Subject | None:
         return cut(
-            self.graph, places, tap=[name for place in outputs for name in self.graph.nodes[place].output if name]
+            self.graph,
+            places,
+            tap=[name for place in outputs for name in self.graph.nodes[place].output if name],
         )

@@ -29,15 +29,22 @@ _SHAPE = [1, 1, 4, 4]
 FAULTS: dict[str, list[tuple[str, list[str], dict[str, Any]]]] = {
     "crash": [("Tanh", [], {}), ("Exp", [], {})],
     "error": [("Relu", [], {}), ("Clip", ["lowest"], {})],
-    "mismatch": [("Abs", [], {}), ("Neg", [], {}), ("Pad", ["pads"], {}), ("MaxPool", [], {"kernel_shape": [3, 3]})],
+    "mismatch": [
+        ("Abs", [], {}),
+        ("Neg", [], {}),
+        ("Pad", ["pads"], {}),
+        ("MaxPool", [], {"kernel_shape": [3, 3]}),
+    ],
 }
 
 
 def model(nodes: int, shape: str, fault: str = "crash") -> onnx.ModelProto:
-    """A chain, a graph in which some 200 values wait to be read at any time, or chains of ten nodes of which each ends in an output; with a trigger in it.
+    """A chain, a graph in which some 200 values wait to be read at any time, or chains of ten nodes of which
+    each ends in an output; with a trigger in it.
 
-    `crash`: a Tanh and an Exp, for `fake`. `error`, `mismatch`: real bugs of onnxruntime 1.31, a Relu and a Clip of float64 that cannot be
-    fused, and a Pad and a MaxPool whose fusion pads with the lowest number where zeros were asked for.
+    `crash`: a Tanh and an Exp, for `fake`. `error`, `mismatch`: real bugs of onnxruntime 1.31, a Relu and a
+    Clip of float64 that cannot be fused, and a Pad and a MaxPool whose fusion pads with the lowest number
+    where zeros were asked for.
     """
     draw = random.Random(0)
     plain = _KEEPING if fault == "mismatch" else _PLAIN
@@ -77,7 +84,10 @@ def model(nodes: int, shape: str, fault: str = "crash") -> onnx.ModelProto:
 
 def report(nodes: int, shapes: Sequence[str], faults: Sequence[str]) -> None:
     """Reduce such models by the command, and print a line of a table for what each took."""
-    print("| nodes | shape | fault | left | checks (for nodes) | CPU, s | clock, s | memory, MiB (main process) |")
+    print(
+        "| nodes | shape | fault | left | checks (for nodes) | CPU, s | clock, s | memory, MiB (main"
+        " process) |"
+    )
     for shape, fault in itertools.product(shapes, faults):
         target = "fake:crash@Tanh>Exp" if fault == "crash" else "onnxruntime"
         with tempfile.TemporaryDirectory(prefix="opsieve-scaled-") as folder:
@@ -86,16 +96,18 @@ def report(nodes: int, shapes: Sequence[str], faults: Sequence[str]) -> None:
             cost = measured(path, target, Path(folder) / "out")
         facts = cost.facts
         print(
-            f"| {nodes} | {shape} | {fault} | {cost.left} | {facts.get('checks')} ({facts.get('node_checks')}) | "
-            f"{cost.cpu:.1f} | {cost.seconds:.1f} | {cost.memory >> 20} ({cost.main_memory >> 20}) |",
+            f"| {nodes} | {shape} | {fault} | {cost.left} | {facts.get('checks')}"
+            f" ({facts.get('node_checks')}) | {cost.cpu:.1f} | {cost.seconds:.1f} | {cost.memory >> 20}"
+            f" ({cost.main_memory >> 20}) |",
             flush=True,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one call of the command gave and took: its facts, CPU seconds, seconds by the clock, bytes of memory that all processes had at most
-    (each page shared out among those that map it)."""
+    """What one call of the command gave and took: its facts, CPU seconds, seconds by the clock, bytes of
+    memory that all processes had at most (each page shared out among those that map it).
+    """
 
     facts: dict[str, Any]
     cpu: float
@@ -128,7 +140,9 @@ def measured(path: Path, target: str, out: Path, *more: str) -> Cost:
 
 
 def _watch(pid: int, peak: list[int], ended: threading.Event) -> None:
-    """The largest memory that a process and its children had, in bytes, and the largest that it had itself; looked at five times a second."""
+    """The largest memory that a process and its children had, in bytes, and the largest that it had itself;
+    looked at five times a second.
+    """
     while not ended.wait(0.2):
         each = list(map(_resident, _family(pid)))
         peak[0], peak[1] = max(peak[0], sum(each)), max(peak[1], *each[:1], 0)

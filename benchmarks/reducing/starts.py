@@ -1,4 +1,6 @@
-"""How long `opsieve reduce` takes to its first smaller model and to its end, as a user calls it, all start-up included."""
+"""How long `opsieve reduce` takes to its first smaller model and to its end, as a user calls it, all start-up
+included.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ _MANY = 10_000  # nodes: no case has as many
 
 @dataclass(frozen=True, slots=True)
 class StartResult:
-    """One call: seconds by the clock to the first smaller model on the disk and to the end, CPU seconds of all processes, nodes left."""
+    """One call: seconds by the clock to the first smaller model on the disk and to the end, CPU seconds of
+    all processes, nodes left.
+    """
 
     name: str
     first: float
@@ -40,11 +44,24 @@ def reduce_cases(folder: Path, runs: int) -> Iterator[StartResult]:
 def _one(path: Path, target: str) -> StartResult:
     with tempfile.TemporaryDirectory(prefix="opsieve-starts-") as scratch:
         out = Path(scratch) / "out"
-        command = [sys.executable, "-m", "opsieve", "reduce", str(path), "-t", target, "--json", "-o", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "opsieve",
+            "reduce",
+            str(path),
+            "-t",
+            target,
+            "--json",
+            "-o",
+            str(out),
+        ]
         # As for a user, modules are compiled once: by the first of the runs.
         settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         before, since, first = os.times(), time.perf_counter(), 0.0
-        process = subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         while process.poll() is None:
             if not first and (out / STORY).exists():  # written with the first model that is smaller
                 first = time.perf_counter() - since
@@ -63,7 +80,8 @@ def report(folder: Path, runs: int) -> None:
     for result in reduce_cases(folder, runs):
         results.append(result)
         print(
-            f"| {result.name} | {result.first:.2f} | {result.end:.2f} | {result.cpu:.2f} | {result.nodes} |", flush=True
+            f"| {result.name} | {result.first:.2f} | {result.end:.2f} | {result.cpu:.2f} | {result.nodes} |",
+            flush=True,
         )
     first, end = median(result.first for result in results), median(result.end for result in results)
     print(f"median: {first:.2f} s to the first smaller model, {end:.2f} s to the end")

@@ -1,7 +1,9 @@
-"""Models that hold two bugs of one compiler: does `reduce` keep to the one it began with, and say that another is left?
+"""Models that hold two bugs of one compiler: does `reduce` keep to the one it began with, and say that
+another is left?
 
-Every two bugs of a compiler release, from the samples and from a folder of failing models, are joined into one model behind hosts of their
-own. Each is reduced alone first: what comes out says which of the two the result of the joined model is.
+Every two bugs of a compiler release, from the samples and from a folder of failing models, are joined into
+one model behind hosts of their own. Each is reduced alone first: what comes out says which of the two the
+result of the joined model is.
 """
 
 import itertools
@@ -50,7 +52,9 @@ _HOST = 30, 90  # nodes around each bug
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A bug alone: the minimal model that shows it, its inputs, the operators of that model, the fingerprint."""
+    """A bug alone: the minimal model that shows it, its inputs, the operators of that model, the
+    fingerprint.
+    """
 
     name: str
     target: ResolvedTarget
@@ -61,7 +65,9 @@ class Bug:
 
 @dataclass(frozen=True, slots=True)
 class TwoBugResult:
-    """What became of a joined model. `answer`: the bug it began with (`kept`), the other one (`slip`), neither (`mixed`), or why it was not reduced."""
+    """What became of a joined model. `answer`: the bug it began with (`kept`), the other one (`slip`),
+    neither (`mixed`), or why it was not reduced.
+    """
 
     target: str
     names: tuple[str, str]
@@ -76,7 +82,9 @@ class TwoBugResult:
 
 
 def bugs(workers: Workers, folder: Path | None, only: Collection[str] = ()) -> Iterator[Bug]:
-    """Every bug of the groups, and of the models of a folder with a `manifest.json`, reduced alone; of these names, if any are given."""
+    """Every bug of the groups, and of the models of a folder with a `manifest.json`, reduced alone; of these
+    names, if any are given.
+    """
     found = [(name, target, load(SAMPLES / name)) for target, names in GROUPS.items() for name in names]
     if folder is not None:
         for entry in json.loads((folder / "manifest.json").read_text()):
@@ -98,27 +106,37 @@ def bugs(workers: Workers, folder: Path | None, only: Collection[str] = ()) -> I
 
 
 def joined(one: Bug, other: Bug, seed: int) -> Case | None:
-    """Both bugs in one model, each behind a host of its own that the seed draws; None where they ask for different operator sets."""
+    """Both bugs in one model, each behind a host of its own that the seed draws; None where they ask for
+    different operator sets.
+    """
     draw = random.Random(f"{seed} {one.name} {other.name}")
     parts = []
     inputs = {}
     for prefix, bug in (("p_", one), ("q_", other)):
         model = onnx_program(bug.case.program, "this").proto
         try:
-            host = grown(model, draw.randint(*_HOST), draw.randrange(1 << 30)) if seed else grown(model, _HOST[0])
+            host = (
+                grown(model, draw.randint(*_HOST), draw.randrange(1 << 30))
+                if seed
+                else grown(model, _HOST[0])
+            )
         except ValueError:
             host = model
         parts.append(compose.add_prefix(host, prefix))
         inputs |= {prefix + name: value for name, value in bug.case.inputs.items()}
     versions = [{entry.domain: entry.version for entry in part.opset_import} for part in parts]
     if any(versions[0].get(domain, version) != version for domain, version in versions[1].items()):
-        newest = {domain: max(each.get(domain, 0) for each in versions) for domain in {**versions[0], **versions[1]}}
+        newest = {
+            domain: max(each.get(domain, 0) for each in versions) for domain in {**versions[0], **versions[1]}
+        }
     else:
         newest = {**versions[0], **versions[1]}
     model = onnx.ModelProto()
     model.CopyFrom(parts[0])
     del model.opset_import[:]
-    model.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in sorted(newest.items()))
+    model.opset_import.extend(
+        onnx.helper.make_opsetid(domain, version) for domain, version in sorted(newest.items())
+    )
     model.ir_version = max(part.ir_version for part in parts)
     for field in ("node", "input", "output", "initializer", "value_info"):
         getattr(model.graph, field).extend(getattr(parts[1].graph, field))
@@ -130,8 +148,12 @@ def joined(one: Bug, other: Bug, seed: int) -> Case | None:
     return Case(OnnxProgram(model.SerializeToString()), inputs)
 
 
-def reduce_grown(found: Sequence[Bug], size: int, seed: int, workers: Workers) -> Iterator[tuple[Bug, int, int]]:
-    """Every bug in a host of so many nodes: the checks for nodes, and how many nodes are left. Those that such a host hides are left out."""
+def reduce_grown(
+    found: Sequence[Bug], size: int, seed: int, workers: Workers
+) -> Iterator[tuple[Bug, int, int]]:
+    """Every bug in a host of so many nodes: the checks for nodes, and how many nodes are left. Those that
+    such a host hides are left out.
+    """
     for bug in found:
         try:
             model = grown(onnx_program(bug.case.program, "this").proto, size, seed)
@@ -142,7 +164,9 @@ def reduce_grown(found: Sequence[Bug], size: int, seed: int, workers: Workers) -
 
 
 def reduce_pairs(found: Sequence[Bug], workers: Workers, most: int, seed: int) -> Iterator[TwoBugResult]:
-    """Every two bugs of one target, joined and reduced; at most so many, in an order and in hosts that the seed draws (0: in order, in the hosts of old)."""
+    """Every two bugs of one target, joined and reduced; at most so many, in an order and in hosts that the
+    seed draws (0: in order, in the hosts of old).
+    """
     pairs = [pair for pair in itertools.combinations(found, 2) if pair[0].target == pair[1].target]
     orders = [*pairs, *((other, one) for one, other in pairs)]  # the other way round the other comes first
     if seed:
@@ -178,7 +202,9 @@ def _result(case: Case, one: Bug, other: Bug, workers: Workers) -> TwoBugResult:
 def _reduced(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Reduction[Subject], str]:
     form = OnnxReduction()
     premise = find(case, [target], None, workers)
-    result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners())
+    result = reduce_failure(
+        form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
     return result, premise.failure.fingerprint.key
 
 

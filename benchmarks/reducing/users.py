@@ -1,7 +1,9 @@
-"""Polygraphy's `debug reduce` as a user runs it: its own command with a check of his own, a process for each question.
+"""Polygraphy's `debug reduce` as a user runs it: its own command with a check of his own, a process for each
+question.
 
-The check is the kind of script that a user writes: onnxruntime with and without optimisation on the values that the whole model had,
-and the message or the difference that he is after. It is spared the search for these values: they are recorded for it.
+The check is the kind of script that a user writes: onnxruntime with and without optimisation on the values
+that the whole model had, and the message or the difference that he is after. It is spared the search for
+these values: they are recorded for it.
 """
 
 import json
@@ -63,7 +65,9 @@ def shapes(question: Question) -> list[str]:
     return ["--model-input-shapes", *told] if told else []
 
 
-def as_a_user(question: Question, model: Path, python: Path, case: dict[str, Any], target: ResolvedTarget) -> Peer:
+def as_a_user(
+    question: Question, model: Path, python: Path, case: dict[str, Any], target: ResolvedTarget
+) -> Peer:
     """Bisect mode; `python` has polygraphy, the check runs in the environment of the target."""
     home, path = Path(sys.executable), ""
     if target.release:
@@ -74,10 +78,21 @@ def as_a_user(question: Question, model: Path, python: Path, case: dict[str, Any
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         (place / "check.py").write_text(_CHECK)
-        (place / "names.json").write_text(json.dumps({name: f"v{number}" for number, name in enumerate(arrays)}))
-        np.savez(place / "values.npz", **{f"v{number}": value for number, value in enumerate(arrays.values())})
+        (place / "names.json").write_text(
+            json.dumps({name: f"v{number}" for number, name in enumerate(arrays)})
+        )
+        np.savez(
+            place / "values.npz", **{f"v{number}": value for number, value in enumerate(arrays.values())}
+        )
         check = [str(home), str(place / "check.py"), scratch, case["signature"], "polygraphy_debug.onnx"]
-        command = [str(python.parent / "polygraphy"), "debug", "reduce", str(model), "-o", str(place / "out.onnx")]
+        command = [
+            str(python.parent / "polygraphy"),
+            "debug",
+            "reduce",
+            str(model),
+            "-o",
+            str(place / "out.onnx"),
+        ]
         command += shapes(question)
         knobs = {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "PYTHONPATH": path}
         since, busy, why = time.perf_counter(), cpu_seconds(), ""

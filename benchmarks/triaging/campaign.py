@@ -35,7 +35,14 @@ from opsieve.triage.fingerprint.graph_signature import signature_of
 from opsieve.triage.fingerprint.program_names import given_names
 
 BATCH = 8  # faults whose workers are alive at once
-DIMENSIONS = ("bodies", "nodes", "outputs", "bypass", "constants")  # what removes nodes; the others change their values
+# what removes nodes; the others change their values
+DIMENSIONS = (
+    "bodies",
+    "nodes",
+    "outputs",
+    "bypass",
+    "constants",
+)
 FIRST = 16  # programs after which a fault that never showed is given up
 
 
@@ -60,7 +67,9 @@ def programs(seed: int, generated: int) -> list[Case]:
             many[operator] += 1
             found.append(Case(OnnxProgram(model.SerializeToString()), inputs))
     request = GenRequest(between=(5, 15), dtypes=frozenset(["float32", "int64", "bool"]))
-    return found + [generate(("isra", "pattern")[at % 2], seed * 1000 + at, request) for at in range(generated)]
+    return found + [
+        generate(("isra", "pattern")[at % 2], seed * 1000 + at, request) for at in range(generated)
+    ]
 
 
 _DTYPES = ("float32", "float64", "int64", "int32", "bool")
@@ -83,16 +92,22 @@ def frozen(case: Case) -> Case:
 
 
 def explored(layer: str, cases: Sequence[Case]) -> list[tuple[Case, frozenset[str]]]:
-    """The programs that a compiler without faults gets right, each with the functions that it runs (of `fake`: its operators)."""
+    """The programs that a compiler without faults gets right, each with the functions that it runs (of
+    `fake`: its operators).
+    """
     target = resolve(TARGETS[layer] if layer == "fake" else f"{TARGETS[layer]}:fault=none")
     tests = [Test(case.program, case.inputs) for case in cases]
     found = []
     with Workers() as workers:
-        answers = zip(cases, workers.observe_many(target, tests), workers.observe_many(NATIVE, tests), strict=True)
+        answers = zip(
+            cases, workers.observe_many(target, tests), workers.observe_many(NATIVE, tests), strict=True
+        )
         for case, seen, right in answers:
             if seen.outputs is not None and right.outputs is not None and _agree(case, seen, right):
                 ran = (
-                    operators(case) if layer == "fake" else [note[4:] for note in seen.notes if note.startswith("ran ")]
+                    operators(case)
+                    if layer == "fake"
+                    else [note[4:] for note in seen.notes if note.startswith("ran ")]
                 )
                 found.append((case, frozenset(ran)))
     return found
@@ -128,12 +143,15 @@ def _shown(seed: Seed, cases: list[Case], most: int, workers: Workers) -> Iterat
         if judged.verdict.verdict == "fail":
             shown += 1
             names = tuple(sorted(given_names(case.program.proto)))
-            yield Failure(seed, judged.verdict, judged.observations[0], tuple(operators(case)), case, names=names)
+            yield Failure(
+                seed, judged.verdict, judged.observations[0], tuple(operators(case)), case, names=names
+            )
         lab.forget()
 
 
 def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:
-    """Each failure whose graph counts, or would if it were smaller, reduced and attributed, until the time is spent; others as they are.
+    """Each failure whose graph counts, or would if it were smaller, reduced and attributed, until the time is
+    spent; others as they are.
 
     In turn one of every fingerprint, as `triage --reduce` does.
     """
@@ -155,7 +173,9 @@ def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:
 
 
 def _counts_graph(one: Failure) -> bool:
-    return any(part.needs_reduction or (part.name == "operators" and part.kept) for part in one.before.components)
+    return any(
+        part.needs_reduction or (part.name == "operators" and part.kept) for part in one.before.components
+    )
 
 
 def _reduced(one: Failure, workers: Workers) -> Failure:
@@ -168,14 +188,22 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
             premise = find(one.case, [target], None, workers)
             start = Subject(best, one.case.inputs, {})
             result = reduce_failure(
-                OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions
+                OnnxReduction(),
+                start,
+                premise,
+                [workers],
+                "fingerprint",
+                Journal(""),
+                Listeners(),
+                dimensions,
             )
         except NoFailure as error:
             print(f"not reduced: {one.seed.target}: {error}", file=sys.stderr)
             return one
         if not result.same:
             print(
-                f"not reduced: {one.seed.target}: the judge does not see the same failure at the end", file=sys.stderr
+                f"not reduced: {one.seed.target}: the judge does not see the same failure at the end",
+                file=sys.stderr,
             )
             return one
         best = result.best.model

@@ -1,4 +1,6 @@
-"""Single expressions of Python code changed, as a programmer's slip would: what the seeded-fault benchmarks put into compilers."""
+"""Single expressions of Python code changed, as a programmer's slip would: what the seeded-fault benchmarks
+put into compilers.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -28,7 +30,9 @@ CHECKS = (  # FIRST and LAST are what the function gets, MANY and FEW sizes of i
 
 
 def sites(function: ast.FunctionDef) -> Iterator[tuple[str, Any]]:
-    """Every place that can be changed: the kind of change, and the node, or for a check the statement that it comes before."""
+    """Every place that can be changed: the kind of change, and the node, or for a check the statement that it
+    comes before.
+    """
     for node in ast.walk(function):
         if isinstance(node, ast.If):
             yield "negate", node
@@ -77,7 +81,9 @@ def insert_check(function: ast.FunctionDef, at: int, number: int) -> None:
 
 
 def _spoken(check: str, function: ast.FunctionDef) -> str:
-    """A check in terms of the function's parameters: a converter's `inputs` and `attr` where it has them, else the first and the last."""
+    """A check in terms of the function's parameters: a converter's `inputs` and `attr` where it has them,
+    else the first and the last.
+    """
     every = function.args
     names = [each.arg for each in (*every.posonlyargs, *every.args, *every.kwonlyargs)]
     names = [name for name in names if name not in ("self", "cls")] or names or ["None"]

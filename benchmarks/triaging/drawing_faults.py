@@ -13,7 +13,12 @@ from triaging.changes import sites
 from triaging.seeded import FILES, layer_of
 
 LAYERS = ("tvm", "onnxscript", "onnxslim", "fake")
-TARGETS = {"tvm": "seeded-tvm", "onnxscript": "seeded-onnxscript", "onnxslim": "seeded-onnxslim", "fake": "fake"}
+TARGETS = {
+    "tvm": "seeded-tvm",
+    "onnxscript": "seeded-onnxscript",
+    "onnxslim": "seeded-onnxslim",
+    "fake": "fake",
+}
 _IN_A_FUNCTION = 3
 _PROGRAMS = 4  # that run a function
 _FAKE = ("wrong", "error", "nan", "crash", "shape", "abort")  # each operator gets three of these
@@ -21,8 +26,9 @@ _FAKE = ("wrong", "error", "nan", "crash", "shape", "abort")  # each operator ge
 
 @dataclass(frozen=True)
 class Seed:
-    """A fault: its compiler, the target that has it, the function that a program must run, or of `fake` the operator; `final` ones
-    are for the end."""
+    """A fault: its compiler, the target that has it, the function that a program must run, or of `fake` the
+    operator; `final` ones are for the end.
+    """
 
     layer: str
     target: str
@@ -42,7 +48,9 @@ def drawn(layer: str, many: int, seed: int, ran: Sequence[frozenset[str]]) -> li
 
 def _python(draw: random.Random, layer: str, many: int, often: Counter[str]) -> Iterator[tuple[str, str]]:
     functions = [place for file in FILES if layer_of(file) == layer for place in _functions(file)]
-    functions = [place for place in functions if often.get(f"{place[0]}~{place[1]}~{place[2].name}", 0) >= _PROGRAMS]
+    functions = [
+        place for place in functions if often.get(f"{place[0]}~{place[1]}~{place[2].name}", 0) >= _PROGRAMS
+    ]
     draw.shuffle(functions)
     left = many
     for file, owner, function in functions:
@@ -85,7 +93,9 @@ def _functions(file: str) -> Iterator[tuple[str, str, ast.FunctionDef]]:
 
 
 def _is_plain(function: ast.FunctionDef) -> bool:
-    """Whether a function's code can be changed in place: no property, nothing wrapped. Registering a function does not wrap it."""
+    """Whether a function's code can be changed in place: no property, nothing wrapped. Registering a function
+    does not wrap it.
+    """
     names = [getattr(getattr(item, "func", item), "id", "") for item in function.decorator_list]
     return all(name in ("classmethod", "staticmethod", "register_legalize") for name in names)
 

@@ -1,4 +1,6 @@
-"""A failure with its label: what the benchmark clusters, and how it is kept to be fingerprinted again without running anything."""
+"""A failure with its label: what the benchmark clusters, and how it is kept to be fingerprinted again without
+running anything.
+"""
 
 import json
 from collections.abc import Sequence
@@ -22,10 +24,12 @@ from opsieve.triage.store.failure_record import AbsentOutput
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure of a fault: what the judge said and what the compiler showed on a program with these operators.
+    """One failure of a fault: what the judge said and what the compiler showed on a program with these
+    operators.
 
-    `reduced` is the number of nodes that reduction left (0: not reduced), `left` their operators, `evidence` what is known since.
-    `names` are those that the program gives. `case` is None for a failure that was read from a file.
+    `reduced` is the number of nodes that reduction left (0: not reduced), `left` their operators, `evidence`
+    what is known since. `names` are those that the program gives. `case` is None for a failure that was read
+    from a file.
     """
 
     seed: Seed
@@ -51,7 +55,9 @@ class Failure:
         )
 
     def record(self) -> Record:
-        """The failure as another tool's log has it: no program, no names, no graph; qualified names of functions only as text shows them."""
+        """The failure as another tool's log has it: no program, no names, no graph; qualified names of
+        functions only as text shows them.
+        """
         seen = self.observation
         return record_of(
             {
@@ -74,15 +80,23 @@ class Failure:
         )
         if self.verdict.mismatch:
             return Shown(
-                self.seed.layer, ("harness compare", "numpy assert_allclose"), "AssertionError", self.verdict.reason
+                self.seed.layer,
+                ("harness compare", "numpy assert_allclose"),
+                "AssertionError",
+                self.verdict.reason,
             )
         return Shown(
-            self.seed.layer, frames, self.observation.exception, self.observation.message or self.verdict.message
+            self.seed.layer,
+            frames,
+            self.observation.exception,
+            self.observation.message or self.verdict.message,
         )
 
 
 def joined(found: Sequence[Fingerprint]) -> list[int]:
-    """A cluster for each fingerprint, as a store makes them: equal keys are one, and those that are linked."""
+    """A cluster for each fingerprint, as a store makes them: equal keys are one, and those that are
+    linked.
+    """
     links = Links()
     for one in found:
         links.add(one.key, one.components)

@@ -1,12 +1,14 @@
-"""How others group failures, as their sources have it: each a function of failures that gives a key for every one.
+"""How others group failures, as their sources have it: each a function of failures that gives a key for every
+one.
 
-- ClusterFuzz (src/clusterfuzz/_internal/crash_analysis: stacktraces, crash_comparer): a state of the three innermost functions, the
-  message where there is no stack; states are alike when equal, when two of the three are the same in order, or when their lines are
-  more than 0.8 alike on average (Levenshtein over both lengths); groups by single link.
-- CASR (libcasr: stacktrace.rs, cluster.rs): the position dependent measure of ReBucket (a = 0.04, r = 0.13), complete link, cut at
-  a distance of 0.3.
-- Sentry (grouping, "newstyle"): the application's frames, by file and function, exactly; exception and message, with numbers
-  and quoted text replaced, only where there is no stack.
+- ClusterFuzz (src/clusterfuzz/_internal/crash_analysis: stacktraces, crash_comparer): a state of the three
+  innermost functions, the message where there is no stack; states are alike when equal, when two of the three
+  are the same in order, or when their lines are more than 0.8 alike on average (Levenshtein over both
+  lengths); groups by single link.
+- CASR (libcasr: stacktrace.rs, cluster.rs): the position dependent measure of ReBucket (a = 0.04, r = 0.13),
+  complete link, cut at a distance of 0.3.
+- Sentry (grouping, "newstyle"): the application's frames, by file and function, exactly; exception and
+  message, with numbers and quoted text replaced, only where there is no stack.
 - raw: the message as it is.
 """
 
@@ -40,7 +42,9 @@ def raw(failures: Sequence[Shown]) -> list[str]:
 
 
 def exception_and_frames(failures: Sequence[Shown]) -> list[tuple[str, ...]]:
-    """Equal exceptions and equal three innermost frames of installed packages; the message where there are none."""
+    """Equal exceptions and equal three innermost frames of installed packages; the message where there are
+    none.
+    """
     return [(one.backend, one.exception, *(one.frames[:_STATE] or (one.message,))) for one in failures]
 
 
@@ -79,12 +83,16 @@ def clusterfuzz(failures: Sequence[Shown]) -> list[int]:
 def _states_alike(one: Sequence[str], other: Sequence[str]) -> bool:
     if LCSseq.similarity(one, other) >= 2:
         return True
-    ratios = [1 - Levenshtein.distance(a, b) / max(len(a) + len(b), 1) for a, b in zip(one, other, strict=False)]
+    ratios = [
+        1 - Levenshtein.distance(a, b) / max(len(a) + len(b), 1) for a, b in zip(one, other, strict=False)
+    ]
     return bool(ratios) and sum(ratios) / len(ratios) > _ALIKE
 
 
 def casr(failures: Sequence[Shown]) -> list[int]:
-    """Complete link over the position dependent measure of whole stacks; those without a stack by their message."""
+    """Complete link over the position dependent measure of whole stacks; those without a stack by their
+    message.
+    """
     stacks = [(one.backend, *(one.frames or (one.message[:80],))) for one in failures]
     distinct = list(dict.fromkeys(stacks))
     groups: list[list[int]] = [[at] for at in range(len(distinct))]
@@ -104,7 +112,9 @@ def casr(failures: Sequence[Shown]) -> list[int]:
 
 
 def _measure(one: Sequence[str], other: Sequence[str]) -> float:
-    """The similarity of ReBucket (Dang and others, ICSE 2012, section 3.2): the best alignment of equal frames, 0 to 1."""
+    """The similarity of ReBucket (Dang and others, ICSE 2012, section 3.2): the best alignment of equal
+    frames, 0 to 1.
+    """
     if one[0] != other[0]:
         return 0.0
     a, b = one[1:], other[1:]

@@ -1,4 +1,6 @@
-"""A clustering against labels: BCubed (Amigo et al., 2009), pairs, and the adjusted Rand index (Hubert and Arabie, 1985)."""
+"""A clustering against labels: BCubed (Amigo et al., 2009), pairs, and the adjusted Rand index (Hubert and
+Arabie, 1985).
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence

@@ -1,9 +1,10 @@
-"""TVM's importer, onnxscript's optimizer and onnxslim as backends `seeded-tvm`, `seeded-onnxscript` and `seeded-onnxslim`, with an option
+"""TVM's importer, onnxscript's optimizer and onnxslim as backends `seeded-tvm`, `seeded-onnxscript` and
+`seeded-onnxslim`, with an option
 more: `fault`.
 
-`fault=FILE~CLASS~FUNCTION~KIND~PLACE~NUMBER` changes one expression of the function (`changes.py`) in the worker before it is asked.
-CLASS is "" for a function of the module. FILE is one of `FILES`. With `fault=none` nothing is changed, and the notes of an observation tell
-which functions ran, as `ran FILE~CLASS~FUNCTION`.
+`fault=FILE~CLASS~FUNCTION~KIND~PLACE~NUMBER` changes one expression of the function (`changes.py`) in the
+worker before it is asked. CLASS is "" for a function of the module. FILE is one of `FILES`. With `fault=none`
+nothing is changed, and the notes of an observation tell which functions ran, as `ran FILE~CLASS~FUNCTION`.
 """
 
 import __future__
@@ -116,9 +117,13 @@ def plant(fault: str) -> None:
     module = importlib.import_module(FILES[file])
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     holder: Any = (
-        next(item for item in tree.body if isinstance(item, ast.ClassDef) and item.name == owner) if owner else tree
+        next(item for item in tree.body if isinstance(item, ast.ClassDef) and item.name == owner)
+        if owner
+        else tree
     )
-    changed = next(item for item in holder.body if isinstance(item, ast.FunctionDef) and item.name == function)
+    changed = next(
+        item for item in holder.body if isinstance(item, ast.FunctionDef) and item.name == function
+    )
     if kind == "die":
         death = ast.parse("__import__('ctypes').string_at(0)").body[0]
         for node in ast.walk(death):

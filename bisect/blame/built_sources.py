@@ -1,7 +1,8 @@
-"""Which folders of a repository went into a release: its binaries name their source files in assertions and logs, its Python files lie there.
+"""Which folders of a repository went into a release: its binaries name their source files in assertions and
+logs, its Python files lie there.
 
-A build for one kind of machine leaves out the code for the others; commits that change only what is not in the release cannot have
-changed its behaviour. Nothing is imported or run.
+A build for one kind of machine leaves out the code for the others; commits that change only what is not in
+the release cannot have changed its behaviour. Nothing is imported or run.
 """
 
 import mmap
@@ -17,7 +18,8 @@ _MOST_BYTES = 2 << 30
 
 
 def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str] | None:
-    """The folders of `tree` (paths of a repository) that hold a source file which a binary in `folders` names, or a Python file that lies there.
+    """The folders of `tree` (paths of a repository) that hold a source file which a binary in `folders`
+    names, or a Python file that lies there.
 
     None when these are too few to tell, as with stripped builds.
     """
@@ -39,7 +41,12 @@ def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str
 
 def files_of(folders: Sequence[Path]) -> list[Path]:
     """What lies in the folders of a release, links left out; of each folder a bounded number."""
-    return [file for folder in folders for file in sorted(folder.rglob("*"))[:_MOST_FILES] if not file.is_symlink()]
+    return [
+        file
+        for folder in folders
+        for file in sorted(folder.rglob("*"))[:_MOST_FILES]
+        if not file.is_symlink()
+    ]
 
 
 def binaries(files: Iterable[Path]) -> Iterable[Path]:

@@ -1,8 +1,10 @@
-"""The commits that a newer release has and an older one has not, read from a local clone: nothing is checked out or written.
+"""The commits that a newer release has and an older one has not, read from a local clone: nothing is checked
+out or written.
 
-Releases are cut on branches of their own, into which commits of the default branch are copied, singly (cherry-picked) or many in one
-(squashed). A copy hides who made the change, so that each is traced back to the commits of the default branch that it carries: by the
-number of the pull request, else by the lines. What the older release carries already is no suspect.
+Releases are cut on branches of their own, into which commits of the default branch are copied, singly
+(cherry-picked) or many in one (squashed). A copy hides who made the change, so that each is traced back to
+the commits of the default branch that it carries: by the number of the pull request, else by the lines. What
+the older release carries already is no suspect.
 """
 
 import re
@@ -20,15 +22,16 @@ _MOST_COMMITS = 20_000
 _MOST_COPIES = 60  # commits of a release branch that are traced back
 _MOST_TEXT = 6_000  # characters of a description
 _CARRIED = 0.9  # of the lines of a change stand in the copy
-_LATER = (
-    86_400  # seconds by which a change may be younger than its copy: clocks differ, and a copy keeps its first date
-)
+# seconds by which a change may be younger than its copy: clocks differ, and a copy keeps its first date
+_LATER = 86_400
 _PULL = re.compile(r"\(#(\d{1,9})\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A commit as `git log` lists it; `time` is when it was committed, in seconds since 1970, `description` what its message says below the subject."""
+    """A commit as `git log` lists it; `time` is when it was committed, in seconds since 1970, `description`
+    what its message says below the subject.
+    """
 
     sha: str
     subject: str
@@ -46,7 +49,8 @@ class Entry:
 class Between:
     """The suspects between `old` and `new`, oldest first.
 
-    `parts` are copies on the newer release's branch, each with the commits that it carries, which are suspects in its place.
+    `parts` are copies on the newer release's branch, each with the commits that it carries, which are
+    suspects in its place.
     """
 
     old: str
@@ -62,7 +66,9 @@ class Between:
 
 
 def read_between(repository: "Repo", old: str, new: str) -> Between:
-    """The range of two commits, with copies on the branch of either release traced back to what they carry."""
+    """The range of two commits, with copies on the branch of either release traced back to what they
+    carry.
+    """
     trunk = default_branch(repository)
     entries = _log(repository, new, f"^{old}")
     own = _log(repository, old, f"^{new}")
@@ -104,7 +110,13 @@ def _log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
     )
     fields = iter(repository.git.log(*options, *revisions).split("\0")[1:])
     found = [
-        Entry(sha, subject, int(time), tuple(name for name in names.splitlines() if name), description[:_MOST_TEXT])
+        Entry(
+            sha,
+            subject,
+            int(time),
+            tuple(name for name in names.splitlines() if name),
+            description[:_MOST_TEXT],
+        )
         for sha, time, subject, description, names in zip(*[fields] * 5, strict=True)
     ]
     return {entry.sha: entry for entry in found[-_MOST_COMMITS:]}
@@ -125,7 +137,11 @@ class _Copies:
         if same or not copy.files:
             return same
         files, until = set(copy.files), copy.time + _LATER
-        near = [entry for entry in self._later if entry.files and entry.time <= until and files.issuperset(entry.files)]
+        near = [
+            entry
+            for entry in self._later
+            if entry.files and entry.time <= until and files.issuperset(entry.files)
+        ]
         self._read([copy, *near] if near else [])
         return tuple(entry for entry in near if _share(self.lines(entry), self.lines(copy)) >= _CARRIED)
 

@@ -1,8 +1,9 @@
-"""Evidence for commits, read from a local clone: nothing is checked out, built or written. A blobless clone is enough.
+"""Evidence for commits, read from a local clone: nothing is checked out, built or written. A blobless clone
+is enough.
 
-The file of a pass is the one that holds its name in quotes, found in the repository itself. Of the lines of such a file that differ
-between the two releases each is blamed to the commit that wrote it; what was cherry-picked into the older release drops out by
-itself, for its lines are in both.
+The file of a pass is the one that holds its name in quotes, found in the repository itself. Of the lines of
+such a file that differ between the two releases each is blamed to the commit that wrote it; what was
+cherry-picked into the older release drops out by itself, for its lines are in both.
 """
 
 import re
@@ -44,7 +45,9 @@ _FILE = re.compile(r"[\w./\\-]*?([\w-]+(?:/[\w-]+)*\.(?:cc|cpp|cu|h|hpp|py|rs))\
 def gather(
     repository: "Repo", between: Between, clues: Clues, release: Sequence[Path] = ()
 ) -> dict[str, dict[Clue, str]]:
-    """The evidence for each commit of a range, by kind, with what it is about; `release` is where the newer one is unpacked."""
+    """The evidence for each commit of a range, by kind, with what it is about; `release` is where the newer
+    one is unpacked.
+    """
     reader = _HistoryReader(repository, between, release)
     for name in clues.passes:
         reader.pass_named(name)
@@ -82,7 +85,9 @@ class _HistoryReader:
                 self._add(sha, Clue.TEST, name)
 
     def _homes(self, name: str) -> list[str]:
-        """The files that define the name or hold it in quotes, with the sources of headers; those named like the pass alone where there are any."""
+        """The files that define the name or hold it in quotes, with the sources of headers; those named like
+        the pass alone where there are any.
+        """
         exact = re.sub(r"[^\w]", ".", last_name(name))  # in a regular expression of any dialect
         # A prefix may differ between the releases.
         pattern = f'"([a-z_]+[.])?{exact}"|(class|struct|def) +{exact}([^A-Za-z0-9_]|$)'
@@ -99,22 +104,32 @@ class _HistoryReader:
         parts = path.split("/")
         ends = (["/".join(parts[place:])] for place in range(len(parts)))
         found = next(
-            (files for end in ends if (files := [f for f in self._files if f"/{f}".endswith(f"/{end[0]}")])), []
+            (files for end in ends if (files := [f for f in self._files if f"/{f}".endswith(f"/{end[0]}")])),
+            [],
         )
         for file in found if len(found) <= _RARE else []:
             self._touches(file, Clue.NAMED_FILE)
             self._lines(file)
 
     def text(self, text: str) -> None:
-        """Commits that changed how often a text occurs (git's pickaxe); a text that stands in many files says nothing."""
+        """Commits that changed how often a text occurs (git's pickaxe); a text that stands in many files says
+        nothing.
+        """
         old, new = self._between.old, self._between.new
-        found = [self._read("grep", "-l", "-F", "-e", text, end, "--", *_SOURCES).splitlines() for end in (old, new)]
+        found = [
+            self._read("grep", "-l", "-F", "-e", text, end, "--", *_SOURCES).splitlines()
+            for end in (old, new)
+        ]
         files = {line.partition(":")[2] for lines in found for line in lines}
         if not files or max(map(len, found)) > _RARE:
             return
-        for sha in self._read("log", "--format=%H", f"-S{text}", new, f"^{old}", "--", *sorted(files)).splitlines():
+        for sha in self._read(
+            "log", "--format=%H", f"-S{text}", new, f"^{old}", "--", *sorted(files)
+        ).splitlines():
             parts = self._between.parts.get(sha, ())
-            held = self._read("log", "--no-walk", "--format=%H", f"-S{text}", *parts).split() if parts else [sha]
+            held = (
+                self._read("log", "--no-walk", "--format=%H", f"-S{text}", *parts).split() if parts else [sha]
+            )
             for one in held:
                 self._add(one, Clue.MESSAGE, f'"{text[:80]}"')
 
@@ -139,7 +154,9 @@ class _HistoryReader:
                 self._add(sha, Clue.REGISTERS, beside[0])
 
     def _registering(self, names: Sequence[str]) -> set[str]:
-        """The files, without their suffix, in which a kernel of an operator is registered: its name is an argument at the head of a line."""
+        """The files, without their suffix, in which a kernel of an operator is registered: its name is an
+        argument at the head of a line.
+        """
         if not names:
             return set()
         wanted = "|".join(re.sub(r"[^\w]", ".", name) for name in names)
@@ -174,7 +191,9 @@ class _HistoryReader:
                 self._add(sha, Clue.REVERT, "")
 
     def _read(self, command: str, *arguments: str) -> str:
-        """What git prints; as far as it came where the clone lacks contents (a partial clone that cannot ask for them now)."""
+        """What git prints; as far as it came where the clone lacks contents (a partial clone that cannot ask
+        for them now).
+        """
         return str(getattr(self._git, command)(*arguments, with_exceptions=False))
 
     def _is_built(self, file: str) -> bool:
@@ -182,23 +201,35 @@ class _HistoryReader:
 
     def _touches(self, file: str, kind: Clue) -> None:
         """The commits that touch a file, under its earlier names too."""
-        shas = self._read("log", "--follow", "--format=%H", f"{self._between.old}..{self._between.new}", "--", file)
+        shas = self._read(
+            "log", "--follow", "--format=%H", f"{self._between.old}..{self._between.new}", "--", file
+        )
         for sha in shas.splitlines():
             self._add_for_file(sha, kind, file)
 
     def _lines(self, file: str) -> None:
-        """Who wrote the lines that differ: those that are new by blame, those that are gone by who took them out."""
+        """Who wrote the lines that differ: those that are new by blame, those that are gone by who took them
+        out.
+        """
         old, new = self._between.old, self._between.new
         diff = self._read("diff", "-U0", "--find-renames", old, new, "--", file)
-        new_lines = [(start, count or "1") for start, count in _HUNK.findall(diff)[:_MOST_HUNKS] if count != "0"]
+        new_lines = [
+            (start, count or "1") for start, count in _HUNK.findall(diff)[:_MOST_HUNKS] if count != "0"
+        ]
         if new_lines:
             where = [f"-L{start},+{count}" for start, count in new_lines]
             blamed = self._read("blame", "-l", "-s", *where, f"{old}..{new}", "--", file)
             for line in blamed.splitlines():  # a line that is older than the range begins with ^
                 self._add_for_file(line.split(" ", 1)[0], Clue.LINES, file)
-        gone = {line[1:].strip() for line in diff.splitlines() if line.startswith("-") and not line.startswith("---")}
+        gone = {
+            line[1:].strip()
+            for line in diff.splitlines()
+            if line.startswith("-") and not line.startswith("---")
+        }
         for text in sorted((text for text in gone if len(text) >= _SHORTEST), key=len, reverse=True)[:3]:
-            for sha in self._read("log", "--format=%H", f"-S{text}", f"{old}..{new}", "--", file).splitlines():
+            for sha in self._read(
+                "log", "--format=%H", f"-S{text}", f"{old}..{new}", "--", file
+            ).splitlines():
                 self._add_for_file(sha, Clue.LINES, file)
 
     def _add_for_file(self, sha: str, kind: Clue, file: str) -> None:

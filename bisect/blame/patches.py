@@ -13,15 +13,18 @@ _MOST_PATCH = 32 << 20  # characters
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """`lines` are those added and removed, as (file, line with its sign), without blank ones; `places` the functions and classes that git
-    names above its hunks, as (file, heading)."""
+    """`lines` are those added and removed, as (file, line with its sign), without blank ones; `places` the
+    functions and classes that git names above its hunks, as (file, heading).
+    """
 
     lines: Counter[tuple[str, str]] = field(default_factory=Counter)
     places: frozenset[tuple[str, str]] = frozenset()
 
 
 def read_patches(repository: "Repo", shas: Sequence[str]) -> dict[str, Patch]:
-    """The patches of many commits by one call of git; an empty one where a partial clone lacks the contents."""
+    """The patches of many commits by one call of git; an empty one where a partial clone lacks the
+    contents.
+    """
     found = dict.fromkeys(shas, Patch())
     if found:
         shown = repository.git.show("--format=%x00%H", "-U0", "--find-copies", *found, with_exceptions=False)

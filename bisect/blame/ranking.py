@@ -1,9 +1,11 @@
 """From evidence to a ranking: which of the commits between two releases changed a behaviour. Pure.
 
-Each kind of evidence adds a weight in nats (a log-likelihood ratio) to a commit, once; a commit's probability is its share of the
-exponentials, with a share for "none of these" beside it. The weights were set by hand, from what led to the commit in changes that were read, and moved a little
-towards 16 changes whose commit is known (the maximum a posteriori with a Gaussian prior of 0.5 nats around them; `benchmarks/blame.py`,
-docs/benchmarks/bisect.md has what that is worth). Sixteen are few: a probability here says how the evidence compares more than how often it is right.
+Each kind of evidence adds a weight in nats (a log-likelihood ratio) to a commit, once; a commit's probability
+is its share of the exponentials, with a share for "none of these" beside it. The weights were set by hand,
+from what led to the commit in changes that were read, and moved a little towards 16 changes whose commit is
+known (the maximum a posteriori with a Gaussian prior of 0.5 nats around them; `benchmarks/blame.py`,
+docs/benchmarks/bisect.md has what that is worth). Sixteen are few: a probability here says how the evidence
+compares more than how often it is right.
 """
 
 import math
@@ -23,7 +25,9 @@ class Clue(Enum):
     CODE_PASS = "changes code that names the pass {}"
     PASS_FILE = "touches {}, which names the guilty pass"
     NAMED_FILE = "touches {}, which the message names"
-    REGISTERS = "touches {}, where an operator of the case is registered, or a file beside it of the same name"
+    REGISTERS = (
+        "touches {}, where an operator of the case is registered, or a file beside it of the same name"
+    )
     KERNEL = "touches {}, named as an operator of the case"
     NEAR_KERNEL = "touches {}, whose name holds that of an operator of the case"
     PASS_WORD = "its subject names the pass {}"
@@ -71,7 +75,8 @@ WEIGHTS: Mapping[Clue, float] = {
     Clue.REVERT: 0.5,
     Clue.DOCUMENTS: -4.8,
 }
-NONE = 4.0  # nats of "none of these": a commit needs a strong piece of evidence, or some weak ones, to be likelier
+# nats of "none of these": a commit needs a strong piece of evidence, or some weak ones, to be likelier
+NONE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,9 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Commits, the likeliest first, as far as there is evidence for them; `none` is the probability of none of all."""
+    """Commits, the likeliest first, as far as there is evidence for them; `none` is the probability of none
+    of all.
+    """
 
     suspects: tuple[Suspect, ...]
     none: float
@@ -97,7 +104,9 @@ def weight(clues: Iterable[Clue]) -> float:
 
 
 def rank(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ranking:
-    """Rank `commits` (the newest last) by the evidence found for each: what it is about, by kind. Equal ones: the newest first."""
+    """Rank `commits` (the newest last) by the evidence found for each: what it is about, by kind. Equal ones:
+    the newest first.
+    """
     scores = {sha: weight(found.get(sha, ())) for sha in commits}
     top = max([NONE, *scores.values()])
     shares = {sha: math.exp(score - top) for sha, score in scores.items()}

@@ -1,7 +1,8 @@
 """The commit that a release was built from. Nothing is imported or run.
 
-What the release's files state comes first, then their contents: a release of Python sources has the files of its commit. Only where there
-is nothing to hash, a tag counts, then a branch of the release, then the commit at which the version's number went up on the default
+What the release's files state comes first, then their contents: a release of Python sources has the files of
+its commit. Only where there is nothing to hash, a tag counts, then a branch of the release, then the commit
+at which the version's number went up on the default
 branch: the last one before it is near the place where the release was cut.
 """
 
@@ -42,7 +43,8 @@ _NUMBER_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCommit:
-    """A commit of the repository, and where it was read: the name of a file of the release, of a tag, or of a version's file.
+    """A commit of the repository, and where it was read: the name of a file of the release, of a tag, or of a
+    version's file.
 
     One that is not `exact` is near the place where the release left the default branch.
     """
@@ -54,7 +56,9 @@ class ReleaseCommit:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseEnd:
-    """What is known of a release or a build: its name, its number ("" for none), the folders where it is unpacked, the commit that its name states."""
+    """What is known of a release or a build: its name, its number ("" for none), the folders where it is
+    unpacked, the commit that its name states.
+    """
 
     name: str
     number: str = ""
@@ -63,10 +67,11 @@ class ReleaseEnd:
 
 
 def release_commit(repository: Path, built: ReleaseEnd, *, before: bool = False) -> ReleaseCommit:
-    """The commit that was built; BadInput when neither its name, nor its files, nor a tag of the repository say.
+    """The commit that was built; BadInput when neither its name, nor its files, nor a tag of the repository
+    say.
 
-    A nightly that says nothing but its day may be of any commit of it: the last one is taken, for an end that lies `before` a change the last
-    one of the day before.
+    A nightly that says nothing but its day may be of any commit of it: the last one is taken, for an end that
+    lies `before` a change the last one of the day before.
     """
     import git
 
@@ -94,8 +99,8 @@ def release_commit(repository: Path, built: ReleaseEnd, *, before: bool = False)
             raise BadInput(f"{shown(built.name, 200)} states no commit: name it by its commit or its version")
         if near is None:
             raise BadInput(
-                f"the repository {shown(repository, 200)} has no tag for release {shown(built.number)}, no commit with its files, "
-                "and no branch or version file names it"
+                f"the repository {shown(repository, 200)} has no tag for release {shown(built.number)}, no"
+                " commit with its files, and no branch or version file names it"
             )
         return near
 
@@ -109,7 +114,9 @@ def _tagged(repository: "Repo", path: Path, release: str) -> ReleaseCommit | Non
 
 
 def _of_nightly(repository: "Repo", number: str, before: bool) -> ReleaseCommit | None:
-    """Of a development version: the commit in its local part (`0.20.dev12+g1a2b3c4`), else the last one of the day that it names, or before it."""
+    """Of a development version: the commit in its local part (`0.20.dev12+g1a2b3c4`), else the last one of
+    the day that it names, or before it.
+    """
     stated = re.search(r"\+(?:.*\.)?g?([0-9a-f]{7,40})(?:\.|$)", number)
     if stated and not stated[1].isdigit():
         with contextlib.suppress(BadInput):
@@ -127,7 +134,9 @@ def _of_nightly(repository: "Repo", number: str, before: bool) -> ReleaseCommit 
 
 
 def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:
-    """Near a release that has no tag: the tip of its branch, or that of its series, else the last commit of its version."""
+    """Near a release that has no tag: the tip of its branch, or that of its series, else the last commit of
+    its version.
+    """
     if not release:
         return None
     refs = repository.git.for_each_ref("--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
@@ -138,7 +147,9 @@ def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:
             return ReleaseCommit(commit_named(repository, branch), branch.removeprefix("refs/"), exact=False)
     trunk = default_branch(repository)
     number = rf"(^|[^0-9.]){re.escape(release)}($|[^0-9.])"  # 0.1.9 is no part of 0.1.98
-    changed = repository.git.log("--format=%H", "-1", "--extended-regexp", f"-G{number}", trunk, "--", *_NUMBER_FILES)
+    changed = repository.git.log(
+        "--format=%H", "-1", "--extended-regexp", f"-G{number}", trunk, "--", *_NUMBER_FILES
+    )
     if not changed:
         return None
     held = repository.git.grep("-l", "-E", "-e", number, changed, "--", *_NUMBER_FILES, with_exceptions=False)

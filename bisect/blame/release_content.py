@@ -1,8 +1,8 @@
 """The commit whose files a release of Python sources holds. Nothing is imported, checked out or run.
 
-The installed `.py` files are hashed as git does it and compared with the trees of every commit of the clone's branches and tags. Git lists
-what each commit changed against its first parent, so that one pass over the history counts the files that agree at every commit. Only
-hashes are compared: a blobless clone is enough.
+The installed `.py` files are hashed as git does it and compared with the trees of every commit of the clone's
+branches and tags. Git lists what each commit changed against its first parent, so that one pass over the
+history counts the files that agree at every commit. Only hashes are compared: a blobless clone is enough.
 """
 
 import hashlib
@@ -32,7 +32,8 @@ _SECONDS = 120
 class ContentMatch:
     """The newest commit with the most files that agree.
 
-    `exact` tells that the others are files of a version, or are in no commit (made at build); `pure` that the release holds no native code.
+    `exact` tells that the others are files of a version, or are in no commit (made at build); `pure` that the
+    release holds no native code.
     """
 
     sha: str
@@ -53,22 +54,29 @@ class _Change:
 
 
 def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "") -> ContentMatch | None:
-    """Find the commit whose Python files are those in `folders`; None where fewer than half agree with any commit.
+    """Find the commit whose Python files are those in `folders`; None where fewer than half agree with any
+    commit.
 
     Of commits that agree equally, `tagged` is taken, else the newest on the default branch, else the newest.
     """
-    installed = {path.relative_to(folder).as_posix(): path for folder in folders for path in files_of([folder])}
+    installed = {
+        path.relative_to(folder).as_posix(): path for folder in folders for path in files_of([folder])
+    }
     sources = {name: path for name, path in installed.items() if name.endswith(".py") and _has_text(path)}
     if not sources:
         return None
     history = _read_history(repository)
     homes = _find_homes({path for change in history for path, _, _ in change.files}, sources)
     hashes = {name: _hash_file(sources[name]) for name in set(homes.values())}
-    seen = {homes[p] for change in history for p, _, new in change.files if p in homes and new in hashes[homes[p]]}
+    seen = {
+        homes[p] for change in history for p, _, new in change.files if p in homes and new in hashes[homes[p]]
+    }
     total, matched = Counter(map(_package, sources)), Counter(map(_package, seen))
     packages = {package for package in matched if matched[package] * 2 >= total[package]}
     names = sorted(name for name in sources if _package(name) in packages)
-    masks = _agreements(repository, history, homes, hashes, {name: 1 << bit for bit, name in enumerate(names)})
+    masks = _agreements(
+        repository, history, homes, hashes, {name: 1 << bit for bit, name in enumerate(names)}
+    )
     agree = max((mask.bit_count() for mask in masks.values()), default=0)
     if agree * 2 < len(names) or not agree:
         return None
@@ -83,7 +91,14 @@ def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "")
 
 def _read_history(repository: "Repo") -> list[_Change]:
     """Every commit of branches and tags, parents first."""
-    options = ("--topo-order", "--reverse", f"--max-count={_MOST_COMMITS}", "--raw", "--no-abbrev", "--no-renames")
+    options = (
+        "--topo-order",
+        "--reverse",
+        f"--max-count={_MOST_COMMITS}",
+        "--raw",
+        "--no-abbrev",
+        "--no-renames",
+    )
     listed = repository.git.log(
         *options,
         "--diff-merges=first-parent",
@@ -158,7 +173,9 @@ def _hash_file(path: Path) -> frozenset[str]:
     text = path.read_bytes()
     unix = text.replace(b"\r\n", b"\n")
     forms = {text, unix, unix.replace(b"\n", b"\r\n")}
-    return frozenset(hashlib.sha1(b"blob %d\0" % len(form) + form, usedforsecurity=False).hexdigest() for form in forms)
+    return frozenset(
+        hashlib.sha1(b"blob %d\0" % len(form) + form, usedforsecurity=False).hexdigest() for form in forms
+    )
 
 
 def _has_text(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """What a commit says and what its changed lines name, held against what is known of a failure. Pure.
 
-Names of operators stand in code as the words of identifiers (`AveragePool2DTask`), in tests with underscores (`test_average_pool`).
+Names of operators stand in code as the words of identifiers (`AveragePool2DTask`), in tests with underscores
+(`test_average_pool`).
 """
 
 import re
@@ -28,7 +29,8 @@ _MOST_MESSAGE = 2_000  # characters
 
 @dataclass(frozen=True, slots=True)
 class Clues:
-    """What is known of a failure: guilty passes, operators of the reduced case, what the compiler said, and what one sees (`crash at run`).
+    """What is known of a failure: guilty passes, operators of the reduced case, what the compiler said, and
+    what one sees (`crash at run`).
 
     `fixed` tells that the commit looked for is the one that ended it.
     """
@@ -41,7 +43,9 @@ class Clues:
 
     @property
     def telling(self) -> tuple[str, ...]:
-        """The operators that tell commits apart: of many those alone that the message names, and none that the name of a guilty pass holds."""
+        """The operators that tell commits apart: of many those alone that the message names, and none that
+        the name of a guilty pass holds.
+        """
         passes = re.sub(r"[_-]", "", "".join(self.passes).lower())
         stated = [name for pair in _STATED.findall(self.message) for name in pair if name]
         named = [name for name in self.operators if _has_word(self.message, name)]
@@ -51,7 +55,9 @@ class Clues:
     @property
     def functions(self) -> tuple[str, ...]:
         """The last two parts of the names of functions in the message."""
-        return tuple(dict.fromkeys("::".join(name.split("::")[-2:]) for name in _FUNCTION.findall(self.message)))
+        return tuple(
+            dict.fromkeys("::".join(name.split("::")[-2:]) for name in _FUNCTION.findall(self.message))
+        )
 
 
 def said(entry: Entry, clues: Clues) -> dict[Clue, str]:
@@ -64,8 +70,12 @@ def said(entry: Entry, clues: Clues) -> dict[Clue, str]:
         Clue.OPERATOR_WORD: _first(name for name in clues.telling if _names_operator(subject, name)),
         Clue.SYMPTOM_WORD: _first(word for word in words if word in known),
         Clue.MENDS: _first(word for word in words if clues.fixed and word in _MENDING),
-        Clue.QUOTES: _first(f'"{text[:80]}"' for text in constant_texts(clues.message) if text in description),
-        Clue.DESCRIBES_PASS: _first(name for name in clues.passes if last_name(name).lower() in description.lower()),
+        Clue.QUOTES: _first(
+            f'"{text[:80]}"' for text in constant_texts(clues.message) if text in description
+        ),
+        Clue.DESCRIBES_PASS: _first(
+            name for name in clues.passes if last_name(name).lower() in description.lower()
+        ),
         Clue.DESCRIBES_OPERATOR: _first(name for name in clues.telling if _has_word(description, name)),
     }
     return {kind: about for kind, about in found.items() if about is not None}
@@ -73,14 +83,20 @@ def said(entry: Entry, clues: Clues) -> dict[Clue, str]:
 
 def changed(patch: Patch, clues: Clues) -> dict[Clue, str]:
     """What the lines that a commit changes, and the functions that they stand in, name."""
-    lines = [(file, text) for file, text in (*patch.lines, *patch.places) if PurePosixPath(file).suffix in CODE]
+    lines = [
+        (file, text) for file, text in (*patch.lines, *patch.places) if PurePosixPath(file).suffix in CODE
+    ]
     code = "\n".join(text for file, text in lines if not is_test(file))
     tests = "\n".join(text for file, text in lines if is_test(file) and _NAMED_TEST.search(text))
     found: dict[Clue, str | None] = {
         Clue.CODE_OPERATOR: _first(name for name in clues.telling if _has_word(code, name)),
-        Clue.CODE_PASS: _first(name for name in clues.passes if last_name(name) in code or last_name(name) in tests),
+        Clue.CODE_PASS: _first(
+            name for name in clues.passes if last_name(name) in code or last_name(name) in tests
+        ),
         Clue.FUNCTION: _first(name for name in clues.functions if name in code),
-        Clue.TEST: _first(name for name in clues.telling if _has_word(tests, name) or _has_snake(tests, name)),
+        Clue.TEST: _first(
+            name for name in clues.telling if _has_word(tests, name) or _has_snake(tests, name)
+        ),
     }
     return {kind: about for kind, about in found.items() if about is not None}
 
@@ -88,7 +104,8 @@ def changed(patch: Patch, clues: Clues) -> dict[Clue, str]:
 def rare_words(entries: Mapping[str, Entry], clues: Clues) -> dict[str, dict[Clue, str]]:
     """The commits whose message or names of files have words of the failure that few others have.
 
-    A word stands for those that it begins (pool, pooling): what is rare among the commits tells them apart, whatever a project talks of all day.
+    A word stands for those that it begins (pool, pooling): what is rare among the commits tells them apart,
+    whatever a project talks of all day.
     """
     source = " ".join((clues.message[:_MOST_MESSAGE], *clues.telling, *map(last_name, clues.passes)))
     wanted = sorted({word.lower() for word in _WORDS.findall(source) if len(word) >= _WORD})
@@ -106,14 +123,24 @@ def rare_words(entries: Mapping[str, Entry], clues: Clues) -> dict[str, dict[Clu
 
 
 def constant_texts(message: str) -> list[str]:
-    """The parts of a message that a source is likely to hold as they are: without quoted names, numbers and paths; the longest first."""
+    """The parts of a message that a source is likely to hold as they are: without quoted names, numbers and
+    paths; the longest first.
+    """
     parts = [part for line in message.splitlines() for part in re.split(_QUOTED, line)]
-    pieces = [piece.strip(" .,:;()[]{}=") for part in parts for piece in re.split(r"[\d/\\<>{}\[\]]+|\s{2,}|: ", part)]
-    return sorted({piece for piece in pieces if len(piece) >= _SHORTEST and " " in piece}, key=len, reverse=True)[:3]
+    pieces = [
+        piece.strip(" .,:;()[]{}=")
+        for part in parts
+        for piece in re.split(r"[\d/\\<>{}\[\]]+|\s{2,}|: ", part)
+    ]
+    return sorted(
+        {piece for piece in pieces if len(piece) >= _SHORTEST and " " in piece}, key=len, reverse=True
+    )[:3]
 
 
 def last_name(name: str) -> str:
-    """Of a pass with a prefix (`tir.LowerIntrin`) the name alone: the prefix goes when a folder is renamed."""
+    """Of a pass with a prefix (`tir.LowerIntrin`) the name alone: the prefix goes when a folder is
+    renamed.
+    """
     return name.rpartition(".")[2]
 
 
@@ -128,7 +155,9 @@ def stem(file: str) -> str:
 
 
 def _text_words(entry: Entry) -> str:
-    """The words of a commit's message but the first, a verb, and of the names of its files, in lower case, each after a blank."""
+    """The words of a commit's message but the first, a verb, and of the names of its files, in lower case,
+    each after a blank.
+    """
     text = " ".join(
         (
             *_after_verb(entry.subject),
@@ -151,9 +180,13 @@ def _speaks_of_pass(subject: str, name: str) -> bool:
 
 
 def _names_operator(subject: str, name: str) -> bool:
-    """Whether a subject has the name as a word; not as its first, where "Add" and "Split" are what the commit does."""
+    """Whether a subject has the name as a word; not as its first, where "Add" and "Split" are what the commit
+    does.
+    """
     camel = bool(re.search(r"[a-z][A-Z]", name))
-    return name in _after_verb(subject) or (camel and name.lower() in re.findall(r"[a-z]\w*", subject.lower()))
+    return name in _after_verb(subject) or (
+        camel and name.lower() in re.findall(r"[a-z]\w*", subject.lower())
+    )
 
 
 def _after_verb(subject: str) -> list[str]:
@@ -210,7 +243,9 @@ _MENDING = frozenset(
 
 # What subjects of commits say of what one sees.
 _SYMPTOMS: dict[str, frozenset[str]] = {
-    "crash": frozenset(["crash", "crashes", "crashing", "segfault", "segv", "sigsegv", "overflow", "bounds", "abort"]),
+    "crash": frozenset(
+        ["crash", "crashes", "crashing", "segfault", "segv", "sigsegv", "overflow", "bounds", "abort"]
+    ),
     "hang": frozenset(["hang", "hangs", "deadlock", "loop", "infinite"]),
     "out-of-memory": frozenset(["memory", "leak", "oom"]),
     "inf": frozenset(["inf", "infinity", "infinite", "nan", "overflow"]),

@@ -1,9 +1,11 @@
-"""Which optimiser passes cause a failure: levels first, then the smallest set of passes whose skipping cures it. Pure.
+"""Which optimiser passes cause a failure: levels first, then the smallest set of passes whose skipping cures
+it. Pure.
 
-Passes that acted are tried before those that merely ran. Two passes can mask each other (either alone causes the failure, and
-with one off the other acts), so one at a time is not enough: the set is found by delta debugging (Zeller and Hildebrandt 2002),
-and confirmed the other way round by running each of its passes with all others off. A compiler cannot do without some passes:
-skipping them is an error or a crash, which is no cure. Where that happens the passes are tried one by one to learn which those are.
+Passes that acted are tried before those that merely ran. Two passes can mask each other (either alone causes
+the failure, and with one off the other acts), so one at a time is not enough: the set is found by delta
+debugging (Zeller and Hildebrandt 2002), and confirmed the other way round by running each of its passes with
+all others off. A compiler cannot do without some passes: skipping them is an error or a crash, which is no
+cure. Where that happens the passes are tried one by one to learn which those are.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +26,13 @@ _PAREING = 60  # probes to find as many passes as possible that can be off toget
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """`pass` or `set`: skipping `passes` cures the failure, and no smaller part of them does. `alone` are those of them that
-    cause it with every other pass off that acted and can be; `kept` are the passes that could not be off for that. `applications` tells
-    which application of a pass that ran several times is guilty, counted from 1 (none when no single one is).
+    """`pass` or `set`: skipping `passes` cures the failure, and no smaller part of them does. `alone` are
+    those of them that cause it with every other pass off that acted and can be; `kept` are the passes that
+    could not be off for that. `applications` tells which application of a pass that ran several times is
+    guilty, counted from 1 (none when no single one is).
 
-    `not-a-pass`: it fails with all optimisation off. `unnamed`: optimisation causes it, but nothing that has a name. `levels`
-    tells which optimisation levels fail.
+    `not-a-pass`: it fails with all optimisation off. `unnamed`: optimisation causes it, but nothing that has
+    a name. `levels` tells which optimisation levels fail.
     """
 
     answer: Blame
@@ -46,8 +49,9 @@ def attribute(
 ) -> Attribution:
     """Ask `probe(level, passes to skip)` until the passes are known.
 
-    `levels` go from none to most. `trace(level, passes to skip)` tells which passes ran and which acted. `switches` are parts of
-    the compiler that can be off as a pass can, and that no trace tells. With `counted`, `PASS@2` skips the second application.
+    `levels` go from none to most. `trace(level, passes to skip)` tells which passes ran and which acted.
+    `switches` are parts of the compiler that can be off as a pass can, and that no trace tells. With
+    `counted`, `PASS@2` skips the second application.
     """
     asker = _CachedProbe(probe)
     results = {level: asker(level, ()) for level in levels}
@@ -64,21 +68,28 @@ def attribute(
         guilty = case.cure(candidates)
         if not guilty:
             continue
-        # A host or a switch may hold the guilty pass; only beside another switch are switches asked to be off.
+        # A host or a switch may hold the guilty pass; only beside another switch are switches asked to be
+        # off.
         holders = set(first.hosts) | (set() if set(guilty) & set(switches) else set(switches))
         # What did nothing need not be off; where no trace tells what acted, all that ran are.
         others = (*first.acted, *candidates) if first.acted else (*first.ran, *candidates, *switches)
         every = [name for name in dict.fromkeys(others) if name not in holders]
         alone, kept = case.confirm(guilty, every)
-        times = {name: case.applications(guilty, name, first.times.get(name, 0)) for name in guilty if counted}
+        times = {
+            name: case.applications(guilty, name, first.times.get(name, 0)) for name in guilty if counted
+        }
         applications = {name: which for name, which in times.items() if which}
         answer: Blame = "pass" if len(guilty) == 1 else "set"
         return Attribution(answer, guilty, alone, named, asker.count, kept, applications)
     return Attribution("unnamed", (), (), named, asker.count)
 
 
-def _candidates(case: "_Level", trace: Trace, first: PassTrace, switches: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Sets of passes to suspect, the most likely first: what acted, what acts in its place, what ran, what runs others."""
+def _candidates(
+    case: "_Level", trace: Trace, first: PassTrace, switches: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    """Sets of passes to suspect, the most likely first: what acted, what acts in its place, what ran, what
+    runs others.
+    """
     suspects: tuple[str, ...] = ()
     trace_now = first
     for _ in range(_ROUNDS):
@@ -107,7 +118,9 @@ class _Level:
         return self._asker(self.level, tuple(sorted(set(off))))
 
     def cure(self, candidates: Sequence[str]) -> tuple[str, ...]:
-        """The smallest part of `candidates` found whose skipping cures; () when skipping them all does not."""
+        """The smallest part of `candidates` found whose skipping cures; () when skipping them all does
+        not.
+        """
         together = self.probe(candidates)
         if together is TestResult.GOOD:
             return _smallest(candidates, lambda off: self.probe(off) is TestResult.GOOD)
@@ -124,7 +137,9 @@ class _Level:
         return _smallest(off, lambda part: self.probe(part) is TestResult.GOOD) if cured else ()
 
     def confirm(self, guilty: Sequence[str], every: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Which of the guilty passes cause the failure with the others off, and which others had to stay on."""
+        """Which of the guilty passes cause the failure with the others off, and which others had to stay
+        on.
+        """
         alone, kept = [], dict[str, None]()
         for name in guilty:
             partners = [other for other in guilty if other != name]
@@ -145,10 +160,14 @@ class _Level:
         if not 1 < times <= _APPLICATIONS:
             return ()
         others = [other for other in guilty if other != name]
-        return tuple(turn for turn in range(1, times + 1) if self.probe((*others, f"{name}@{turn}")) is TestResult.GOOD)
+        return tuple(
+            turn for turn in range(1, times + 1) if self.probe((*others, f"{name}@{turn}")) is TestResult.GOOD
+        )
 
     def _most_off(self, names: Sequence[str], always: Sequence[str]) -> tuple[list[str], list[str], bool]:
-        """As many of `names` as can be off together beside `always`, those that cannot, and whether that cures."""
+        """As many of `names` as can be off together beside `always`, those that cannot, and whether that
+        cures.
+        """
         off: list[str] = []
         stayed: list[str] = []
         pending = [list(names)] if names else []

@@ -1,7 +1,9 @@
 """The passes of a backend as something to attribute a failure to.
 
-A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of passes joined with
-`+`, and `trace=on` prints which ran (`pass_trace.py`); with an attribute `counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by default, are tried like passes.
+A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of
+passes joined with `+`, and `trace=on` prints which ran (`pass_trace.py`); with an attribute
+`counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by
+default, are tried like passes.
 """
 
 from collections.abc import Mapping
@@ -25,7 +27,8 @@ from opsieve.gen.model.program import Program
 
 _LARGE = 10_000  # bytes of a model on which the reference costs more than all probes
 _SKIPPING = ("disabled_optimizers", "disabled", "skip")
-# Backends with levels between none and all: the option and its values, each of which does what the one before does, and more.
+# Backends with levels between none and all: the option and its values, each of which does what the one before
+# does, and more.
 _LADDERS = {
     "onnxruntime": ("level", ("disable_all", "basic", "extended", "all")),
     "inductor": ("level", ("off", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor")),
@@ -36,7 +39,9 @@ _NAMES = {"inductor": tuple(PARTS)}
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """What is said of the passes, the failure that it is about, and another failure that is left with all optimisation off."""
+    """What is said of the passes, the failure that it is about, and another failure that is left with all
+    optimisation off.
+    """
 
     attribution: Attribution
     wanted: VersionOutcome
@@ -54,7 +59,9 @@ def switches(backend: str) -> tuple[str, ...]:
     """The options of a backend that switch a part of it off; not the one that switches all of it off."""
     facts = plugin(backend).backend
     return tuple(
-        name for name, legal in facts.options.items() if legal == ("on", "off") and facts.baseline.get(name) != "off"
+        name
+        for name, legal in facts.options.items()
+        if legal == ("on", "off") and facts.baseline.get(name) != "off"
     )
 
 
@@ -63,21 +70,28 @@ def attributable() -> tuple[str, ...]:
     return tuple(name for name in names() if skip_option(name) or switches(name))
 
 
-def blame_passes(case: Case, target: ResolvedTarget, lab: ObservationCache, policy: Policy = POLICY) -> Blamed:
+def blame_passes(
+    case: Case, target: ResolvedTarget, lab: ObservationCache, policy: Policy = POLICY
+) -> Blamed:
     """The guilty passes for the failure that a case shows on a target.
 
-    Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
-    says what the target shows, where that is not plain. A compiler that dies or raises is known again by that alone, and one that gives outputs is past it;
-    then the reference, slow on a large model, runs once at most.
-    BadInput for a backend whose passes cannot be switched off from here, NoFailure when the case does not fail on the target.
+    Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than
+    any other. The judge says what the target shows, where that is not plain. A compiler that dies or raises
+    is known again by that alone, and one that gives outputs is past it; then the reference, slow on a large
+    model, runs once at most. BadInput for a backend whose passes cannot be switched off from here, NoFailure
+    when the case does not fail on the target.
     """
     if not (skip_option(target.name) or switches(target.name)):
-        raise BadInput(f"passes of {target.name} cannot be switched off from here; {', '.join(attributable())} can be")
+        raise BadInput(
+            f"passes of {target.name} cannot be switched off from here; {', '.join(attributable())} can be"
+        )
     variants = _Variants(case, target, lab)
     plain = _plain(case, target, variants, lab)
     wanted = plain or evaluate(case, target, variants, policy)
     if wanted.state != "bad":
-        raise (NoFailure if wanted.state == "good" else Unjudged)(f"{target.display}: {wanted.symptom}: {wanted.text}")
+        raise (NoFailure if wanted.state == "good" else Unjudged)(
+            f"{target.display}: {wanted.symptom}: {wanted.text}"
+        )
 
     compiling = variants.only_compiles(wanted)
     unoptimised: list[VersionOutcome] = []
@@ -96,15 +110,21 @@ def blame_passes(case: Case, target: ResolvedTarget, lab: ObservationCache, poli
     return Blamed(found, wanted, beneath)
 
 
-def _plain(case: Case, target: ResolvedTarget, variants: "_Variants", lab: ObservationCache) -> VersionOutcome | None:
-    """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its unoptimised build is well.
+def _plain(
+    case: Case, target: ResolvedTarget, variants: "_Variants", lab: ObservationCache
+) -> VersionOutcome | None:
+    """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its
+    unoptimised build is well.
 
-    The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
+    The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a
+    large model.
     """
     baseline = target.baseline
     if baseline is None or case.program.byte_size < _LARGE:
         return None
-    found = evaluate_run(case, target, variants.observe(target, case.program, case.inputs), variants, "optimiser")
+    found = evaluate_run(
+        case, target, variants.observe(target, case.program, case.inputs), variants, "optimiser"
+    )
     if found is None or variants.observe(baseline, case.program, case.inputs).outputs is None:
         return None
     again = evaluate_run(
@@ -114,12 +134,17 @@ def _plain(case: Case, target: ResolvedTarget, variants: "_Variants", lab: Obser
 
 
 def _seen(
-    case: Case, target: ResolvedTarget, wanted: VersionOutcome, variants: "_Variants", policy: Policy, unoptimised: bool
+    case: Case,
+    target: ResolvedTarget,
+    wanted: VersionOutcome,
+    variants: "_Variants",
+    policy: Policy,
+    unoptimised: bool,
 ) -> VersionOutcome:
     """What a variant shows, with the judge where a run of it alone does not say.
 
-    Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the wanted one. On a
-    large model nobody looks.
+    Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the
+    wanted one. On a large model nobody looks.
     """
     if wanted.stage == "done" or wanted.flaky:
         return evaluate(case, target, variants, policy)
@@ -130,7 +155,11 @@ def _seen(
     if got.outputs is None:
         return evaluate(case, target, variants, policy)
     if unoptimised:
-        right = variants.observe(NATIVE, case.program, case.inputs).outputs if case.expected is None else case.expected
+        right = (
+            variants.observe(NATIVE, case.program, case.inputs).outputs
+            if case.expected is None
+            else case.expected
+        )
         if right is None or not compare(got.outputs, right, case.program.output_dtypes(), policy).agrees:
             return evaluate(case, target, variants, policy)
     return VersionOutcome("good", symptom="ok", text=f"{target.display} gives outputs")
@@ -144,11 +173,17 @@ def _compiled(
     ended = evaluate_run(case, target, got, variants)
     if ended is not None:
         return ended if ended.trait == wanted.trait else None
-    return None if got.outputs is None else VersionOutcome("good", symptom="ok", text=f"{target.display} compiles it")
+    return (
+        None
+        if got.outputs is None
+        else VersionOutcome("good", symptom="ok", text=f"{target.display} compiles it")
+    )
 
 
 class _Variants:
-    """A target with passes off, and a lab that asks each such variant in a fork of its own, so that no worker is left waiting."""
+    """A target with passes off, and a lab that asks each such variant in a fork of its own, so that no worker
+    is left waiting.
+    """
 
     def __init__(self, case: Case, target: ResolvedTarget, lab: ObservationCache):
         self._case, self._target, self._lab = case, target, lab
@@ -168,7 +203,9 @@ class _Variants:
             return {step: self._target.with_options(**{option: step}) for step in steps}
         unoptimised = self._target.with_options(**baseline) if baseline else self._target
         return (
-            {"none": unoptimised, "target": self._target} if unoptimised != self._target else {"target": self._target}
+            {"none": unoptimised, "target": self._target}
+            if unoptimised != self._target
+            else {"target": self._target}
         )
 
     def at(self, level: str, off: tuple[str, ...]) -> ResolvedTarget:
@@ -192,7 +229,9 @@ class _Variants:
     def observe(
         self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
     ) -> Observation:
-        """For `judge`: one of the target's backend is asked about the case in a fork, about other programs, and others, as ever."""
+        """For `judge`: one of the target's backend is asked about the case in a fork, about other programs,
+        and others, as ever.
+        """
         of_case = program == self._case.program and inputs is self._case.inputs
         if fresh or target.name != self._target.name or not of_case:
             return self._lab.observe(target, program, inputs, fresh=fresh)
@@ -205,7 +244,9 @@ class _Variants:
         return self._lab.observe(target, self._case.program, self._case.inputs, fresh=True, repeat=COMPILED)
 
     def only_compiles(self, wanted: VersionOutcome) -> bool:
-        """Whether the failure shows in a program that is compiled and not run: probes need not run it then."""
+        """Whether the failure shows in a program that is compiled and not run: probes need not run it
+        then.
+        """
         if wanted.stage != "compile" or wanted.flaky:
             return False
         ended = evaluate_run(self._case, self._target, self.compiled(self._target), self)

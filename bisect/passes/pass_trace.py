@@ -1,8 +1,9 @@
 """What a compiler printed of its passes while it was traced. Pure.
 
-Backends that can be attributed have an option `trace`; with `trace=on` they print a line `opsieve pass ran NAME` as a pass
-begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host NAME` for one that only runs others.
-Lines that onnxruntime itself printed are understood too: they are what is left when it crashed.
+Backends that can be attributed have an option `trace`; with `trace=on` they print a line `opsieve pass ran
+NAME` as a pass begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host
+NAME` for one that only runs others. Lines that onnxruntime itself printed are understood too: they are what
+is left when it crashed.
 """
 
 import re
@@ -17,7 +18,8 @@ _MOST = 2000  # names that are believed
 
 @dataclass(frozen=True, slots=True)
 class PassTrace:
-    """Names of passes, each once, in the order in which they were first named; hosts are in neither `ran` nor `acted`.
+    """Names of passes, each once, in the order in which they were first named; hosts are in neither `ran` nor
+    `acted`.
 
     `times` counts how often each was said to run.
     """
@@ -29,7 +31,9 @@ class PassTrace:
 
 
 def read_trace(log: str, died: bool) -> PassTrace:
-    """The trace in a log; of a compiler that `died` the pass that ran last counts as one that acted, and comes first."""
+    """The trace in a log; of a compiler that `died` the pass that ran last counts as one that acted, and
+    comes first.
+    """
     named: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
     for what, name in _LINE.findall(log):
         named[what].append(name)

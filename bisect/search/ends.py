@@ -1,7 +1,8 @@
 """Verify the two ends before searching between them, and move one that cannot be tested. Pure.
 
-A wrong end is the commonest reason for a wrong blame: "the good end is bad" is an answer, never a search that goes on outside
-the named range. Here versions are a row, oldest first; for commits it is the row of first parents.
+A wrong end is the commonest reason for a wrong blame: "the good end is bad" is an answer, never a search that
+goes on outside the named range. Here versions are a row, oldest first; for commits it is the row of first
+parents.
 """
 
 from collections.abc import Generator, Mapping
@@ -22,8 +23,9 @@ Trouble = Literal["always", "never", "untestable", ""]
 class Ends:
     """Two versions that were tested and differ, `old` before `new`; or `trouble` says why there are none.
 
-    `always`: bad in every version tested; `never`: good in every one; `untestable`: no version could be tested. `wrong` holds the versions that were named an end and are not what they were named for, with
-    their answers. `answers` is all that was tested.
+    `always`: bad in every version tested; `never`: good in every one; `untestable`: no version could be
+    tested. `wrong` holds the versions that were named an end and are not what they were named for, with their
+    answers. `answers` is all that was tested.
     """
 
     old: int = -1
@@ -45,11 +47,12 @@ def settle_ends(
 ) -> Round:
     """Yield lists of versions to test out of `count`, get their answers, return the ends.
 
-    `good` and `bad` are what the user named. The older of them is the old end; without a name it is the oldest version or the
-    newest. Where both are named nothing outside of them is tested. An untestable end moves inward, half the way each time, for
-    versions too old or too new for a question stand together. With `chance` below 1 an end is asked until it is bad, or until it
-    is good with `confidence`; the good end only once with `ask_good_once` (for a search that doubts it itself). What is `known`
-    is not asked again: a version that failed once stays bad.
+    `good` and `bad` are what the user named. The older of them is the old end; without a name it is the
+    oldest version or the newest. Where both are named nothing outside of them is tested. An untestable end
+    moves inward, half the way each time, for versions too old or too new for a question stand together. With
+    `chance` below 1 an end is asked until it is bad, or until it is good with `confidence`; the good end only
+    once with `ask_good_once` (for a search that doubts it itself). What is `known` is not asked again: a
+    version that failed once stays bad.
     """
     most = count_good_runs(chance, confidence)
     return (yield from _Settling(count, good, bad, most, ask_good_once, known).run())
@@ -132,7 +135,8 @@ class _Settling:
     def inward(self, bare: int, known: int) -> Moving:
         """The end in place of the untestable `bare`, and what replaces `known`.
 
-        The two differ, and all asked between `known` and its replacement are equal; or both are the testable one next to `bare`.
+        The two differ, and all asked between `known` and its replacement are equal; or both are the testable
+        one next to `bare`.
         """
         furthest = known
         while abs(furthest - bare) > 1:
@@ -149,7 +153,9 @@ class _Settling:
     def outcome(self, old: int, new: int, trouble: Trouble = "") -> Ends:
         answers = self.answers
         named = ((self.good, TestResult.GOOD), (self.bad, TestResult.BAD))
-        wrong = tuple((end, answers[end]) for end, right in named if end is not None and answers[end] is not right)
+        wrong = tuple(
+            (end, answers[end]) for end, right in named if end is not None and answers[end] is not right
+        )
         if not trouble and answers[old] is answers[new]:
             trouble = "always" if answers[old] is TestResult.BAD else "never"
         if not trouble:
@@ -158,8 +164,14 @@ class _Settling:
         return Ends(old, new, direction, trouble, wrong, answers)
 
     def nearest(self, old: int, new: int) -> tuple[int, int]:
-        """Of two ends that differ, the newest two in between that differ and have no other testable version known between."""
-        known = [v for v in range(old, new + 1) if self.answers.get(v, TestResult.SKIP) is not TestResult.SKIP]
+        """Of two ends that differ, the newest two in between that differ and have no other testable version
+        known between.
+        """
+        known = [
+            v for v in range(old, new + 1) if self.answers.get(v, TestResult.SKIP) is not TestResult.SKIP
+        ]
         return next(
-            (a, b) for a, b in zip(known[-2::-1], known[::-1], strict=False) if self.answers[a] is not self.answers[b]
+            (a, b)
+            for a, b in zip(known[-2::-1], known[::-1], strict=False)
+            if self.answers[a] is not self.answers[b]
         )

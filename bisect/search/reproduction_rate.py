@@ -1,7 +1,9 @@
-"""How often a failing version shows its failure, when nobody said: a belief from repeated runs of one that fails. Pure.
+"""How often a failing version shows its failure, when nobody said: a belief from repeated runs of one that
+fails. Pure.
 
-Under a flat prior the chance has a Beta(1 + failures, 1 + runs - failures) posterior. The search keeps it beside the weights of the
-candidates and learns more with every answer, so that what it states holds for the chance as it is, not for a guess of it.
+Under a flat prior the chance has a Beta(1 + failures, 1 + runs - failures) posterior. The search keeps it
+beside the weights of the candidates and learns more with every answer, so that what it states holds for the
+chance as it is, not for a guess of it.
 """
 
 from dataclasses import dataclass

@@ -1,20 +1,21 @@
-"""The one search: which version brought the change, from answers that can be wrong in one way or missing. No I/O.
+"""The one search: which version brought the change, from answers that can be wrong in one way or missing. No
+I/O.
 
-A history is a set of versions with ancestry: a `Chain` of releases or first-parent commits, or a `VersionGraph` of commits with
-merges. Exactly one of them, the culprit, brought the change: a version shows it when the culprit is among its ancestors
-(itself counted). Every candidate has a weight, its probability. A test of version v splits them: the mass f of those among
-v's ancestors against the rest. The next test is the one whose f is nearest to the most telling share, which is 1/2 when the
-failure always shows, so that without noise this is bisection (for a graph: git's rule, the larger of the two halves as small
-as possible).
+A history is a set of versions with ancestry: a `Chain` of releases or first-parent commits, or a
+`VersionGraph` of commits with merges. Exactly one of them, the culprit, brought the change: a version shows
+it when the culprit is among its ancestors (itself counted). Every candidate has a weight, its probability. A
+test of version v splits them: the mass f of those among v's ancestors against the rest. The next test is the
+one whose f is nearest to the most telling share, which is 1/2 when the failure always shows, so that without
+noise this is bisection (for a graph: git's rule, the larger of the two halves as small as possible).
 
-When the failure shows only with probability p, a bad answer is certain and a good one is not: a Z-channel. Weights then follow
-Bayes' rule, the most telling share is 1 / (p (1 + 2^(H(p)/p))), H the entropy in bits, and the search ends when one candidate
-has the weight that was asked for. The lower bound on the mean number of tests is log2(n) over the channel's capacity,
-log2(1 + p (1 - p)^((1 - p) / p)) bits. Horstein 1963 (probabilistic bisection), Burnashev and Zigangirov
-1974; Ealdwulf Wuffinga's bbchop applied it to commits.
+When the failure shows only with probability p, a bad answer is certain and a good one is not: a Z-channel.
+Weights then follow Bayes' rule, the most telling share is 1 / (p (1 + 2^(H(p)/p))), H the entropy in bits,
+and the search ends when one candidate has the weight that was asked for. The lower bound on the mean number
+of tests is log2(n) over the channel's capacity, log2(1 + p (1 - p)^((1 - p) / p)) bits. Horstein 1963
+(probabilistic bisection), Burnashev and Zigangirov 1974; Ealdwulf Wuffinga's bbchop applied it to commits.
 
-Skipped versions give no answer and are not tested again; candidates that only untestable versions could tell apart form one
-group, and the group is the answer: the smallest set that can be proven.
+Skipped versions give no answer and are not tested again; candidates that only untestable versions could tell
+apart form one group, and the group is the answer: the smallest set that can be proven.
 """
 
 import math
@@ -38,7 +39,9 @@ _NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/bench
 
 
 class TestResult(Enum):
-    """What a test says of a version: never `BAD` for anything but the failure that is looked for. The terms are git bisect's."""
+    """What a test says of a version: never `BAD` for anything but the failure that is looked for. The terms
+    are git bisect's.
+    """
 
     __test__ = False  # pytest: not a test class
 
@@ -66,7 +69,9 @@ class History(Protocol):
         """The summed weights of the ancestors of each of `versions`; shape (len(versions),)."""
 
     def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
-        """A number for every version; versions with equal numbers are distinguished by no testable version."""
+        """A number for every version; versions with equal numbers are distinguished by no testable
+        version.
+        """
 
 
 class Chain:
@@ -90,14 +95,16 @@ class Chain:
 
 
 class VersionGraph:
-    """Versions with merges: `parents[v]` lists the parents of v, all smaller than v; parents outside the graph are left out."""
+    """Versions with merges: `parents[v]` lists the parents of v, all smaller than v; parents outside the
+    graph are left out.
+    """
 
     def __init__(self, parents: Sequence[Sequence[int]]):
         self.size = len(parents)
         if self.size > GRAPH_LIMIT:
             raise BadInput(
-                f"the range holds {self.size} commits with merges, more than {GRAPH_LIMIT}; name nearer ends, "
-                "or follow first parents only"
+                f"the range holds {self.size} commits with merges, more than {GRAPH_LIMIT}; name nearer ends,"
+                " or follow first parents only"
             )
         self._bits = np.zeros((self.size, (self.size + 7) // 8), np.uint8)
         for version, above in enumerate(parents):
@@ -121,7 +128,9 @@ class VersionGraph:
         return total
 
     def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
-        """Sums of one random number for each testable descendant: equal sets have equal sums, others hardly ever."""
+        """Sums of one random number for each testable descendant: equal sets have equal sums, others hardly
+        ever.
+        """
         random = np.random.Generator(np.random.PCG64(0)).integers(1, 1 << 63, self.size, dtype=np.uint64)
         number = np.zeros(self.size, np.uint64)
         for version in np.flatnonzero(testable):
@@ -131,7 +140,9 @@ class VersionGraph:
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """The answer: the culprit is one of `candidates` (one, unless untestable versions hide which) with this probability."""
+    """The answer: the culprit is one of `candidates` (one, unless untestable versions hide which) with this
+    probability.
+    """
 
     candidates: tuple[int, ...]
     confidence: float
@@ -162,11 +173,14 @@ def expected_tests(candidates: int, chance: float) -> int:
 
 
 class Search:
-    """One search: `next_versions` to test, `record` what each said (the ask and tell of an optimiser), until `suspects` is not None.
+    """One search: `next_versions` to test, `record` what each said (the ask and tell of an optimiser), until
+    `suspects` is not None.
 
-    `prior` weighs the candidates (equal by default; 0 takes one out), shape (history.size,). `chance` is the probability
-    that a failing version shows its failure in one test, or what is believed of it; below 1 the same version is tested several
-    times. `confidence` is the probability at which a noisy search may stop; by a chance that was measured it asks for half the doubt. `width` versions are tested at once, for as many workers.
+    `prior` weighs the candidates (equal by default; 0 takes one out), shape (history.size,). `chance` is the
+    probability that a failing version shows its failure in one test, or what is believed of it; below 1 the
+    same version is tested several times. `confidence` is the probability at which a noisy search may stop; by
+    a chance that was measured it asks for half the doubt. `width` versions are tested at once, for as many
+    workers.
     """
 
     def __init__(
@@ -242,7 +256,9 @@ class Search:
         return [] if self.suspects else self._next()
 
     def record(self, version: int, result: TestResult) -> None:
-        """The result of one test; ValueError when it contradicts earlier ones, which a search without noise can notice."""
+        """The result of one test; ValueError when it contradicts earlier ones, which a search without noise
+        can notice.
+        """
         self.tests += 1
         if result is TestResult.SKIP:
             self._testable[version] = False
@@ -265,7 +281,8 @@ class Search:
     def _next(self) -> list[int]:
         """The most telling testable versions, [] when none tells anything."""
         live = self._testable & (self.weights > 0)
-        # Testing candidates only keeps the last bad version the culprit itself; others help where candidates cannot be tested.
+        # Testing candidates only keeps the last bad version the culprit itself; others help where candidates
+        # cannot be tested.
         return self._best(np.flatnonzero(live)) or self._best(np.flatnonzero(self._testable & ~live))
 
     def _best(self, versions: npt.NDArray[np.intp]) -> list[int]:
@@ -289,8 +306,9 @@ class Search:
     def _can_be_tested(self, versions: npt.NDArray[np.intp]) -> Weights:
         """How likely each version is testable, from its neighbours: what cannot be built comes in stretches.
 
-        A stretch of untestable versions with no tested one in between, of length L so far, still covers a version d beyond
-        its end with probability L / (L + d) (a scale-free guess); inside it, nothing is certain but much is likely.
+        A stretch of untestable versions with no tested one in between, of length L so far, still covers a
+        version d beyond its end with probability L / (L + d) (a scale-free guess); inside it, nothing is
+        certain but much is likely.
         """
         chances = np.ones(len(versions))
         broken = np.flatnonzero(~self._testable)

@@ -1,4 +1,6 @@
-"""Ends, then the search between them, as one generator: versions out, results in. Pure: probing is the caller's."""
+"""Ends, then the search between them, as one generator: versions out, results in. Pure: probing is the
+caller's.
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +12,13 @@ from opsieve.bisect.search.ends import Ends, settle_ends
 from opsieve.bisect.search.reproduction_rate import MOST, Given, ReproductionRate
 from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, TestResult
 
-# A noisy search keeps this probability for "the failure is older than the good end", which one good answer does not exclude.
+# A noisy search keeps this probability for "the failure is older than the good end", which one good answer
+# does not exclude.
 _OLDER = 0.02
 SURE = 5  # runs of the bad end, all of them bad, after which a test is first taken for one that is not flaky
-NEVER = (
-    13  # runs without a failure after which the bad end is taken for good (at 0.3 a run, one time in a hundred wrongly)
-)
+# runs without a failure after which the bad end is taken for good (at 0.3 a run, one time in a hundred
+# wrongly)
+NEVER = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,8 @@ class SearchProgress:
 class SearchResult:
     """The ends, and what was found between them (None when the ends have trouble).
 
-    `first` are the versions one of which is the first with the new answer, `last_before` the newest version known to have the
-    old one.
+    `first` are the versions one of which is the first with the new answer, `last_before` the newest version
+    known to have the old one.
     """
 
     ends: Ends
@@ -92,7 +95,12 @@ def bisection(
     doubtful = chance != 1 and ends.direction is Direction.REGRESSION
     weights[0] = _OLDER / (1 - _OLDER) * weights[1:].sum() if doubtful else 0.0
     search = Search(
-        Chain(size), direction=ends.direction, prior=weights, chance=chance, confidence=confidence, width=width
+        Chain(size),
+        direction=ends.direction,
+        prior=weights,
+        chance=chance,
+        confidence=confidence,
+        width=width,
     )
     for version, answer in ends.answers.items():
         if ends.old < version < ends.new and answer is TestResult.SKIP:
@@ -111,9 +119,11 @@ def bisection(
 
 
 def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
-    """Ask for runs of a failing version until enough is known of how often it fails; runs that say nothing do not count.
+    """Ask for runs of a failing version until enough is known of how often it fails; runs that say nothing do
+    not count.
 
-    With `sure`, so many failures without a single good run are enough, and so are `NEVER` good ones, or one that says nothing.
+    With `sure`, so many failures without a single good run are enough, and so are `NEVER` good ones, or one
+    that says nothing.
     """
     failures = runs = 0
     for _ in range(2 * MOST):
@@ -133,10 +143,14 @@ def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
 Confirmation = Generator[list[int], list[TestResult], tuple[Ends, float | ReproductionRate]]
 
 
-def confirm_ends(count: int, good: int, bad: int, given: Given, confidence: float, may_be_flaky: bool) -> Confirmation:
-    """Run the two named ends until they are what they are said to be with `confidence`. Return them and how often one fails.
+def confirm_ends(
+    count: int, good: int, bad: int, given: Given, confidence: float, may_be_flaky: bool
+) -> Confirmation:
+    """Run the two named ends until they are what they are said to be with `confidence`. Return them and how
+    often one fails.
 
-    Where nobody said how often the failure shows, it is measured at the end that has it. A version that failed once stays bad.
+    Where nobody said how often the failure shows, it is measured at the end that has it. A version that
+    failed once stays bad.
     """
     if isinstance(given, float) or (given is None and not may_be_flaky):
         chance = given if isinstance(given, float) else 1.0
@@ -157,7 +171,9 @@ def confirm_ends(count: int, good: int, bad: int, given: Given, confidence: floa
             known[end] = TestResult.GOOD
         if known.get(end) is not TestResult.GOOD:
             break
-    return (yield from settle_ends(count, good, bad, rate, confidence, ask_good_once=False, known=known)), rate
+    return (
+        yield from settle_ends(count, good, bad, rate, confidence, ask_good_once=False, known=known)
+    ), rate
 
 
 def search_doubting(
@@ -165,8 +181,9 @@ def search_doubting(
 ) -> Generator[tuple[list[int], SearchProgress | None], list[TestResult], Suspects]:
     """Search by a test that may be flaky.
 
-    Where every run of the failing end failed, the search is first made without noise, which is short. The search with noise goes on
-    from all that was seen, until it has the confidence that was asked for: it doubts the good answers that the result rests on.
+    Where every run of the failing end failed, the search is first made without noise, which is short. The
+    search with noise goes on from all that was seen, until it has the confidence that was asked for: it
+    doubts the good answers that the result rests on.
     """
     recorded: list[tuple[int, TestResult]] = []
     if isinstance(chance, ReproductionRate) and chance.failures == chance.runs:
@@ -177,8 +194,11 @@ def search_doubting(
     yield from run_search(search)
     suspects = search.suspects
     assert suspects is not None
-    # Failures alone may leave one candidate for certain; that the good end is good rests on runs all the same.
-    return replace(suspects, confidence=min(suspects.confidence, search.confidence)) if chance != 1 else suspects
+    # Failures alone may leave one candidate for certain; that the good end is good rests on runs all the
+    # same.
+    return (
+        replace(suspects, confidence=min(suspects.confidence, search.confidence)) if chance != 1 else suspects
+    )
 
 
 def run_search(

@@ -124,7 +124,9 @@ class VersionAnswer(Answer):
     history: HistoryRanking | None = None
 
     def change(self, fixed: bool) -> Transition | None:
-        """The change that is asked about: what brought the failure, or with `fixed`, or where nothing did, what ended it."""
+        """The change that is asked about: what brought the failure, or with `fixed`, or where nothing did,
+        what ended it.
+        """
         first = self.first_good if fixed or not self.first_bad else self.first_bad
         return next((item for item in self.transitions if item.first_after == first), None) if first else None
 

@@ -59,7 +59,8 @@ def bisect_commits(
             confidence=request.confidence,
             jobs=request.at_once,
             progressed=lambda progress: say(
-                f"{counted(progress.candidates, 'commit')} left, about {counted(round(progress.expected), 'probe')} to go"
+                f"{counted(progress.candidates, 'commit')} left, about"
+                f" {counted(round(progress.expected), 'probe')} to go"
             ),
         )
         answer = replace(commit_answer(found), seconds=round(time.monotonic() - started, 2))
@@ -71,7 +72,9 @@ def bisect_commits(
 
 
 def _commit_of(end: str, request: BisectRequest, repository: Path) -> str:
-    """The commit of an end that is a build, `backend@path`; another end as it is. BadInput where the build does not say its commit."""
+    """The commit of an end that is a build, `backend@path`; another end as it is. BadInput where the build
+    does not say its commit.
+    """
     if end.partition("@")[0] not in names() or "@" not in end:  # a revision may have the sign, too
         return end
     target = resolve(end.partition("@")[0]) if request.check and not request.target else _target(request)
@@ -80,7 +83,9 @@ def _commit_of(end: str, request: BisectRequest, repository: Path) -> str:
         return end
     found = release_commit(repository, built(build, target))
     if not found.exact:
-        raise BadInput(f"{shown(end, 200)} does not say its commit ({found.source} is only near): name the commit")
+        raise BadInput(
+            f"{shown(end, 200)} does not say its commit ({found.source} is only near): name the commit"
+        )
     return found.sha
 
 
@@ -88,7 +93,8 @@ def _target(request: BisectRequest) -> ResolvedTarget:
     """The compiler that is built: the one asked for, else the case's own."""
     if request.case is None:
         raise BadInput(
-            "name the CASE to test each commit with, or --check, a script that exits 0 for good, 125 for untestable, and 1 to 127 for bad"
+            "name the CASE to test each commit with, or --check, a script that exits 0 for good, 125 for"
+            " untestable, and 1 to 127 for bad"
         )
     opened = open_case(request.case, request.inputs, request.expected, request.seed)
     target = request.target or opened.parameters.get("target", "")

@@ -1,4 +1,6 @@
-"""From two versions to the commits between them that may have changed the behaviour, ranked, without building any."""
+"""From two versions to the commits between them that may have changed the behaviour, ranked, without building
+any.
+"""
 
 import time
 from collections.abc import Sequence
@@ -48,7 +50,9 @@ def _rank(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues)
             _ranked(describe(opened, suspect.sha), suspect.probability, suspect.reasons)
             for suspect in ranking.suspects[:_MOST]
         )
-    good, bad = (EndCommit(built.name, end.sha, end.source, end.exact) for built, end in zip(change, ends, strict=True))
+    good, bad = (
+        EndCommit(built.name, end.sha, end.source, end.exact) for built, end in zip(change, ends, strict=True)
+    )
     return HistoryRanking(
         repository=str(repository),
         good=good,
@@ -58,15 +62,23 @@ def _rank(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues)
         cherry_picked=between.dropped,
         ranked=suspects,
         none=round(ranking.none, 4),
-        settle=f"opsieve bisect CASE --commits {repository} --good {old[:12]} --bad {new[:12]} --build SCRIPT",
+        settle=(
+            f"opsieve bisect CASE --commits {repository} --good {old[:12]} --bad {new[:12]} --build SCRIPT"
+        ),
         seconds=round(time.monotonic() - started, 2),
     )
 
 
 def _check_order(
-    repository: "Repo", change: Sequence[ReleaseEnd], ends: Sequence[ReleaseCommit], base: str, any_between: bool
+    repository: "Repo",
+    change: Sequence[ReleaseEnd],
+    ends: Sequence[ReleaseCommit],
+    base: str,
+    any_between: bool,
 ) -> None:
-    """BadInput unless the newer release has the newer commit. On a branch that was read a patch may be younger than the next release."""
+    """BadInput unless the newer release has the newer commit. On a branch that was read a patch may be
+    younger than the next release.
+    """
     dates = [repository.commit(end.sha).committed_date for end in ends]
     exact = all(end.exact for end in ends)
     if base != ends[1].sha and any_between and (exact or base == ends[0].sha or dates[0] <= dates[1]):

@@ -17,9 +17,11 @@ from opsieve.gen.model.bad_input import BadInput
 
 
 def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> PassAnswer:
-    """What `opsieve attribute --json` prints, also kept beside the case; of the request, its case, target and values count.
+    """What `opsieve attribute --json` prints, also kept beside the case; of the request, its case, target and
+    values count.
 
-    NoFailure when the case does not fail on the target, BadInput when the target's passes cannot be switched off.
+    NoFailure when the case does not fail on the target, BadInput when the target's passes cannot be switched
+    off.
     """
     if request.case is None:
         raise BadInput("name the CASE that fails")

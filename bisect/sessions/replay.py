@@ -1,4 +1,6 @@
-"""A public report replayed: its model on the versions and settings that it names and on what is installed, and since when and until when it fails."""
+"""A public report replayed: its model on the versions and settings that it names and on what is installed,
+and since when and until when it fails.
+"""
 
 import os
 import subprocess
@@ -24,7 +26,8 @@ from opsieve.triage.known.report_facts import ReportFacts, facts_of
 from opsieve.triage.known.report_text import ReportText, read_report
 
 _PARSE = (
-    "import sys, onnx.parser; sys.stdout.buffer.write(onnx.parser.parse_model(sys.stdin.read()).SerializeToString())"
+    "import sys, onnx.parser;"
+    " sys.stdout.buffer.write(onnx.parser.parse_model(sys.stdin.read()).SerializeToString())"
 )
 _SECONDS = 30  # for the parser of onnx, which is C++: a process of its own may die of a text
 _MOST = 20  # models of a report that are tried
@@ -32,8 +35,10 @@ _MOST = 20  # models of a report that are tried
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """`report` is a saved page or Markdown text; `model` stands for an inline one; `targets` for those that the report names. `history` asks since when
-    and until when, on releases that are installed, or with consent on all."""
+    """`report` is a saved page or Markdown text; `model` stands for an inline one; `targets` for those that
+    the report names. `history` asks since when and until when, on releases that are installed, or with
+    consent on all.
+    """
 
     report: Path
     model: Path | None = None
@@ -46,8 +51,10 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayAnswer:
-    """`model` says where the model came from; `results` are those of `opsieve run --json`; `still` whether what is installed fails, None where
-    neither is said; `first_bad` and `first_good` are releases, "" where unknown."""
+    """`model` says where the model came from; `results` are those of `opsieve run --json`; `still` whether
+    what is installed fails, None where neither is said; `first_bad` and `first_good` are releases, "" where
+    unknown.
+    """
 
     facts: ReportFacts
     model: str
@@ -62,7 +69,9 @@ class ReplayAnswer:
 
 
 def replay(request: ReplayRequest, say: Callable[[str], None]) -> ReplayAnswer:
-    """What became of a report. BadInput where it has no model that can be read, or names a target that does not exist."""
+    """What became of a report. BadInput where it has no model that can be read, or names a target that does
+    not exist.
+    """
     report = read_report(request.report)
     facts = facts_of(report)
     targets = _targets(request, facts, say)
@@ -72,11 +81,13 @@ def replay(request: ReplayRequest, say: Callable[[str], None]) -> ReplayAnswer:
             results = [found for found in judge_models([model], asked, say) if isinstance(found, JudgeResult)]
             if results:
                 since = _history(model, inputs, results, request, say) if request.history else ("", "")
-                return ReplayAnswer(facts, source, tuple(each.facts() for each in results), _still(results), *since)
+                return ReplayAnswer(
+                    facts, source, tuple(each.facts() for each in results), _still(results), *since
+                )
             say(f"{source} cannot be judged")
     raise BadInput(
-        f"{shown(request.report, 200)} holds no model that can be read (a script of onnx.helper, or onnx.parser's text):"
-        " --model names the one that is attached to it"
+        f"{shown(request.report, 200)} holds no model that can be read (a script of onnx.helper, or"
+        " onnx.parser's text): --model names the one that is attached to it"
     )
 
 
@@ -86,7 +97,8 @@ def _targets(request: ReplayRequest, facts: ReportFacts, say: Callable[[str], No
     for provider in facts.providers:
         if provider != "CPU":
             say(
-                f"the report names {provider}ExecutionProvider, which is not asked: -t onnxruntime:{provider.lower()} does"
+                f"the report names {provider}ExecutionProvider, which is not asked: -t"
+                f" onnxruntime:{provider.lower()} does"
             )
     known = []
     for text in facts.targets():
@@ -126,13 +138,18 @@ def _parsed(found: InlineModel, say: Callable[[str], None]) -> bytes:
     """The model that onnx.parser makes of a text, b"" for none."""
     command = [sys.executable, "-I", "-c", _PARSE]
     try:
-        done = subprocess.run(command, input=found.text.encode(), capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            command, input=found.text.encode(), capture_output=True, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         say(f"onnx.parser did not end on block {found.block} within {_SECONDS} s")
         return b""
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        say(f"onnx.parser does not read block {found.block}: {shown(lines[-1] if lines else done.returncode, 200)}")
+        say(
+            f"onnx.parser does not read block {found.block}:"
+            f" {shown(lines[-1] if lines else done.returncode, 200)}"
+        )
         return b""
     return done.stdout
 
@@ -144,9 +161,15 @@ def _still(results: list[JudgeResult]) -> bool | None:
 
 
 def _history(
-    model: Path, inputs: Path | None, results: list[JudgeResult], request: ReplayRequest, say: Callable[[str], None]
+    model: Path,
+    inputs: Path | None,
+    results: list[JudgeResult],
+    request: ReplayRequest,
+    say: Callable[[str], None],
 ) -> tuple[str, str]:
-    """The first release that fails and the first later one that does not, of the first compiler that fails; "" where unknown."""
+    """The first release that fails and the first later one that does not, of the first compiler that fails;
+    "" where unknown.
+    """
     failing = next((each.target for each in results if each.judged.verdict.verdict == "fail"), None)
     if failing is None or not failing.backend.package:
         return "", ""
@@ -159,7 +182,9 @@ def _history(
     passes = here is not None and here.judged.verdict.verdict == "pass"
     repaired = ""
     if here is not None and passes and asked.bad:
-        repaired = _end(replace(asked, good=str(here.facts()["version"]), fixed=True), package, "first_good", say)
+        repaired = _end(
+            replace(asked, good=str(here.facts()["version"]), fixed=True), package, "first_good", say
+        )
     return _end(asked, package, "first_bad", say), repaired
 
 

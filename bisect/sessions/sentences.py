@@ -18,7 +18,9 @@ def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
     if outcome is not None and outcome.suspects is not None:
         first = [timeline.versions[place] for place in outcome.first]
         followed = [
-            c for c in changes if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
+            c
+            for c in changes
+            if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
         ]
     regressions = [change for change in followed if change.kind == "regression" or _appears(change, timeline)]
     fixes = [change for change in followed if change.kind == "fix"]
@@ -52,16 +54,22 @@ def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
 def _evidence(timeline: Timeline, followed: list[Transition]) -> tuple[SeenBeside, ...]:
     """The two runs beside each change, each with what was seen."""
     seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
-    beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
+    beside = dict.fromkeys(
+        version for change in followed for version in (change.last_before, change.first_after)
+    )
     seen = [(version, seen_at[version]) for version in beside]
     return tuple(
-        SeenBeside(version, item.symptom, item.text, item.message) for version, item in seen if item is not None
+        SeenBeside(version, item.symptom, item.text, item.message)
+        for version, item in seen
+        if item is not None
     )
 
 
 def _appears(change: Transition, timeline: Timeline) -> bool:
     """Whether a change of symptom brought the failure that was followed."""
-    return change.kind == "symptom" and timeline.wanted is not None and change.after == timeline.wanted.symptom
+    return (
+        change.kind == "symptom" and timeline.wanted is not None and change.after == timeline.wanted.symptom
+    )
 
 
 def _confidence(timeline: Timeline, changes: list[Transition]) -> float:
@@ -79,7 +87,11 @@ def _version_sentence(
 ) -> str:
     outcome = timeline.outcome
     sentences = [f"{release} is not what --good or --bad says" for release in wrong]
-    if outcome is not None and outcome.ends.trouble in ("always", "never") and outcome.ends.old != outcome.ends.new:
+    if (
+        outcome is not None
+        and outcome.ends.trouble in ("always", "never")
+        and outcome.ends.old != outcome.ends.new
+    ):
         old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
         between = abs(outcome.ends.new - outcome.ends.old) - 1
         fails, named = (
@@ -92,20 +104,29 @@ def _version_sentence(
         names = ", ".join(timeline.versions[place] for place in outcome.first)
         sentences.append(f"one of {names}: the versions between cannot be tested")
     changes = [*regressions, *fixes, *turned]
-    sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
-    sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
+    sentences += [
+        f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions
+    ]
+    sentences += [
+        f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes
+    ]
     sentences += [_turn(change, timeline) for change in turned]
     if not sentences:
         testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
         sentences.append(
             "no release could be tested"
             if not testable
-            else f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable release"
+            else (
+                f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable"
+                " release"
+            )
         )
     if not changes or (outcome is not None and outcome.suspects is not None and not outcome.exact):
         sentences += _untestable(timeline)
     if any(item is not None and item.doubted for item in timeline.seen):
-        sentences.append("the expected outputs decide, although the reference or another compiler contradicts them")
+        sentences.append(
+            "the expected outputs decide, although the reference or another compiler contradicts them"
+        )
     return "; ".join(sentences)
 
 
@@ -129,7 +150,8 @@ def _untestable(timeline: Timeline) -> list[str]:
         return []
     groups = sorted(reasons.items(), key=lambda group: -len(group[1]))
     described = [
-        f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}): {why[:_LONGEST_REASON]}"
+        f"{len(versions)} ({versions[0]}{f' to {versions[-1]}' if len(versions) > 1 else ''}):"
+        f" {why[:_LONGEST_REASON]}"
         for why, versions in groups[:_MOST_REASONS]
     ]
     more = [f"{len(groups) - _MOST_REASONS} more reasons"] if len(groups) > _MOST_REASONS else []
@@ -145,7 +167,9 @@ def commit_answer(found: CommitResult) -> CommitAnswer:
     if one:
         before, after = ("good", "bad") if regression else ("bad", "good")
         parent = one.parents[0] if one.parents else ""
-        transitions = (Transition("regression" if regression else "fix", parent, one.sha, True, before, after),)
+        transitions = (
+            Transition("regression" if regression else "fix", parent, one.sha, True, before, after),
+        )
     return CommitAnswer(
         package="",
         answer=_commit_sentence(found),
@@ -165,10 +189,13 @@ def commit_answer(found: CommitResult) -> CommitAnswer:
 
 
 def _commit_sentence(found: CommitResult) -> str:
-    sentences = [f"commit {sha[:12]} is {answer}, not what --good or --bad says" for sha, answer in found.wrong_ends]
+    sentences = [
+        f"commit {sha[:12]} is {answer}, not what --good or --bad says" for sha, answer in found.wrong_ends
+    ]
     if found.base:
         sentences.append(
-            f"--good and --bad are on different branches: using their merge base {found.base[:12]} as the good end"
+            f"--good and --bad are on different branches: using their merge base {found.base[:12]} as the"
+            " good end"
         )
     change = "bad" if found.direction.value == "regression" else "good"
     if found.trouble == "untestable":

@@ -1,4 +1,6 @@
-"""The row of versions that one call of `opsieve bisect` searches: releases, of several packages and indexes, and builds of the user's."""
+"""The row of versions that one call of `opsieve bisect` searches: releases, of several packages and indexes,
+and builds of the user's.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +21,9 @@ from opsieve.gen.model.bad_input import BadInput, shown
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """Versions, oldest first, with the places of the ends that the user named; `loose` are builds whose place only a repository tells."""
+    """Versions, oldest first, with the places of the ends that the user named; `loose` are builds whose place
+    only a repository tells.
+    """
 
     versions: tuple[Version, ...]
     good: int | None
@@ -37,7 +41,9 @@ class VersionRow:
 
 
 def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: Say) -> VersionRow:
-    """The row that a request asks for; `package` is "" for one of builds alone. BadInput where there is none, or it has no order."""
+    """The row that a request asks for; `package` is "" for one of builds alone. BadInput where there is none,
+    or it has no order.
+    """
     releases = _released(request, package, target)
     builds = in_folder(request.builds, target, say) if request.builds else []
     good, bad = (end_at(text, target) if text else None for text in (request.good, request.bad))
@@ -48,7 +54,8 @@ def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: 
     loose = [version for version in versions if not version.number or (package and _is_date(version.number))]
     if loose and request.history is None:
         raise BadInput(
-            f"the build {shown(loose[0].name, 200)} says no version: name --history, a clone of its repository, for the order of commits"
+            f"the build {shown(loose[0].name, 200)} says no version: name --history, a clone of its"
+            " repository, for the order of commits"
         )
     if loose and not package:
         row, loose = _ordered(request.history or Path(), versions, target), []
@@ -66,7 +73,9 @@ def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: 
 
 
 def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> list[Version]:
-    """The releases of every package on every index, each number of a package once; BadInput where none lists any."""
+    """The releases of every package on every index, each number of a package once; BadInput where none lists
+    any.
+    """
     if not package:
         if request.packages or request.indexes or request.pre:
             raise BadInput("--package, --index and --pre say more of --releases PACKAGE: name that, too")
@@ -79,7 +88,9 @@ def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> l
         refused = []
         for index in indexes:
             try:
-                numbers = releases_of(each, request.offline, root=default_root(), index=index, preliminary=request.pre)
+                numbers = releases_of(
+                    each, request.offline, root=default_root(), index=index, preliminary=request.pre
+                )
             except BadInput as error:
                 refused.append(error)
                 continue
@@ -120,7 +131,8 @@ def _check_ends(ends: Sequence[Version], loose: Sequence[Version]) -> None:
     for end in ends:
         if end in loose:
             raise BadInput(
-                f"{shown(end.name, 200)} says no version, so that it has no place among the releases: leave --releases out"
+                f"{shown(end.name, 200)} says no version, so that it has no place among the releases: leave"
+                " --releases out"
             )
 
 

@@ -1,4 +1,6 @@
-"""One call of `opsieve bisect --releases`, `--builds` or `--source`: the search through the versions of a compiler."""
+"""One call of `opsieve bisect --releases`, `--builds` or `--source`: the search through the versions of a
+compiler.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +20,13 @@ from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import attributable, blame_passes
 from opsieve.bisect.search.search import expected_tests
-from opsieve.bisect.sessions.answers import GuiltyPasses, HistoryRanking, NextStep, VersionAnswer, VersionPreview
+from opsieve.bisect.sessions.answers import (
+    GuiltyPasses,
+    HistoryRanking,
+    NextStep,
+    VersionAnswer,
+    VersionPreview,
+)
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import version_answer
@@ -42,9 +50,11 @@ Ends = tuple[int | None, int | None]
 
 
 def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAnswer | VersionPreview:
-    """The answer, also kept beside the case; of a dry run, what would be probed. `package` is "" for builds alone.
+    """The answer, also kept beside the case; of a dry run, what would be probed. `package` is "" for builds
+    alone.
 
-    With `then_commits` the field `next` names the ends between which to go on, where the repository has tags of the two releases.
+    With `then_commits` the field `next` names the ends between which to go on, where the repository has tags
+    of the two releases.
     """
     for repository in filter(None, (request.then_commits, request.history)):
         open_repository(repository).close()
@@ -59,7 +69,14 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAn
     ):
         request = replace(request, jobs=jobs)
         source = Releases(
-            case, target, workers, default_root(), policy=request.policy, say=say, row=versions, elsewhere=elsewhere
+            case,
+            target,
+            workers,
+            default_root(),
+            policy=request.policy,
+            say=say,
+            row=versions,
+            elsewhere=elsewhere,
         )
         if request.dry_run:
             return _preview(source, row.names, (row.good, row.bad), request)
@@ -137,7 +154,9 @@ def _continued(
     request: BisectRequest,
     say: Say,
 ) -> VersionAnswer:
-    """With what a repository says of the change: the tags between which to go on, the commits that may have made it."""
+    """With what a repository says of the change: the tags between which to go on, the commits that may have
+    made it.
+    """
     if request.then_commits is not None and answer.first_bad:
         try:
             answer = replace(answer, next=_next(request.then_commits, answer, target))
@@ -156,7 +175,12 @@ def _bad_end(change: Transition) -> str:
 
 
 def _ranked(
-    case: Case, target: ResolvedTarget, row: VersionRow, repository: Path, answer: VersionAnswer, change: Transition
+    case: Case,
+    target: ResolvedTarget,
+    row: VersionRow,
+    repository: Path,
+    answer: VersionAnswer,
+    change: Transition,
 ) -> HistoryRanking:
     """The commits between the two versions of the change, ranked."""
     old, new = (built(row.named(name), target) for name in (change.last_before, change.first_after))
@@ -185,7 +209,12 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
         if not versions:
             raise BadInput(f"the source {shown(source)} has no versions")
         ends = place_of(request.good, versions, "--good"), place_of(request.bad, versions, "--bad")
-        question = {"source": source, "case": case_digest(case), "target": target.display, "fingerprints": VERSION}
+        question = {
+            "source": source,
+            "case": case_digest(case),
+            "target": target.display,
+            "fingerprints": VERSION,
+        }
         sequence = VersionSequence(found.evaluate, ProbeJournal(default_root(), question), name, say)
         if request.dry_run:
             return _preview(sequence, versions, ends, request)
@@ -206,11 +235,17 @@ def _opened(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
     return case, resolve(named) if named else None
 
 
-def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest, say: Say) -> Timeline:
-    """A search, or a sweep when one was asked for or the failure is to be found at all. Two named ends bound both."""
+def _timeline(
+    source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest, say: Say
+) -> Timeline:
+    """A search, or a sweep when one was asked for or the failure is to be found at all. Two named ends bound
+    both.
+    """
     if request.sweep:
         named = [place for place in ends if place is not None]
-        return source.sweep(versions[min(named) : max(named) + 1] if len(named) == 2 else versions, request.at_once)
+        return source.sweep(
+            versions[min(named) : max(named) + 1] if len(named) == 2 else versions, request.at_once
+        )
     found = source.search(
         versions,
         *ends,
@@ -218,7 +253,8 @@ def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request:
         confidence=request.confidence,
         jobs=request.at_once,
         progressed=lambda progress: say(
-            f"{counted(progress.candidates, 'version')} left, about {counted(round(progress.expected), 'probe')} to go"
+            f"{counted(progress.candidates, 'version')} left, about"
+            f" {counted(round(progress.expected), 'probe')} to go"
         ),
     )
     assert found.outcome is not None
@@ -242,7 +278,9 @@ def _guilty_passes(
         except msgspec.ValidationError:
             pass  # damaged: it is asked again
     try:
-        found = blame_passes(case, source.target_of(version), ObservationCache(workers), request.policy).attribution
+        found = blame_passes(
+            case, source.target_of(version), ObservationCache(workers), request.policy
+        ).attribution
     except BadInput as error:
         say(str(error))
         return None
@@ -259,7 +297,9 @@ def _next(repository: Path, answer: VersionAnswer, target: ResolvedTarget) -> Ne
     return NextStep(str(repository), good, bad, is_pure(folders, answer.package))
 
 
-def _preview(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest) -> VersionPreview:
+def _preview(
+    source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest
+) -> VersionPreview:
     good, bad = ends
     last = len(versions) - 1 if bad is None else bad
     rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0

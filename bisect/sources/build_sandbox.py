@@ -1,9 +1,10 @@
 """Where commits are built and checked: clones of their own in a temporary folder, never the user's checkout.
 
-A clone shares the objects of the user's repository and writes nothing into it, not even the record of a work tree, so that a
-search that is killed leaves it as it was. Each commit is checked out into a clean folder. The scripts find in their environment
-OPSIEVE_COMMIT, and OPSIEVE_BUILD, a folder kept for the tree of that commit: what a build leaves there is not built again.
-Submodules are taken from the user's repository where it has them; those that its configuration leaves out (`update = none`) are left out.
+A clone shares the objects of the user's repository and writes nothing into it, not even the record of a work
+tree, so that a search that is killed leaves it as it was. Each commit is checked out into a clean folder. The
+scripts find in their environment OPSIEVE_COMMIT, and OPSIEVE_BUILD, a folder kept for the tree of that
+commit: what a build leaves there is not built again. Submodules are taken from the user's repository where it
+has them; those that its configuration leaves out (`update = none`) are left out.
 """
 
 import contextlib
@@ -44,7 +45,9 @@ Check = Path | Callable[[Built], VersionOutcome]  # a script, or what looks at t
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """Wall seconds that a build and a check may take each, and whether a check that takes longer is bad: a hang is looked for."""
+    """Wall seconds that a build and a check may take each, and whether a check that takes longer is bad: a
+    hang is looked for.
+    """
 
     seconds: float = 3600.0
     hang_is_bad: bool = False
@@ -54,9 +57,11 @@ LIMITS = CheckLimits()
 
 
 class BuildDir:
-    """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context manager.
+    """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context
+    manager.
 
-    `repository` is the user's git folder. With `sparse`, only these folders (and the files at the top) are checked out.
+    `repository` is the user's git folder. With `sparse`, only these folders (and the files at the top) are
+    checked out.
     """
 
     def __init__(
@@ -91,9 +96,11 @@ class BuildDir:
         self._home.close()
 
     def probe(self, commit: str, tree: str) -> VersionOutcome:
-        """Check one commit: 0 good, 125 skip, 1 to 127 bad. A build that fails, or takes too long, is skipped.
+        """Check one commit: 0 good, 125 skip, 1 to 127 bad. A build that fails, or takes too long, is
+        skipped.
 
-        BadInput when the check ends otherwise, as by a signal: then it says nothing, and a search must not go on.
+        BadInput when the check ends otherwise, as by a signal: then it says nothing, and a search must not go
+        on.
         """
         place = self._free.get()
         try:
@@ -124,8 +131,8 @@ class BuildDir:
                 return VersionOutcome("skip", symptom="check cannot tell", text=_last(log))
             if not 0 <= code <= _LAST_BAD:
                 raise BadInput(
-                    f"the check of commit {commit[:12]} ended with {code}, which says neither good (0) nor bad (1 to 127): "
-                    f"see {shown(log, 300)}"
+                    f"the check of commit {commit[:12]} ended with {code}, which says neither good (0) nor"
+                    f" bad (1 to 127): see {shown(log, 300)}"
                 )
             return VersionOutcome(
                 "good" if code == 0 else "bad", symptom="good" if code == 0 else "bad", text=_last(log)
@@ -134,9 +141,14 @@ class BuildDir:
             self._free.put(place)
 
     def _check_out(self, place: Path, commit: str) -> str:
-        """Have the files of a commit, and no others, in `place`; why its submodules cannot be had, "" when they are there."""
+        """Have the files of a commit, and no others, in `place`; why its submodules cannot be had, "" when
+        they are there.
+        """
         if not (place / ".git").exists():
-            _git(["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)], self._home.path)
+            _git(
+                ["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)],
+                self._home.path,
+            )
             if self._sparse:
                 _git(["sparse-checkout", "set", "--", *self._sparse], place)
         _git(["checkout", "--quiet", "--force", "--detach", commit], place)
@@ -216,12 +228,20 @@ def _last(log: Path) -> str:
 
 
 def _take_submodules(place: Path, source: Path) -> None:
-    """Check out the submodules of a work tree, clean, from the git folder `source` where it holds them, else from their own place."""
+    """Check out the submodules of a work tree, clean, from the git folder `source` where it holds them, else
+    from their own place.
+    """
     if not (place / ".gitmodules").is_file():
         return
-    listed = _git(["config", "--file", ".gitmodules", "--get-regexp", r"^submodule\..*\.path$"], place, absent=1)
+    listed = _git(
+        ["config", "--file", ".gitmodules", "--get-regexp", r"^submodule\..*\.path$"], place, absent=1
+    )
     _git(["submodule", "--quiet", "init"], place)
-    links = {line.partition("\t")[2] for line in _git(["ls-files", "--stage"], place).splitlines() if line[:6] == _LINK}
+    links = {
+        line.partition("\t")[2]
+        for line in _git(["ls-files", "--stage"], place).splitlines()
+        if line[:6] == _LINK
+    }
     for line in listed.splitlines():
         key, _, path = line.partition(" ")
         if path not in links:  # an entry that nobody removed
@@ -236,14 +256,19 @@ def _take_submodules(place: Path, source: Path) -> None:
             held = Path(os.devnull)
         else:
             _git(["config", f"submodule.{name}.url", str(held)], place)
-            _git(["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--force", "--", path], place)
+            _git(
+                ["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--force", "--", path],
+                place,
+            )
         if (place / path / ".git").exists():
             _git(["clean", "-ffdxq"], place / path)
             _take_submodules(place / path, held)
 
 
 def _git(arguments: list[str], place: Path, absent: int = 0) -> str:
-    """What a git command prints; BadInput when it fails otherwise than with the code `absent`, which says that there is nothing."""
+    """What a git command prints; BadInput when it fails otherwise than with the code `absent`, which says
+    that there is nothing.
+    """
     done = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, check=False)
     if done.returncode and done.returncode != absent:
         command = next(word for word in arguments if not word.startswith("-") and "=" not in word)

@@ -1,4 +1,6 @@
-"""A case as the check of commits: the compiler that a commit built is imported from its work tree and judged in a worker."""
+"""A case as the check of commits: the compiler that a commit built is imported from its work tree and judged
+in a worker.
+"""
 
 import sys
 from pathlib import Path
@@ -16,15 +18,16 @@ from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
 from opsieve.gen.case.case import Case
 from opsieve.triage.fingerprint.fingerprint import VERSION
 
-# Where a work tree may hold what is imported, besides its top: the layouts of most Python projects, of TVM and of onnxruntime.
+# Where a work tree may hold what is imported, besides its top: the layouts of most Python projects, of TVM
+# and of onnxruntime.
 _FOLDERS = ("src", "python")
 
 
 class CaseCheck:
     """Judges a case on `target` with the compiler of a built commit; a context manager, for its workers.
 
-    What is found first is imported: what the build left in OPSIEVE_BUILD, then `src` and `python` of the work tree, then its
-    top, then what is installed beside opsieve.
+    What is found first is imported: what the build left in OPSIEVE_BUILD, then `src` and `python` of the work
+    tree, then its top, then what is installed beside opsieve.
     """
 
     def __init__(self, case: Case, target: ResolvedTarget, policy: Policy = POLICY):
@@ -52,9 +55,15 @@ class CaseCheck:
         }
 
     def __call__(self, built: Built) -> VersionOutcome:
-        """What the commit shows. Its workers end with the probe, for the work tree will hold another commit."""
+        """What the commit shows. Its workers end with the probe, for the work tree will hold another
+        commit.
+        """
         target = self.target.with_release(built.commit)
-        self._trees.places[built.commit] = (built.kept, *(built.folder / name for name in _FOLDERS), built.folder)
+        self._trees.places[built.commit] = (
+            built.kept,
+            *(built.folder / name for name in _FOLDERS),
+            built.folder,
+        )
         try:
             return evaluate(self._case, target, ObservationCache(self._workers), self._policy)
         finally:
@@ -67,7 +76,9 @@ class _Trees:
     def __init__(self) -> None:
         self.places: dict[str, tuple[Path, ...]] = {}
 
-    def environment(self, backend: Backend, release: str, offline: bool = False, say: object = None) -> Environment:
+    def environment(
+        self, backend: Backend, release: str, offline: bool = False, say: object = None
+    ) -> Environment:
         """The running Python, with the folders of a commit in front."""
         there = tuple(folder for folder in self.places[release] if folder.is_dir())
         return Environment(Path(sys.executable), there, release, sys.version_info[:3])

@@ -1,4 +1,6 @@
-"""A case tried on releases by the workers of a Dask cluster, each of which installs the releases that it is asked about."""
+"""A case tried on releases by the workers of a Dask cluster, each of which installs the releases that it is
+asked about.
+"""
 
 import tempfile
 import threading
@@ -22,7 +24,9 @@ from opsieve.triage.distributed.sent_files import Files, files_of, write_files
 def cluster_probes(
     address: str, resources: Mapping[str, float], offline: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[int, Evaluate]]:
-    """How many versions the cluster at an address can try at once, and what tries one. BadInput, also where no worker gives an answer."""
+    """How many versions the cluster at an address can try at once, and what tries one. BadInput, also where
+    no worker gives an answer.
+    """
     given_up = threading.Event()
     with Cluster(address, installed(()), resources, say) as cluster:
 
@@ -33,7 +37,9 @@ def cluster_probes(
             try:
                 found = cluster.done(given_up, outcome_there, files, str(target), policy, offline)
             except EOFError as error:
-                raise BadInput(f"the cluster gives no answer for {target.display}: {shown(str(error), 300)}") from None
+                raise BadInput(
+                    f"the cluster gives no answer for {target.display}: {shown(str(error), 300)}"
+                ) from None
             assert isinstance(found, VersionOutcome)
             return found
 

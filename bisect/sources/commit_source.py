@@ -39,11 +39,12 @@ SearchProtocol = Generator[tuple[list[str], SearchProgress | None], list[TestRes
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """`culprits` holds one commit, or the smallest set that can be proven; none when there is `trouble`: that of the ends, or
-    `elsewhere` when no commit that touches the paths asked for brought the change.
+    """`culprits` holds one commit, or the smallest set that can be proven; none when there is `trouble`: that
+    of the ends, or `elsewhere` when no commit that touches the paths asked for brought the change.
 
-    `wrong_ends` are the commits that were named an end and are not what they were named for, with their answers. `seen` maps
-    every commit that was tested to what it showed; `base` is the merge base that stands for a good end beside the history.
+    `wrong_ends` are the commits that were named an end and are not what they were named for, with their
+    answers. `seen` maps every commit that was tested to what it showed; `base` is the merge base that stands
+    for a good end beside the history.
     """
 
     direction: Direction
@@ -62,7 +63,9 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a search is about: the ends as hashes, the row of first parents in which an untestable end moves, the range between."""
+    """What a search is about: the ends as hashes, the row of first parents in which an untestable end moves,
+    the range between.
+    """
 
     row: tuple[str, ...]
     good: int
@@ -74,7 +77,8 @@ class Plan:
 class Commits:
     """The commits of the repository at `path` between two named ends.
 
-    A context manager, for git's processes. `build` is an executable script; `check` is one too, or a case on a target, whose failure at the bad end is then followed.
+    A context manager, for git's processes. `build` is an executable script; `check` is one too, or a case on
+    a target, whose failure at the bad end is then followed.
     """
 
     def __init__(
@@ -130,11 +134,14 @@ class Commits:
     ) -> CommitResult:
         """Find the commit that brought or took away the failure.
 
-        A chance of `auto` is measured at the bad end, by running it several times; one that is None when it was seen to be flaky.
+        A chance of `auto` is measured at the bad end, by running it several times; one that is None when it
+        was seen to be flaky.
         """
         steps = self._steps(chance, confidence, jobs)
         with (
-            ThreadPoolExecutor(jobs) as pool,  # left last: the builds ends the scripts that its threads wait for
+            ThreadPoolExecutor(
+                jobs
+            ) as pool,  # left last: the builds ends the scripts that its threads wait for
             BuildDir(
                 self._path, self._check, self._build, self._journal.folder, jobs, self._limits, self._sparse
             ) as builds,
@@ -152,7 +159,9 @@ class Commits:
                     return found
 
     def _follow(self, seen: dict[str, VersionOutcome]) -> None:
-        """Follow one failure: that of the bad end, else the first that is met. A script cannot tell one failure from another."""
+        """Follow one failure: that of the bad end, else the first that is met. A script cannot tell one
+        failure from another.
+        """
         if self.wanted is None:
             bad = seen.get(self.plan.row[self.plan.bad])
             failing = [item for item in (bad, *seen.values()) if item is not None and item.state == "bad"]
@@ -196,7 +205,9 @@ class Commits:
             self._say(f"the failing end showed the failure in {chance.failures} of {chance.runs} runs")
         return (yield from self._between(ends, chance, confidence, width))
 
-    def _between(self, ends: Ends, chance: float | ReproductionRate, confidence: float, width: int) -> SearchProtocol:
+    def _between(
+        self, ends: Ends, chance: float | ReproductionRate, confidence: float, width: int
+    ) -> SearchProtocol:
         """The search between two ends that differ."""
         plan = self.plan
         between = plan.between
@@ -204,7 +215,9 @@ class Commits:
             old, new = plan.row[ends.old], plan.row[ends.new]
             between = read_range(self._repository, old, new, self._paths, self._first_parent)
         size = len(between.commits)
-        linear = all(parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents))
+        linear = all(
+            parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents)
+        )
         history = Chain(size) if linear else VersionGraph(between.parents)
 
         def search_for(rate: float | ReproductionRate) -> Search:

@@ -1,4 +1,6 @@
-"""Commits of a local repository, read through git: names, ranges with merges, what a commit changed. Nothing is written."""
+"""Commits of a local repository, read through git: names, ranges with merges, what a commit changed. Nothing
+is written.
+"""
 
 import re
 from dataclasses import dataclass
@@ -20,8 +22,8 @@ _FILES = 200
 class Range:
     """Commits that `new` has and `old` has not, every one after its parents, so that the last is `new`.
 
-    `parents` are places in `commits`; parents outside are left out. `closed` tells that `new` touches none of the paths asked
-    for and stands there only to close the range.
+    `parents` are places in `commits`; parents outside are left out. `closed` tells that `new` touches none of
+    the paths asked for and stands there only to close the range.
     """
 
     commits: tuple[str, ...]
@@ -31,7 +33,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a person wants to know of a commit; `pull_request` is the number in its subject, `link` its page where known."""
+    """What a person wants to know of a commit; `pull_request` is the number in its subject, `link` its page
+    where known.
+    """
 
     sha: str
     subject: str
@@ -55,7 +59,9 @@ def open_repository(path: Path) -> "Repo":
 
 
 def commit_named(repository: "Repo", name: str) -> str:
-    """The hash of the commit that a tag, a branch, a hash or a date names (a date: the last commit of HEAD before it)."""
+    """The hash of the commit that a tag, a branch, a hash or a date names (a date: the last commit of HEAD
+    before it).
+    """
     import git
 
     try:
@@ -68,7 +74,11 @@ def commit_named(repository: "Repo", name: str) -> str:
         if not found:
             raise ValueError
     except (git.GitCommandError, ValueError):
-        hint = " (the clone is shallow: git fetch --unshallow gets the rest of it)" if is_shallow(repository) else ""
+        hint = (
+            " (the clone is shallow: git fetch --unshallow gets the rest of it)"
+            if is_shallow(repository)
+            else ""
+        )
         raise BadInput(
             f"the repository has no commit {shown(name)}: name a tag, a branch, a hash or a date{hint}"
         ) from None
@@ -97,7 +107,11 @@ def merge_base(repository: "Repo", a: str, b: str) -> str:
     """The newest commit that both have; BadInput when they share none."""
     found = repository.merge_base(repository.commit(a), repository.commit(b))
     if not found:
-        hint = ": the clone is shallow; git fetch --unshallow gets the rest of it" if is_shallow(repository) else ""
+        hint = (
+            ": the clone is shallow; git fetch --unshallow gets the rest of it"
+            if is_shallow(repository)
+            else ""
+        )
         raise BadInput(f"the good and the bad end share no history{hint}")
     return str(found[0])
 
@@ -111,7 +125,9 @@ def first_parents(repository: "Repo", old: str, new: str, most: int = 10_000) ->
 def read_range(
     repository: "Repo", old: str, new: str, paths: tuple[str, ...] = (), first_parent: bool = False
 ) -> Range:
-    """The commits to search. With `paths`, only those that touch one of them, with the parents that are left, and `new`."""
+    """The commits to search. With `paths`, only those that touch one of them, with the parents that are left,
+    and `new`.
+    """
     options = ["--topo-order", "--reverse", "--parents"] + ["--first-parent"] * first_parent
     commits: list[str] = []
     above: list[list[str]] = []
@@ -134,7 +150,8 @@ def check_paths(repository: "Repo", new: str, paths: tuple[str, ...]) -> None:
     for path in paths:
         if not repository.git.rev_list("-1", new, "--", path):
             raise BadInput(
-                f"no commit up to {new[:12]} touches {shown(path, 200)}: give --paths as they are named in the repository"
+                f"no commit up to {new[:12]} touches {shown(path, 200)}: give --paths as they are named in"
+                " the repository"
             )
 
 
@@ -154,7 +171,8 @@ def describe(repository: "Repo", sha: str) -> Commit:
     text = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
     subject = text.splitlines()[0][:300] if text.strip() else ""
     pulls = _PULL.findall(subject)  # the last: an issue may be named before
-    # What a merge brought is what differs from its first parent: diff-tree of a merge alone prints one list for each parent.
+    # What a merge brought is what differs from its first parent: diff-tree of a merge alone prints one list
+    # for each parent.
     ends = (commit.parents[0].hexsha, sha) if commit.parents else ("--root", "--no-commit-id", sha)
     files = repository.git.diff_tree("-r", "--name-only", *ends).splitlines()
     stat = repository.git.diff_tree(

@@ -1,4 +1,6 @@
-"""Probes kept on disk, one file each, so that a finished search costs nothing to repeat and a killed one loses one probe."""
+"""Probes kept on disk, one file each, so that a finished search costs nothing to repeat and a killed one
+loses one probe.
+"""
 
 import hashlib
 import json
@@ -32,10 +34,14 @@ class _Probe(msgspec.Struct):
 
 
 class ProbeJournal:
-    """The probes of one question: a folder `root/<digest>` with `question.json` and a file for each version and turn."""
+    """The probes of one question: a folder `root/<digest>` with `question.json` and a file for each version
+    and turn.
+    """
 
     def __init__(self, root: Path, question: Mapping[str, Any], fresh: bool = False):
-        """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own text."""
+        """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own
+        text.
+        """
         self._fresh = fresh
         self._put: set[tuple[str, int]] = set()
         text = json.dumps({**question, "opsieve": VERSION, "format": _FORMAT}, indent=2, sort_keys=True)
@@ -47,7 +53,9 @@ class ProbeJournal:
             raise BadInput(f"probes cannot be kept in {shown(root, 200)}: {reason(error)}") from None
 
     def get(self, version: str, turn: int = 0) -> VersionOutcome | None:
-        """What the `turn`-th probe of a version saw, None when there was none; a file that is damaged counts as none."""
+        """What the `turn`-th probe of a version saw, None when there was none; a file that is damaged counts
+        as none.
+        """
         if self._fresh and (version, turn) not in self._put:
             return None
         try:
@@ -99,7 +107,8 @@ def case_digest(case: Case) -> str:
         for chunk in chunks:
             total.update(chunk)
     if case.expected is not None:
-        total.update(b"expected outputs define good and bad")  # which probes of before 2026-11-24 did not know
+        # which probes of before 2026-11-24 did not know
+        total.update(b"expected outputs define good and bad")
     return total.hexdigest()
 
 

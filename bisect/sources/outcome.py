@@ -1,4 +1,6 @@
-"""What one version shows of a case: good, bad with which fingerprint, or to be skipped. And what that means for a search."""
+"""What one version shows of a case: good, bad with which fingerprint, or to be skipped. And what that means
+for a search.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,12 +29,14 @@ _FRAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class VersionOutcome:
-    """`key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for a person.
+    """`key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for
+    a person.
 
-    `trait` is what of the failure survives from one release to another: line numbers, status codes and offsets into a
-    binary do not. `stage` says how far the version got: one that gave outputs, wrong ones or where it should not, `done`. `flaky`: it failed in some of its
-    runs only. `message` is what the compiler said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad
-    because the expected outputs of the case are others, though oracles contradict them.
+    `trait` is what of the failure survives from one release to another: line numbers, status codes and
+    offsets into a binary do not. `stage` says how far the version got: one that gave outputs, wrong ones or
+    where it should not, `done`. `flaky`: it failed in some of its runs only. `message` is what the compiler
+    said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad because the
+    expected outputs of the case are others, though oracles contradict them.
     """
 
     state: State
@@ -50,9 +54,11 @@ Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
 
 
 def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
-    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is skipped.
+    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or
+    unsupported is skipped.
 
-    The expected outputs of a case define good and bad: a target that gives others is bad, even where the judge leaves open who is right.
+    The expected outputs of a case define good and bad: a target that gives others is bad, even where the
+    judge leaves open who is right.
     """
     judged = judge_case(case, target, lab, policy)
     verdict, observation = judged.verdict, judged.observations[0]
@@ -71,7 +77,8 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
 def evaluate_run(
     case: Case, target: ResolvedTarget, seen: Observation, lab: Lab, blame: str = ""
 ) -> VersionOutcome | None:
-    """What one run shows where the compiler gave no outputs; None where it gave them, could not be asked or truly lacks something.
+    """What one run shows where the compiler gave no outputs; None where it gave them, could not be asked or
+    truly lacks something.
 
     `blame` goes into the key, and not into the trait.
     """
@@ -91,15 +98,17 @@ def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) 
     what = f"{wrong.what} mismatch" if wrong else f"{kind} at {ended}"
     stage = "done" if observation.outcome == "ok" else ended
     message = "\n".join([observation.message[:_MESSAGE], *read(observation.frames, _FRAMES).names])
-    lasting = "other outputs than expected" if case.expected is not None and verdict.mismatch else trait(found)
+    lasting = (
+        "other outputs than expected" if case.expected is not None and verdict.mismatch else trait(found)
+    )
     return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
 
 
 def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:
     """What an outcome says of the failure `wanted` (any failure for None).
 
-    Another failure that comes before the wanted one would have hides it: skip. One that comes after it proves that the
-    wanted one is not there: good.
+    Another failure that comes before the wanted one would have hides it: skip. One that comes after it proves
+    that the wanted one is not there: good.
     """
     if seen.state == "good":
         return TestResult.GOOD

@@ -13,9 +13,11 @@ _HEED = 0.2  # seconds
 
 
 def in_order(pool: Executor, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """`function` of every item, in order; what has not begun is cancelled when one fails or the user interrupts.
+    """`function` of every item, in order; what has not begun is cancelled when one fails or the user
+    interrupts.
 
-    The wait is in steps: a signal that comes just before a thread sleeps on a lock is seen only when it wakes.
+    The wait is in steps: a signal that comes just before a thread sleeps on a lock is seen only when it
+    wakes.
     """
     futures = [pool.submit(function, item) for item in items]
     try:
@@ -32,7 +34,9 @@ def in_order(pool: Executor, function: Callable[[_Item], _Result], items: Sequen
 
 @contextmanager
 def ending_on_sigterm() -> Iterator[None]:
-    """Have SIGTERM end the block as Ctrl-C does: scripts are killed, folders removed, probes kept. Only the main thread can."""
+    """Have SIGTERM end the block as Ctrl-C does: scripts are killed, folders removed, probes kept. Only the
+    main thread can.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -29,10 +29,12 @@ _MAX_BYTES = 1 << 20
 
 
 class Releases(VersionSequence):
-    """Probes of one case in versions of a compiler; `target` gives the backend and its options, its release is ignored.
+    """Probes of one case in versions of a compiler; `target` gives the backend and its options, its release
+    is ignored.
 
-    `row` holds the versions that are not plain releases of the backend's package. One that cannot be installed or imported is skipped.
-    With `elsewhere` plain releases are tried by that, not by the workers here.
+    `row` holds the versions that are not plain releases of the backend's package. One that cannot be
+    installed or imported is skipped. With `elsewhere` plain releases are tried by that, not by the workers
+    here.
     """
 
     def __init__(
@@ -79,14 +81,17 @@ class Releases(VersionSequence):
 def backend_of(package: str) -> str:
     """The backend whose releases are those of a package; BadInput when none is."""
     there = {plugin(name).backend.package: name for name in names() if plugin(name).backend.package}
-    there |= {name: name for name in names() if plugin(name).backend.package == name}  # not another tool of its wheel
+    # not another tool of its wheel
+    there |= {name: name for name in names() if plugin(name).backend.package == name}
     if package not in there:
         raise BadInput(f"no backend runs the package {shown(package)}; there are {', '.join(sorted(there))}")
     return there[package]
 
 
 def is_pure(folders: Sequence[Path], package: str) -> bool:
-    """Whether a package that is unpacked in one of the folders holds no compiled code, as its wheel says: its source tree can be imported."""
+    """Whether a package that is unpacked in one of the folders holds no compiled code, as its wheel says: its
+    source tree can be imported.
+    """
     name = re.sub(r"[-_.]+", "_", package)
     for folder in folders:
         for wheel in folder.glob("*.dist-info/WHEEL"):
@@ -103,7 +108,8 @@ def releases_of(
     index: PackageIndex = CONFIGURED,
     preliminary: bool = False,
 ) -> list[str]:
-    """The releases to search, oldest first: those of the index, or those in the store when `offline`; previews only if `preliminary`.
+    """The releases to search, oldest first: those of the index, or those in the store when `offline`;
+    previews only if `preliminary`.
 
     What the index said is kept in `root` for an hour: it takes as long to ask as many probes.
     """
@@ -126,8 +132,12 @@ def _listing(package: str, index: PackageIndex, preliminary: bool) -> str:
     return package if plain else f"{package}-{hashlib.sha256(asked.encode()).hexdigest()[:10]}"
 
 
-def _listed(package: str, store: ReleaseStore, file: Path | None, index: PackageIndex, preliminary: bool) -> list[str]:
-    """The releases on the index, as it said within the last hour where `file` has that; a folder is looked at each time."""
+def _listed(
+    package: str, store: ReleaseStore, file: Path | None, index: PackageIndex, preliminary: bool
+) -> list[str]:
+    """The releases on the index, as it said within the last hour where `file` has that; a folder is looked at
+    each time.
+    """
     if index.place and "://" not in index.place:
         file = None
     try:

@@ -1,4 +1,6 @@
-"""Versions of one compiler in a row, oldest first: releases of its package and of others that hold it, and builds by their path."""
+"""Versions of one compiler in a row, oldest first: releases of its package and of others that hold it, and
+builds by their path.
+"""
 
 import hashlib
 import os
@@ -23,8 +25,8 @@ _DATE = re.compile(r"(?:^|[-_@])((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?:$|[-_])")
 class Version:
     """One version: a release of a package, or a build at an absolute path.
 
-    `name` is how users and answers call it; `number` its release number, "" where none is known; `commit` the commit that its
-    name states, "" for none.
+    `name` is how users and answers call it; `number` its release number, "" where none is known; `commit` the
+    commit that its name states, "" for none.
     """
 
     name: str
@@ -61,7 +63,9 @@ class Version:
 
 
 class VersionStore:
-    """The versions of a row in the part of a store of releases, by the text that `Version.on` gives a target."""
+    """The versions of a row in the part of a store of releases, by the text that `Version.on` gives a
+    target.
+    """
 
     def __init__(self, row: Iterable[Version], store: ReleaseStore | None = None):
         self._store = store or ReleaseStore()
@@ -75,16 +79,24 @@ class VersionStore:
         return self._store.package_environment(backend, found, offline, say)
 
 
-def release_row(package: str, numbers: Iterable[str], main: str, index: PackageIndex = CONFIGURED) -> list[Version]:
+def release_row(
+    package: str, numbers: Iterable[str], main: str, index: PackageIndex = CONFIGURED
+) -> list[Version]:
     """Releases of a package on an index; those of another package than `main` are called by both names."""
     return [
-        Version(number if package == main else f"{package}=={number}", number, PackageRelease(package, number, index))
+        Version(
+            number if package == main else f"{package}=={number}",
+            number,
+            PackageRelease(package, number, index),
+        )
         for number in numbers
     ]
 
 
 def build_at(path: Path, target: ResolvedTarget, name: str) -> Version:
-    """The build at a path, which may run from now on: the user named it, or the folder that holds it. BadInput when it is none."""
+    """The build at a path, which may run from now on: the user named it, or the folder that holds it.
+    BadInput when it is none.
+    """
     build = str(path.absolute())
     allow(replace(target, target=replace(target.target, release="", build=build)))
     stem = path.name.removesuffix(".whl") if path.suffix != ".whl" else ""
@@ -121,7 +133,9 @@ def in_folder(folder: Path, target: ResolvedTarget, say: Say) -> list[Version]:
 
 
 def end_at(text: str, target: ResolvedTarget) -> Version | None:
-    """The build that `--good` or `--bad` names as `backend@path`, None where it names no build. BadInput for another compiler's."""
+    """The build that `--good` or `--bad` names as `backend@path`, None where it names no build. BadInput for
+    another compiler's.
+    """
     if "@" not in text or text.partition("@")[0] != target.name:
         return None
     named = resolve(text)
@@ -131,7 +145,9 @@ def end_at(text: str, target: ResolvedTarget) -> Version | None:
 
 
 def by_number(versions: Sequence[Version]) -> list[Version]:
-    """The versions by their numbers, oldest first; of equal numbers a release comes before builds, and only its first package counts."""
+    """The versions by their numbers, oldest first; of equal numbers a release comes before builds, and only
+    its first package counts.
+    """
     row: list[Version] = []
     for version in sorted(versions, key=lambda item: (release_key(item.number), bool(item.build))):
         last = row[-1] if row else None

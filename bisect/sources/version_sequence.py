@@ -1,4 +1,6 @@
-"""A row of versions, such as the releases of a package, that a case is tried on: a search, or a sweep over all of them."""
+"""A row of versions, such as the releases of a package, that a case is tried on: a search, or a sweep over
+all of them.
+"""
 
 import time
 from collections import Counter
@@ -20,9 +22,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What was seen: `seen` has an entry for each of `versions`, None where none was needed; `wanted` is the failure followed.
+    """What was seen: `seen` has an entry for each of `versions`, None where none was needed; `wanted` is the
+    failure followed.
 
-    `outcome` is the search's, None after a sweep. `probed` counts the probes that were made, `recalled` those read from disk.
+    `outcome` is the search's, None after a sweep. `probed` counts the probes that were made, `recalled` those
+    read from disk.
     """
 
     versions: tuple[str, ...]
@@ -33,7 +37,9 @@ class Timeline:
     recalled: int
 
     def within(self, around: "Timeline") -> "Timeline":
-        """This row in the place of its two ends in another one, which was searched before; the counts are the later ones."""
+        """This row in the place of its two ends in another one, which was searched before; the counts are the
+        later ones.
+        """
         first, last = around.versions.index(self.versions[0]), around.versions.index(self.versions[-1])
         versions = (*around.versions[:first], *self.versions, *around.versions[last + 1 :])
         seen = (*around.seen[:first], *self.seen, *around.seen[last + 1 :])
@@ -42,9 +48,13 @@ class Timeline:
 
 
 class VersionSequence:
-    """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name` is for the log."""
+    """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name`
+    is for the log.
+    """
 
-    def __init__(self, evaluate: Callable[[str], VersionOutcome], journal: ProbeJournal, name: str, say: Say = print):
+    def __init__(
+        self, evaluate: Callable[[str], VersionOutcome], journal: ProbeJournal, name: str, say: Say = print
+    ):
         self._evaluate, self._name, self._say = evaluate, name, say
         self.journal = journal
         self._turns: Counter[str] = Counter()
@@ -107,7 +117,8 @@ class VersionSequence:
     ) -> Timeline:
         """Follow one failure: that of the bad end, else of the newest version, else of the oldest.
 
-        A chance of `auto` is measured there, by running it several times; one that is None when it was seen to be flaky.
+        A chance of `auto` is measured there, by running it several times; one that is None when it was seen
+        to be flaky.
         """
         seen: dict[int, VersionOutcome] = {}
         first: dict[int, VersionOutcome] = {}
@@ -126,7 +137,9 @@ class VersionSequence:
         known: dict[int, TestResult] = {}
         if wanted is not None and (chance == "auto" or (chance is None and wanted.flaky)):
             belief, known = self._measured(versions[place], first.pop(place), wanted), {place: TestResult.BAD}
-        steps = bisection(len(versions), good, bad, chance=belief, confidence=confidence, width=jobs, known=known)
+        steps = bisection(
+            len(versions), good, bad, chance=belief, confidence=confidence, width=jobs, known=known
+        )
         places, progress = next(steps)
         with ThreadPoolExecutor(jobs) as pool:
             while True:
@@ -152,12 +165,16 @@ def place_of(release: str | None, versions: Sequence[str], name: str) -> int | N
     if release is None:
         return None
     if release not in versions:
-        raise BadInput(f"{name} {shown(release)} is not among the {len(versions)} versions; {_near(release, versions)}")
+        raise BadInput(
+            f"{name} {shown(release)} is not among the {len(versions)} versions; {_near(release, versions)}"
+        )
     return versions.index(release)
 
 
 def _near(release: str, versions: Sequence[str]) -> str:
-    """Where a version that is not there would stand; of versions that are no release numbers only the first and last are named."""
+    """Where a version that is not there would stand; of versions that are no release numbers only the first
+    and last are named.
+    """
     try:
         key = release_key(release)
         near = [version for version in versions if release_key(version) > key][:1] or list(versions[-1:])

@@ -1,7 +1,9 @@
-"""Sources of versions: what a case can be bisected over, found by entry point in the group `opsieve.version_sources`.
+"""Sources of versions: what a case can be bisected over, found by entry point in the group
+`opsieve.version_sources`.
 
-An entry is a function `open_source(case, target, argument, offline)` that returns a context manager of a `VersionSource`; `opsieve bisect
-CASE --source NAME:ARGUMENT` opens it. docs/how-to/bisect.md shows a whole one. Commits are no row, and have a search of their own.
+An entry is a function `open_source(case, target, argument, offline)` that returns a context manager of a
+`VersionSource`; `opsieve bisect CASE --source NAME:ARGUMENT` opens it. docs/how-to/bisect.md shows a whole
+one. Commits are no row, and have a search of their own.
 """
 
 import importlib.metadata
@@ -23,7 +25,9 @@ class VersionSource(Protocol):
     versions: Sequence[str]
 
     def evaluate(self, version: str) -> VersionOutcome:
-        """Try the case on a version; `skip` where it cannot be tried, never an exception for a version that is broken."""
+        """Try the case on a version; `skip` where it cannot be tried, never an exception for a version that
+        is broken.
+        """
 
 
 class Opener(Protocol):
@@ -32,7 +36,9 @@ class Opener(Protocol):
     def __call__(
         self, case: Case, target: ResolvedTarget, argument: str, offline: bool
     ) -> AbstractContextManager[VersionSource]:
-        """The source, for a case on a target; `argument` is what the user wrote behind the name. BadInput for one that is no good."""
+        """The source, for a case on a target; `argument` is what the user wrote behind the name. BadInput for
+        one that is no good.
+        """
 
 
 def opener(name: str) -> Opener:

@@ -1,9 +1,11 @@
-"""Leaf ranges under which every declared domain holds: input values without a NaN or an infinity, and without a run.
+"""Leaf ranges under which every declared domain holds: input values without a NaN or an infinity, and without
+a run.
 
-Where the intervals (gen/analysis/intervals.py) show a violation, the leaves that reach it are narrowed or moved, one at a time, to whatever interval
-brings the violation off, or nearest to it, without raising one before it: coordinate descent over a fixed menu of intervals, then all
-leaves together, then seeded restarts. A point is the last resort: of points, interval arithmetic is exact for most operators. What no
-choice mends is reported and left.
+Where the intervals (gen/analysis/intervals.py) show a violation, the leaves that reach it are narrowed or
+moved, one at a time, to whatever interval brings the violation off, or nearest to it, without raising one
+before it: coordinate descent over a fixed menu of intervals, then all leaves together, then seeded restarts.
+A point is the last resort: of points, interval arithmetic is exact for most operators. What no choice mends
+is reported and left.
 """
 
 import math
@@ -47,14 +49,17 @@ _MOST_LEAVES = 16  # of those that reach a violation, the nearest
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """`ranges` are the leaves that were narrowed or moved, by name; `left` the violations that no choice mended, in the graph's order."""
+    """`ranges` are the leaves that were narrowed or moved, by name; `left` the violations that no choice
+    mended, in the graph's order.
+    """
 
     ranges: Mapping[str, Bounds]
     left: tuple[DomainViolation, ...]
 
 
 def repair(graph: TypedGraph, seed: int, weights: bool = False) -> Repair:
-    """Narrow the leaves of a graph until every declared domain holds, as far as it can be done; `weights` may move too.
+    """Narrow the leaves of a graph until every declared domain holds, as far as it can be done; `weights` may
+    move too.
 
     The graph's tensors hold the new intervals afterwards. Equal seeds give equal repairs.
     """
@@ -68,7 +73,9 @@ def repair(graph: TypedGraph, seed: int, weights: bool = False) -> Repair:
 
 
 class Guesses:
-    """Ranges for float leaves, drawn from the menu. Intervals can be too wide to show that values are sound: a run may show what they cannot."""
+    """Ranges for float leaves, drawn from the menu. Intervals can be too wide to show that values are sound:
+    a run may show what they cannot.
+    """
 
     def __init__(self, graph: TypedGraph, seed: int, weights: bool = False) -> None:
         self._search = _Search(graph, movable(graph, weights), Rng(f"guesses {seed}"))
@@ -79,7 +86,9 @@ class Guesses:
         return self._places.get(output, -1)
 
     def around(self, place: int) -> dict[str, Bounds]:
-        """For leaves that reach a node: for all of them one range, for each its own, or for one of them only. {} where there are none."""
+        """For leaves that reach a node: for all of them one range, for each its own, or for one of them only.
+        {} where there are none.
+        """
         search = self._search
         names = search.floats(search.reach[place])
         if not names:
@@ -97,16 +106,21 @@ class Guesses:
 
 
 def unreached(graph: TypedGraph, output: str, weights: bool = False) -> bool:
-    """Whether no leaf that may move reaches the node that makes a tensor: then no choice of values changes it."""
+    """Whether no leaf that may move reaches the node that makes a tensor: then no choice of values changes
+    it.
+    """
     reach = _reaching(graph, {tensor.name: tensor for tensor in movable(graph, weights)})
-    places = [place for place, step in enumerate(graph.nodes) if any(tensor.name == output for tensor in step.outs)]
+    places = [
+        place for place, step in enumerate(graph.nodes) if any(tensor.name == output for tensor in step.outs)
+    ]
     return bool(places) and not reach[places[0]]
 
 
 def refilled(
     model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs, and weights by name, for the leaves of a model that `ranges` names: new elements, drawn between the bounds.
+    """Inputs, and weights by name, for the leaves of a model that `ranges` names: new elements, drawn between
+    the bounds.
 
     The other inputs are as they were; other weights are not given.
     """
@@ -124,7 +138,9 @@ def refilled(
 
 
 def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, Any]"]) -> onnx.ModelProto:
-    """A copy of the model in which initializers and Constant nodes of these names hold these arrays; the model itself for none."""
+    """A copy of the model in which initializers and Constant nodes of these names hold these arrays; the
+    model itself for none.
+    """
     if not weights:
         return model
     made = onnx.ModelProto()
@@ -147,7 +163,8 @@ class _Search:
         self.first = {tensor.name: (tensor.low, tensor.high) for tensor in leaves}
         self.tensors = {tensor.name: tensor for tensor in leaves}
         self.reach = _reaching(graph, self.tensors)
-        self.fed: dict[str, set[int]] = {name: set() for name in self.tensors}  # the places that a leaf reaches
+        # the places that a leaf reaches
+        self.fed: dict[str, set[int]] = {name: set() for name in self.tensors}
         for place, names in enumerate(self.reach):
             for name in names:
                 self.fed[name].add(place)
@@ -198,7 +215,9 @@ class _Search:
         return best[0] > place
 
     def push(self, places: Sequence[int]) -> None:
-        """Push intervals anew through the nodes at these places, or the first of them: those up to the one that is to be mended."""
+        """Push intervals anew through the nodes at these places, or the first of them: those up to the one
+        that is to be mended.
+        """
         if isinstance(places, range):
             self.met = [None] * len(places)
         for place in places:
@@ -209,7 +228,8 @@ class _Search:
     def score(self, name: str, place: int, excused: set[int]) -> tuple[float, float]:
         """How far the push comes without a violation, and by how little the first one misses; more is better.
 
-        Only what the leaf of that name reaches is pushed anew; what is behind the first violation is stale until `push`.
+        Only what the leaf of that name reaches is pushed anew; what is behind the first violation is stale
+        until `push`.
         """
         changed = self.fed.get(name, ())
         for at in range(place + 1):

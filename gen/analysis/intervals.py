@@ -1,10 +1,12 @@
-"""Which numbers can stand at every place of a model: intervals pushed from its leaves through the declarations' `bounds`.
+"""Which numbers can stand at every place of a model: intervals pushed from its leaves through the
+declarations' `bounds`.
 
-For every tensor an interval that holds all its elements (one interval a tensor, in float64; rounding of a narrower type may leave it by a
-few units in the last place), as long as nothing before it left the domain where its operator is defined. Where an operator's `safe`
-domain does not hold all of an operand, or a result may leave its type, there is a `DomainViolation`; behind it the push goes on as if the
-operand had stayed inside. Interval arithmetic: R. E. Moore, Interval Analysis, 1966; nothing is said of how elements hang together,
-so a violation means "may", no violation means "cannot".
+For every tensor an interval that holds all its elements (one interval a tensor, in float64; rounding of a
+narrower type may leave it by a few units in the last place), as long as nothing before it left the domain
+where its operator is defined. Where an operator's `safe` domain does not hold all of an operand, or a result
+may leave its type, there is a `DomainViolation`; behind it the push goes on as if the operand had stayed
+inside. Interval arithmetic: R. E. Moore, Interval Analysis, 1966; nothing is said of how elements hang
+together, so a violation means "may", no violation means "cannot".
 """
 
 import math
@@ -28,8 +30,8 @@ _ROUNDS = 4  # turns of a loop after which a state that still grows can be anyth
 class DomainViolation:
     """A node (`place` in the graph's order) where numbers may be undefined or infinite.
 
-    `position` is the operand that may leave `domain`, RESULT or RELATION; `tensor`, `low` and `high` tell what may leave.
-    `amount` is by how much, for comparing two of the same node: 0 is inside.
+    `position` is the operand that may leave `domain`, RESULT or RELATION; `tensor`, `low` and `high` tell
+    what may leave. `amount` is by how much, for comparing two of the same node: 0 is inside.
     """
 
     place: int
@@ -45,7 +47,9 @@ class DomainViolation:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Numbers from `low` to `high`, with the arithmetic that declarations' `relation`s use; torch tensors have the same."""
+    """Numbers from `low` to `high`, with the arithmetic that declarations' `relation`s use; torch tensors
+    have the same.
+    """
 
     low: float
     high: float
@@ -77,7 +81,8 @@ class Interval:
     def log(self) -> "Interval":
         """The logarithm; of nothing positive it is -inf."""
         return Interval(
-            math.log(self.low) if self.low > 0 else -math.inf, math.log(self.high) if self.high > 0 else -math.inf
+            math.log(self.low) if self.low > 0 else -math.inf,
+            math.log(self.high) if self.high > 0 else -math.inf,
         )
 
     def abs(self) -> "Interval":
@@ -99,7 +104,8 @@ def first_violation(
 ) -> DomainViolation | None:
     """Push the leaves' intervals through a graph up to the first violation of a node that is not excused.
 
-    The tensors up to there hold their intervals afterwards. None when there is none among the first `upto` + 1 nodes.
+    The tensors up to there hold their intervals afterwards. None when there is none among the first `upto` +
+    1 nodes.
     """
     for violation in _pushed(graph, excused, upto):
         return violation
@@ -107,7 +113,9 @@ def first_violation(
 
 
 def unknown(graph: TypedGraph) -> list[str]:
-    """After a push: float tensors of which nothing can be said (an operator without a declaration, a missing type)."""
+    """After a push: float tensors of which nothing can be said (an operator without a declaration, a missing
+    type).
+    """
     return [
         tensor.name
         for tensor in graph.tensors()
@@ -116,7 +124,9 @@ def unknown(graph: TypedGraph) -> list[str]:
     ]
 
 
-def _pushed(graph: TypedGraph, excused: Collection[int], upto: int | None = None) -> Iterator[DomainViolation]:
+def _pushed(
+    graph: TypedGraph, excused: Collection[int], upto: int | None = None
+) -> Iterator[DomainViolation]:
     for place, step in enumerate(graph.nodes):
         if upto is not None and place > upto:
             return
@@ -159,8 +169,11 @@ def push(step: TypedNode, place: int) -> DomainViolation | None:
     return met
 
 
-def _set(step: TypedNode, found: Bounds | Sequence[Bounds] | None, finite: bool) -> tuple[Tensor, float, float] | None:
-    """Give the outputs their intervals; the first float output that may leave its type, with the interval it would have had.
+def _set(
+    step: TypedNode, found: Bounds | Sequence[Bounds] | None, finite: bool
+) -> tuple[Tensor, float, float] | None:
+    """Give the outputs their intervals; the first float output that may leave its type, with the interval it
+    would have had.
 
     With operands that are not `finite` that is no news: a violation before reported it, or nothing is known.
     """
@@ -213,7 +226,9 @@ def _operand(step: TypedNode, place: int, position: int, tensor: Tensor, domain:
 
 
 def _result(step: TypedNode, place: int, left: tuple[Tensor, float, float]) -> DomainViolation:
-    """What tells of a result that may leave its type: the declaration's relation if it has one, else the sizes of the operands."""
+    """What tells of a result that may leave its type: the declaration's relation if it has one, else the
+    sizes of the operands.
+    """
     tensor, low, high = left
     limit = FINITE[tensor.dtype]
     op = step.op
@@ -223,7 +238,15 @@ def _result(step: TypedNode, place: int, left: tuple[Tensor, float, float]) -> D
         amount = sum(_measure(-found.low) for found in asked if found.low < 0)
         if amount:
             return DomainViolation(
-                place, step.name, step.operator, RELATION, tensor.name, Domain(-limit, limit), low, high, amount
+                place,
+                step.name,
+                step.operator,
+                RELATION,
+                tensor.name,
+                Domain(-limit, limit),
+                low,
+                high,
+                amount,
             )
     amount = sum(_measure(t.high - t.low) + _measure(t.size) for t in given if "float" in t.dtype)
     return DomainViolation(
@@ -236,7 +259,8 @@ def _measure(distance: float) -> float:
     return math.log1p(distance * 1e3) if math.isfinite(distance) else 1e9
 
 
-# Bodies: their inputs take the intervals of what they are handed, states are joined turn by turn until they no longer grow.
+# Bodies: their inputs take the intervals of what they are handed, states are joined turn by turn until they
+# no longer grow.
 
 
 def _bodies(step: TypedNode, place: int) -> DomainViolation | None:
@@ -288,7 +312,8 @@ def _looped(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
     _hand(body.inputs[skipped:], step.ins[skipped:])
     carried, made = body.inputs[skipped : skipped + states], body.outputs[skipped // 2 :]
     starts = [(tensor.low, tensor.high) for tensor in carried]
-    for count in range(_ROUNDS + 2 * len(carried) + 1):  # from _ROUNDS on each turn gives up an end of one of them
+    # from _ROUNDS on each turn gives up an end of one of them
+    for count in range(_ROUNDS + 2 * len(carried) + 1):
         turn(body)
         grows = [(a, b) for a, b in zip(carried, made, strict=False) if b.low < a.low or b.high > a.high]
         if not grows:

@@ -1,6 +1,7 @@
 """Sizes that a model computes: what its nodes make of shapes and small constants, once the shapes are known.
 
-Exporters of models with open sizes write a Reshape whose shape is put together of Shape, Gather, Slice, Concat and some arithmetic. Rules of types need those numbers.
+Exporters of models with open sizes write a Reshape whose shape is put together of Shape, Gather, Slice,
+Concat and some arithmetic. Rules of types need those numbers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +26,20 @@ _PLAIN: Final[Mapping[str, Callable[..., Any]]] = {
     "Where": np.where,
     "Reshape": lambda x, sizes: x.reshape([int(size) for size in sizes]),
     "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(int(axis) for axis in axes)),
-    "Squeeze": lambda x, axes=None: np.squeeze(x, None if axes is None else tuple(int(axis) for axis in axes)),
+    "Squeeze": lambda x, axes=None: np.squeeze(
+        x, None if axes is None else tuple(int(axis) for axis in axes)
+    ),
     "ConstantOfShape": lambda sizes: np.zeros([int(size) for size in sizes], np.int64),
     "Range": lambda start, limit, step: np.arange(start, limit, step),
 }
 
 
-def known_values(op: str, ins: Sequence[Tensor | None], attrs: Attributes, out: Tensor) -> tuple[Any, ...] | None:
-    """The elements of what a node of ONNX's own gives, whole numbers or truths, where those of its inputs tell them; else None."""
+def known_values(
+    op: str, ins: Sequence[Tensor | None], attrs: Attributes, out: Tensor
+) -> tuple[Any, ...] | None:
+    """The elements of what a node of ONNX's own gives, whole numbers or truths, where those of its inputs
+    tell them; else None.
+    """
     if (
         out.dtype not in _WHOLE
         or not ins
@@ -49,9 +56,20 @@ def known_values(op: str, ins: Sequence[Tensor | None], attrs: Attributes, out: 
         arrays.append(np.array(each.values).reshape(each.shape))
     try:
         found = np.asarray(_evaluated(op, arrays, attrs))
-    except (IndexError, TypeError, ValueError, ZeroDivisionError, MemoryError):  # what a model of anybody says
+    except (
+        IndexError,
+        TypeError,
+        ValueError,
+        ZeroDivisionError,
+        MemoryError,
+    ):
+        # what a model of anybody says
         return None
-    return tuple(found.astype(np.int64).ravel().tolist()) if found.size <= _MOST and found.shape == out.shape else None
+    return (
+        tuple(found.astype(np.int64).ravel().tolist())
+        if found.size <= _MOST and found.shape == out.shape
+        else None
+    )
 
 
 def _evaluated(op: str, arrays: Sequence[Any], attrs: Attributes) -> Any:
@@ -64,7 +82,9 @@ def _evaluated(op: str, arrays: Sequence[Any], attrs: Attributes) -> Any:
         axes, steps = (list(rest[place]) if place < len(rest) else None for place in (0, 1))
         cuts = [slice(None)] * arrays[0].ndim
         for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            cuts[int(axes[place]) if axes else place] = slice(int(start), int(end), int(steps[place]) if steps else 1)
+            cuts[int(axes[place]) if axes else place] = slice(
+                int(start), int(end), int(steps[place]) if steps else 1
+            )
         return arrays[0][tuple(cuts)]
     if op == "ConstantOfShape" and "value" in attrs:
         return np.full([int(size) for size in arrays[0]], attrs["value"].item())

@@ -1,7 +1,8 @@
 """An ONNX model read as nodes and tensors of the generator, so that a new program can be made of its parts.
 
-Types come from the operators' declarations, from the leaves on, and from the model's own `value_info` where there is no
-declaration or it does not agree. Rules know the elements of small constants, and of larger ones the interval that they lie in.
+Types come from the operators' declarations, from the leaves on, and from the model's own `value_info` where
+there is no declaration or it does not agree. Rules know the elements of small constants, and of larger ones
+the interval that they lie in.
 """
 
 import math
@@ -20,7 +21,15 @@ from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, USUAL
 from opsieve.gen.declarations.schema import NEWEST, OLDEST
 from opsieve.gen.declarations.tensor import Attributes, Bounds, Tensor, Typed
 from opsieve.gen.graph.graph import BodyGraph, Node
-from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_tensor, read_type
+from opsieve.gen.model.tensors import (
+    DTYPES,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Value,
+    read_tensor,
+    read_type,
+)
 
 _KEPT = 64  # elements of a constant that are kept
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
@@ -33,8 +42,10 @@ class UnreadableModel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model as read: its opset, nodes in order, and what its graph gives. Leaves are the tensors that no node makes; `held` are the elements of those that the model, or who
-    fed it, gave values; `computed` those that nodes made, where it is a part of a model."""
+    """A model as read: its opset, nodes in order, and what its graph gives. Leaves are the tensors that no
+    node makes; `held` are the elements of those that the model, or who fed it, gave values; `computed` those
+    that nodes made, where it is a part of a model.
+    """
 
     opset: int
     nodes: tuple[Node, ...]
@@ -44,10 +55,12 @@ class Source:
 
 
 def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
-    """A model of sound structure (gen/model/structure.py), with a value for every input: they bind symbolic dimensions.
+    """A model of sound structure (gen/model/structure.py), with a value for every input: they bind symbolic
+    dimensions.
 
-    UnreadableModel for opsets before 13, local functions, other domains than ONNX's and onnxruntime's, sparse tensors, inputs that
-    are no tensors, and values of which neither a declaration nor the model tells element type and rank.
+    UnreadableModel for opsets before 13, local functions, other domains than ONNX's and onnxruntime's, sparse
+    tensors, inputs that are no tensors, and values of which neither a declaration nor the model tells element
+    type and rank.
     """
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     opset = versions[0] if versions else 0
@@ -74,14 +87,18 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
 
 
 def leaf(name: str, array: Any, dtype: str, kind: str) -> Tensor:
-    """A leaf with the type and interval of an array, and its elements when they are few; of an input only whole numbers, which may be sizes or axes."""
+    """A leaf with the type and interval of an array, and its elements when they are few; of an input only
+    whole numbers, which may be sizes or axes.
+    """
     if dtype not in LARGEST:
         raise UnreadableModel(f"elements of type {dtype}")
     shape = tuple(int(side) for side in array.shape)
     values: tuple[Any, ...] | None = None
     if array.size <= _KEPT and (kind != "input" or array.dtype in (np.int64, np.int32)):
         flat = array.ravel()
-        values = tuple(flat.tolist() if flat.dtype.type.__module__ == "numpy" else flat.astype(np.float64).tolist())
+        values = tuple(
+            flat.tolist() if flat.dtype.type.__module__ == "numpy" else flat.astype(np.float64).tolist()
+        )
     return Tensor(name, dtype, shape, *_interval(array, dtype), values, kind)
 
 
@@ -108,7 +125,9 @@ class _SourceReader:
             if proto.domain not in _DOMAINS or proto.overload:
                 raise UnreadableModel(f"the domain {proto.domain}")
             domain = proto.domain if proto.domain != "ai.onnx" else ""
-            attrs = {attribute.name: self._attribute(attribute, scope, depth) for attribute in proto.attribute}
+            attrs = {
+                attribute.name: self._attribute(attribute, scope, depth) for attribute in proto.attribute
+            }
             if proto.op_type == "Constant" and not domain:
                 made = _constant(proto.output[0], attrs, depth)
                 scope[made.name] = made
@@ -142,7 +161,9 @@ class _SourceReader:
             known = self._typed(declared[name]) if name in declared else None
             if known is not None and (typed is None or not _agree(typed, known)):
                 if typed is not None and name in self._sized:
-                    raise UnreadableModel("sizes that hang on its inputs' values, and are others than it says")
+                    raise UnreadableModel(
+                        "sizes that hang on its inputs' values, and are others than it says"
+                    )
                 typed = known
             if typed is None:
                 raise UnreadableModel(f"the type of what {proto.op_type} gives")
@@ -173,12 +194,21 @@ class _SourceReader:
             return self._body(proto.g, scope, depth + 1)
         if proto.type == AttributeProto.TENSOR:
             return numpy_helper.to_array(proto.t)
-        if proto.type in (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.INTS, AttributeProto.FLOATS):
+        if proto.type in (
+            AttributeProto.INT,
+            AttributeProto.FLOAT,
+            AttributeProto.INTS,
+            AttributeProto.FLOATS,
+        ):
             value = helper.get_attribute_value(proto)
             return list(value) if isinstance(value, Iterable) else value
         if proto.type in (AttributeProto.STRING, AttributeProto.STRINGS):
             try:
-                return proto.s.decode() if proto.type == AttributeProto.STRING else [s.decode() for s in proto.strings]
+                return (
+                    proto.s.decode()
+                    if proto.type == AttributeProto.STRING
+                    else [s.decode() for s in proto.strings]
+                )
             except UnicodeDecodeError:
                 raise UnreadableModel("an attribute that is no UTF-8") from None
         raise UnreadableModel(f"the attribute {proto.name}")
@@ -235,7 +265,10 @@ def _agree(typed: Typed, known: Typed) -> bool:
     return (
         typed[0] == known[0]
         and len(typed[1]) == len(known[1])
-        and all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(typed[1], known[1], strict=True))
+        and all(
+            isinstance(a, str) or isinstance(b, str) or a == b
+            for a, b in zip(typed[1], known[1], strict=True)
+        )
     )
 
 
@@ -243,7 +276,12 @@ def _constant(name: str, attrs: Attributes, depth: int) -> Tensor:
     if len(attrs) != 1:
         raise UnreadableModel("a Constant without a value")
     ((kind, value),) = attrs.items()
-    kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    kinds = {
+        "value_int": np.int64,
+        "value_ints": np.int64,
+        "value_float": np.float32,
+        "value_floats": np.float32,
+    }
     if kind in kinds:
         value = np.array(value, kinds[kind])
     elif kind in ("value_string", "value_strings"):

@@ -1,10 +1,12 @@
 """Simpler instances of nodes: one number made smaller, and the numbers that rules tie to it made to fit.
 
-The numbers of a small graph are the sizes of its leaves, the elements of leaves that tell shapes or the like, and the whole numbers in
-attributes. What ties them is what the declarations require; so a convolution's kernel takes its weight and its paddings along, a
-hidden size the weights of all gates, a batch all that is as large. Nothing is written down for any operator: after a move, broken
-rules are mended one after the other, each time by the number (of those that the node depends on) whose change leaves the fewest
-broken. What comes of it satisfies every rule that could be asked; of nodes that the declarations are silent about it promises nothing.
+The numbers of a small graph are the sizes of its leaves, the elements of leaves that tell shapes or the like,
+and the whole numbers in attributes. What ties them is what the declarations require; so a convolution's
+kernel takes its weight and its paddings along, a hidden size the weights of all gates, a batch all that is as
+large. Nothing is written down for any operator: after a move, broken rules are mended one after the other,
+each time by the number (of those that the node depends on) whose change leaves the fewest broken. What comes
+of it satisfies every rule that could be asked; of nodes that the declarations are silent about it promises
+nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +25,9 @@ _EMPTY = 1_000  # the number of the rule that an output has elements
 
 @dataclass(frozen=True, slots=True)
 class RuledNode:
-    """A node: its qualified operator, its inputs and outputs by name ("" for one left out), its attributes as rules read them."""
+    """A node: its qualified operator, its inputs and outputs by name ("" for one left out), its attributes as
+    rules read them.
+    """
 
     operator: str
     inputs: tuple[str, ...]
@@ -38,9 +42,11 @@ class RuledNode:
 
 @dataclass(frozen=True, slots=True)
 class NumberPlace:
-    """Where a number stands: `size` of a leaf's axis, element (`value`) of a leaf, or in the `attribute` of a node.
+    """Where a number stands: `size` of a leaf's axis, element (`value`) of a leaf, or in the `attribute` of a
+    node.
 
-    `owner` is the leaf, or the node's `key`; `index` the axis, the element, or the item of a list (-1: it is no list).
+    `owner` is the leaf, or the node's `key`; `index` the axis, the element, or the item of a list (-1: it is
+    no list).
     """
 
     kind: Literal["size", "value", "attribute"]
@@ -55,7 +61,9 @@ _BrokenRules: TypeAlias = frozenset[tuple[int, int]]  # a part and a rule of it,
 
 
 class System:
-    """The numbers of a graph and the rules that tie them. Parts are in order; leaves are what no part makes."""
+    """The numbers of a graph and the rules that tie them. Parts are in order; leaves are what no part
+    makes.
+    """
 
     def __init__(self, parts: Sequence[RuledNode], leaves: Mapping[str, Typing], opset: int) -> None:
         self.parts = parts
@@ -71,7 +79,9 @@ class System:
         self.sound = all(not answer[0] for answer in answers if answer is not None)
 
     def together(self, place: NumberPlace, target: int) -> Numbers | None:
-        """A number set to a target, and what must follow it; None when nothing is found, or the system is not sound itself."""
+        """A number set to a target, and what must follow it; None when nothing is found, or the system is not
+        sound itself.
+        """
         old = self.numbers[place]
         new = {place: target}
         met: set[_BrokenRules] = set()
@@ -97,7 +107,9 @@ class System:
         move: tuple[int, int],
         wide: bool,
     ) -> tuple[NumberPlace, int, _BrokenRules] | None:
-        """The change of one more number that leaves the fewest rules broken, `most` at most and not those met before; None for none."""
+        """The change of one more number that leaves the fewest rules broken, `most` at most and not those met
+        before; None for none.
+        """
         found = None
         for other in near:
             if other in new:
@@ -113,7 +125,9 @@ class System:
         return found
 
     def _broken(self, new: Numbers) -> tuple[_BrokenRules, list[NumberPlace]]:
-        """The rules that are broken under new numbers, and the numbers on which the first node with one depends."""
+        """The rules that are broken under new numbers, and the numbers on which the first node with one
+        depends.
+        """
         self._trials += 1
         found: set[tuple[int, int]] = set()
         for index, (answer, _) in enumerate(self._walk(new)):
@@ -129,11 +143,14 @@ class System:
     def _walk(self, new: Numbers) -> Iterator[tuple[_Reading | None, RuledNode]]:
         changed = {place.owner for place in new}
         scope: dict[str, Typing | None] = {
-            name: self._leaf(name, typing, new) if name in changed else typing for name, typing in self.leaves.items()
+            name: self._leaf(name, typing, new) if name in changed else typing
+            for name, typing in self.leaves.items()
         }
         for index, part in enumerate(self.parts):
             own = tuple(
-                (place, value) for place, value in new.items() if place.kind == "attribute" and place.owner == part.key
+                (place, value)
+                for place, value in new.items()
+                if place.kind == "attribute" and place.owner == part.key
             )
             ins = tuple(scope.get(name) for name in part.inputs)
             key = (index, own, ins)
@@ -153,7 +170,9 @@ class System:
         attrs = dict(part.attrs)
         for place, value in own:
             held = attrs[place.name]
-            attrs[place.name] = value if place.index < 0 else [*held[: place.index], value, *held[place.index + 1 :]]
+            attrs[place.name] = (
+                value if place.index < 0 else [*held[: place.index], value, *held[place.index + 1 :]]
+            )
         tensors = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing in ins]
         found = settled(part.operator, self.opset, tensors, attrs, len(part.outputs))
         if found is None:
@@ -208,7 +227,9 @@ def _above(parts: Sequence[RuledNode]) -> list[frozenset[str]]:
 
 
 def _likely(place: NumberPlace, now: int, old: int, target: int, wide: bool) -> Iterator[int]:
-    """What a number may become beside one that went from `old` to `target`: in proportion, by as much less, the same, the least."""
+    """What a number may become beside one that went from `old` to `target`: in proportion, by as much less,
+    the same, the least.
+    """
     least = 1 if place.kind == "size" else 0
     if wide:
         candidates: Sequence[int] = range(least, min(now, _NEAR)) if now > 0 else ()

@@ -1,8 +1,10 @@
-"""Which dimensions of a node's inputs and outputs its operator ties together, found by running its declaration on marked sizes.
+"""Which dimensions of a node's inputs and outputs its operator ties together, found by running its
+declaration on marked sizes.
 
-The rules of a declaration run on integers; here they run on integers that remember which dimension they came from. Where `infer` hands a size
-of an input on to an output, and where a relation of `requires` compares two sizes and finds them equal, the two are tied: changing one alone
-would make the node invalid, or change a type that is not computed from it. So nothing is said twice: what an operator asks of sizes stands in its
+The rules of a declaration run on integers; here they run on integers that remember which dimension they came
+from. Where `infer` hands a size of an input on to an output, and where a relation of `requires` compares two
+sizes and finds them equal, the two are tied: changing one alone would make the node invalid, or change a type
+that is not computed from it. So nothing is said twice: what an operator asks of sizes stands in its
 declaration alone. (Concolic execution, as in Godefroid, Klarlund and Sen, DART, PLDI 2005, in the small.)
 """
 
@@ -19,7 +21,9 @@ Tie = tuple[Place, Place]
 
 
 class MarkedSize(int):
-    """A size that remembers its dimension, and how far it is from it: `size + 1 - 1` is the same size again."""
+    """A size that remembers its dimension, and how far it is from it: `size + 1 - 1` is the same size
+    again.
+    """
 
     place: Place
     offset: int
@@ -52,7 +56,12 @@ class MarkedSize(int):
 
     def __eq__(self, other: object) -> bool:
         same = int(self) == other
-        if same and isinstance(other, MarkedSize) and self.offset == other.offset and self.place != other.place:
+        if (
+            same
+            and isinstance(other, MarkedSize)
+            and self.offset == other.offset
+            and self.place != other.place
+        ):
             self.ties.add((self.place, other.place))
         return same
 
@@ -67,12 +76,16 @@ def _plain(number: Any) -> Any:
 
 
 def size_ties(
-    operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, outs: Sequence[tuple[int, ...] | None]
+    operator: Operator,
+    ins: Sequence[Tensor | None],
+    attrs: Attributes,
+    outs: Sequence[tuple[int, ...] | None],
 ) -> list[Tie] | None:
-    """The dimensions that a node ties, each a tensor's number (inputs first, then outputs) and an axis; None where nothing is known.
+    """The dimensions that a node ties, each a tensor's number (inputs first, then outputs) and an axis; None
+    where nothing is known.
 
-    `outs` are the shapes of the outputs, None for one that is absent or unknown: where the declaration says otherwise it does not know
-    this node, and says nothing.
+    `outs` are the shapes of the outputs, None for one that is absent or unknown: where the declaration says
+    otherwise it does not know this node, and says nothing.
     """
     ties: set[Tie] = set()
     marked = [None if tensor is None else _marked(tensor, number, ties) for number, tensor in enumerate(ins)]
@@ -80,7 +93,9 @@ def size_ties(
         if not all(operator.requires(marked, attrs)):  # type: ignore[arg-type]  # rules that look at an optional input say so
             return None
         types = operator.infer(marked, attrs)[: len(outs)]  # type: ignore[arg-type]  # as above
-        if any(shape is not None and not _agrees(typed, shape) for typed, shape in zip(types, outs, strict=False)):
+        if any(
+            shape is not None and not _agrees(typed, shape) for typed, shape in zip(types, outs, strict=False)
+        ):
             return None
     except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
         return None
@@ -96,7 +111,9 @@ def _agrees(typed: Typed | None, shape: tuple[int, ...]) -> bool:
     return typed is not None and tuple(int(size) for size in typed[1]) == shape
 
 
-def _handed_on(types: Sequence[Typed | None], outs: Sequence[tuple[int, ...] | None], first: int) -> Iterator[Tie]:
+def _handed_on(
+    types: Sequence[Typed | None], outs: Sequence[tuple[int, ...] | None], first: int
+) -> Iterator[Tie]:
     for number, (typed, shape) in enumerate(zip(types, outs, strict=False), first):
         if typed is None or shape is None:
             continue

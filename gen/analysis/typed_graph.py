@@ -1,7 +1,9 @@
-"""A model as steps that the rules of declarations can read: each node with its declaration, its tensors and its attributes.
+"""A model as steps that the rules of declarations can read: each node with its declaration, its tensors and
+its attributes.
 
-The same `Tensor`s stand here as in a growing program, so `infer`, `bounds` and `safe` serve models that anybody wrote. What a model does
-not tell (a type, a declaration) is left open: a step without a declaration has `op` None, a tensor without a type the dtype "".
+The same `Tensor`s stand here as in a growing program, so `infer`, `bounds` and `safe` serve models that
+anybody wrote. What a model does not tell (a type, a declaration) is left open: a step without a declaration
+has `op` None, a tensor without a type the dtype "".
 """
 
 import functools
@@ -19,7 +21,14 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType, read_tensor, read_type
+from opsieve.gen.model.tensors import (
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+    read_tensor,
+    read_type,
+)
 
 _MOST_KNOWN = 64  # elements of a constant that rules may want to know one by one
 _MOST_READ = 1 << 24  # elements of a constant whose extremes are looked for
@@ -32,7 +41,9 @@ _RIGID = frozenset(("quantised", "image", "source", "signal", "text", "container
 
 @dataclass(slots=True, eq=False)
 class TypedNode:
-    """One node. `bodies` are its graphs by the attribute that holds them; they are in `attrs` too, as Outlines."""
+    """One node. `bodies` are its graphs by the attribute that holds them; they are in `attrs` too, as
+    Outlines.
+    """
 
     name: str
     operator: str
@@ -55,7 +66,9 @@ class TypedNode:
 
 @dataclass(slots=True, eq=False)
 class TypedGraph:
-    """A graph or a body. `leaves` are the inputs and constants of this graph by name, in its order; `inputs` those that it is given."""
+    """A graph or a body. `leaves` are the inputs and constants of this graph by name, in its order; `inputs`
+    those that it is given.
+    """
 
     inputs: list[Tensor]
     outputs: list[Tensor]
@@ -78,9 +91,11 @@ class TypedGraph:
 
 
 def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> TypedGraph:
-    """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual ones elsewhere unknown.
+    """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual
+    ones elsewhere unknown.
 
-    Types are those that the model tells (`value_info`; backends/workers/questions/inference.py finds the missing ones in a worker).
+    Types are those that the model tells (`value_info`; backends/workers/questions/inference.py finds the
+    missing ones in a worker).
     """
     opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
     own = {(item.domain, item.name) for item in model.functions}
@@ -93,7 +108,8 @@ def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) 
 
 
 def movable(graph: TypedGraph, weights: bool) -> list[Tensor]:
-    """Leaves whose elements a search may choose: inputs, and with `weights` the float parameters that are no more than numbers.
+    """Leaves whose elements a search may choose: inputs, and with `weights` the float parameters that are no
+    more than numbers.
 
     An integer stays within the range that it has: it may be an index.
     """
@@ -119,7 +135,9 @@ def _plain_float(tensor: Tensor) -> bool:
 
 
 def _rests_on(step: TypedNode, position: int, tensor: Tensor) -> bool:
-    """Whether the types of a step's outputs rest on the elements of a constant, or it is a parameter of a rigid family."""
+    """Whether the types of a step's outputs rest on the elements of a constant, or it is a parameter of a
+    rigid family.
+    """
     if step.op is None or (position and (step.op.family in _RIGID or step.op.rigid)):
         return True
     if tensor.values is None:
@@ -172,7 +190,9 @@ class _GraphReader:
                 scope[leaf.name] = leaves[leaf.name] = leaf
                 continue
             steps.append(self.step(node, scope, types, depth))
-        outputs = [scope.get(info.name) or _declared(info.name, types.get(info.name)) for info in graph.output]
+        outputs = [
+            scope.get(info.name) or _declared(info.name, types.get(info.name)) for info in graph.output
+        ]
         return TypedGraph(inputs, outputs, steps, leaves)
 
     def constant(self, node: onnx.NodeProto, types: Mapping[str, ValueType]) -> Tensor:
@@ -196,7 +216,9 @@ class _GraphReader:
         ins = [scope.get(name) or _declared(name, types.get(name)) if name else None for name in node.input]
         domain = "" if node.domain == "ai.onnx" else node.domain
         op = operators().get(f"{domain}::{node.op_type}" if domain else node.op_type)
-        if (node.domain, node.op_type) in self.own or (op and not domain and self.opset < max(op.since, OLDEST)):
+        if (node.domain, node.op_type) in self.own or (
+            op and not domain and self.opset < max(op.since, OLDEST)
+        ):
             op = None
         attrs: Attributes = {}
         bodies: dict[str, TypedGraph] = {}
@@ -219,7 +241,9 @@ class _GraphReader:
 
 @functools.cache
 def span(dtype: str) -> tuple[float, float]:
-    """What an element of a dtype can be when nothing is known of it: every number of an integer, anything of a float."""
+    """What an element of a dtype can be when nothing is known of it: every number of an integer, anything of
+    a float.
+    """
     dtype = dtype.rpartition("(")[2].rstrip(")")
     if dtype == "bool":
         return 0.0, 1.0
@@ -282,4 +306,8 @@ def _attribute(proto: AttributeProto) -> Any:
         except BadInput:
             return None
     many: Iterable[Any] = proto.ints or proto.floats
-    return list(many) if kind != AttributeProto.STRINGS else [text.decode("utf-8", "replace") for text in proto.strings]
+    return (
+        list(many)
+        if kind != AttributeProto.STRINGS
+        else [text.decode("utf-8", "replace") for text in proto.strings]
+    )

@@ -1,8 +1,10 @@
-"""What the declarations say of nodes as they stand in some model: which are certainly invalid, and what type comes out of each.
+"""What the declarations say of nodes as they stand in some model: which are certainly invalid, and what type
+comes out of each.
 
-A declaration is written for the instances that its sampler draws; a model from elsewhere may hold others. So silence is the answer
-where a type is not known, where a rule needs elements that only a run tells, where it stumbles, and where ONNX allows more than the
-declaration knows of (`Operator.unmodelled`). Nothing of ONNX is called: an inference that a strange node brings down is not asked about it.
+A declaration is written for the instances that its sampler draws; a model from elsewhere may hold others. So
+silence is the answer where a type is not known, where a rule needs elements that only a run tells, where it
+stumbles, and where ONNX allows more than the declaration knows of (`Operator.unmodelled`). Nothing of ONNX is
+called: an inference that a strange node brings down is not asked about it.
 
 Sources: the declarations (gen/operators), the operator page of Split (as many outputs as `num_outputs` says).
 """
@@ -35,7 +37,8 @@ KNOWN = 64  # elements of a tensor that rules may look at: enough for shapes, ax
 _LARGE = 4096  # bytes of an attribute that no rule looks into
 _DEPTH = 8  # bodies within bodies
 
-Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]  # dtype, shape, elements where they are known
+# dtype, shape, elements where they are known
+Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ class NodeCheck:
 
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
-    """What the declarations say of a model's main graph: the first fault ("" for none), and every type that is known, by name."""
+    """What the declarations say of a model's main graph: the first fault ("" for none), and every type that
+    is known, by name.
+    """
 
     fault: str
     types: Mapping[str, Typed]
@@ -63,10 +68,12 @@ _SILENT = NodeCheck("", ())
 def check_model(
     model: onnx.ModelProto, inputs: Mapping[str, Value], known: Mapping[str, Typed] | None = None
 ) -> ModelCheck:
-    """A model's nodes in order, as far as their types follow from its leaves; values that are fed bind open dimensions.
+    """A model's nodes in order, as far as their types follow from its leaves; values that are fed bind open
+    dimensions.
 
-    The model's structure need not be sound. What is declared of values that nodes make is not looked at; `known` has types of
-    them that are known from elsewhere, for those behind nodes of which nothing is said. Of bodies only faults are reported.
+    The model's structure need not be sound. What is declared of values that nodes make is not looked at;
+    `known` has types of them that are known from elsewhere, for those behind nodes of which nothing is said.
+    Of bodies only faults are reported.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     local = frozenset((function.domain, function.name) for function in model.functions)
@@ -114,13 +121,19 @@ def _walked(
 
 
 def leaves(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> dict[str, Typing]:
-    """The types of inputs and initializers, with the elements of small ones; of small inputs too, where they are whole numbers."""
+    """The types of inputs and initializers, with the elements of small ones; of small inputs too, where they
+    are whole numbers.
+    """
     found: dict[str, Typing] = {}
     for info in graph.input:
         value, type_ = inputs.get(info.name), read_type(info.type)
         if isinstance(value, np.ndarray):
             whole = value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1
-            found[info.name] = (dtype_name(value), value.shape, tuple(value.ravel().tolist()) if whole else None)
+            found[info.name] = (
+                dtype_name(value),
+                value.shape,
+                tuple(value.ravel().tolist()) if whole else None,
+            )
         elif isinstance(type_, TensorType) and type_.shape is not None:
             sides = tuple(side for side in type_.shape if isinstance(side, int))
             if len(sides) == len(type_.shape):
@@ -162,7 +175,9 @@ def qualified_name(node: onnx.NodeProto) -> str:
 
 
 def check_node(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> NodeCheck:
-    """What the operator's declaration says of a node on such inputs; None stands for one of which nothing is known."""
+    """What the operator's declaration says of a node on such inputs; None stands for one of which nothing is
+    known.
+    """
     name = qualified_name(node)
     if name not in operators() or any(attribute.ByteSize() > _LARGE for attribute in node.attribute):
         return _SILENT
@@ -173,7 +188,11 @@ def check_node(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -
 
 @functools.lru_cache(maxsize=8192)
 def _ruled(
-    name: str, opset: int, given: tuple[tuple[Typing | None, bool], ...], attributes: tuple[bytes, ...], outputs: int
+    name: str,
+    opset: int,
+    given: tuple[tuple[Typing | None, bool], ...],
+    attributes: tuple[bytes, ...],
+    outputs: int,
 ) -> NodeCheck:
     attrs = read_attributes([AttributeProto.FromString(data) for data in attributes])
     if attrs is None:
@@ -194,7 +213,9 @@ def _ruled(
 def settled(
     name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes, outputs: int
 ) -> tuple[tuple[int, ...], tuple[Typed | None, ...]] | None:
-    """The rules that an instance breaks, by number, and its outputs' types (none where they cannot be known for that); None for silence."""
+    """The rules that an instance breaks, by number, and its outputs' types (none where they cannot be known
+    for that); None for silence.
+    """
     operator = operators().get(name)
     if operator is None:
         return None
@@ -222,7 +243,9 @@ def settled(
 
 
 def read_attributes(protos: Sequence[AttributeProto]) -> Attributes | None:
-    """Attributes as rules read them; None when there is one that no rule knows: a graph, a sparse tensor, a reference."""
+    """Attributes as rules read them; None when there is one that no rule knows: a graph, a sparse tensor, a
+    reference.
+    """
     found: Attributes = {}
     for proto in protos:
         kind = proto.type

@@ -1,8 +1,9 @@
 """A test case, in memory and as a folder that a person can read and `cp -r`.
 
     case.json           format, origin, parameters (`knobs`)
-    model.onnx          the program, without external data (module.json and passes.json for a module of TVM: gen/forms)
-    test_data_set_0/    input_K.pb and output_K.pb in the graph's order: ONNX's own layout, which other tools run too
+    model.onnx          the program, without external data (module.json and passes.json for a module of TVM:
+    gen/forms) test_data_set_0/    input_K.pb and output_K.pb in the graph's order: ONNX's own layout, which
+    other tools run too
 
 What else lies in the folder (observations/, repro.py, notes.md) belongs to others and is left alone.
 """
@@ -26,7 +27,9 @@ from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 
 FORMAT = 2
-OF_ONNX = 1  # the format of a case whose program is an ONNX model: what releases before there were other forms read
+OF_ONNX = (
+    1  # the format of a case whose program is an ONNX model: what releases before there were other forms read
+)
 DATA = "test_data_set_0"
 _OWNED = ("case.json", *dict.fromkeys(file for form in FORMS.values() for file in form.files), DATA)
 _MAX_JSON = 8 << 20
@@ -36,9 +39,9 @@ _MAX_JSON = 8 << 20
 class Origin:
     """Where a case comes from: enough to make it again.
 
-    `generator` is what made the program (`user` for one that was given), `seed` its seed, `versions` those of the packages
-    that took part. `inputs` says how the inputs came about: `seeded`, or the name of the file or folder they were read from.
-    `wish` is what a generator was asked for, by name (gen/generation/request.py).
+    `generator` is what made the program (`user` for one that was given), `seed` its seed, `versions` those of
+    the packages that took part. `inputs` says how the inputs came about: `seeded`, or the name of the file or
+    folder they were read from. `wish` is what a generator was asked for, by name (gen/generation/request.py).
     """
 
     generator: str = "user"
@@ -50,9 +53,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, values for its inputs by name, the outputs it should give (None when nobody said), origin and parameters.
+    """A program, values for its inputs by name, the outputs it should give (None when nobody said), origin
+    and parameters.
 
-    `parameters` are the determinism settings that belong to the case: thread counts, seeds, environment variables.
+    `parameters` are the determinism settings that belong to the case: thread counts, seeds, environment
+    variables.
     """
 
     program: Program
@@ -96,8 +101,8 @@ def is_case(folder: Path) -> bool:
 def save(case: Case, folder: Path) -> None:
     """Write a case, all or nothing: it is made beside `folder` and moved there. Equal cases give equal bytes.
 
-    A case that is there already is replaced, what others keep in its folder stays. BadInput when the values do not fit the
-    program, when the folder is there and is no case, or when it cannot be written.
+    A case that is there already is replaced, what others keep in its folder stays. BadInput when the values
+    do not fit the program, when the folder is there and is no case, or when it cannot be written.
     """
     inputs, outputs = case.program.inputs(), case.program.outputs()
     check_values(case.inputs, inputs, "input", "the case")
@@ -105,12 +110,18 @@ def save(case: Case, folder: Path) -> None:
         check_values(case.expected, outputs, "output", "the case")
     folder = Path(os.path.abspath(folder))
     try:
-        if os.path.lexists(folder) and not is_case(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        if (
+            os.path.lexists(folder)
+            and not is_case(folder)
+            and not (folder.is_dir() and not any(folder.iterdir()))
+        ):
             raise BadInput(f"{shown(folder, 200)} is there already and is no case; choose another folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         sweep(folder.parent)
         prefix = f"{SAVING}{os.getpid()}-"
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=prefix, ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(
+            dir=folder.parent, prefix=prefix, ignore_cleanup_errors=True
+        ) as scratch:
             fresh = Path(scratch) / "case"
             (fresh / DATA).mkdir(parents=True)
             (fresh / "case.json").write_bytes(_encoded(case))
@@ -169,7 +180,8 @@ def _decoded(path: Path) -> _File:
         found = msgspec.json.decode(data, type=_Format).format
         if found > FORMAT:
             raise BadInput(
-                f"{shown(path, 160)} has format {shown(found)}, newer than this opsieve's {FORMAT}; upgrade opsieve"
+                f"{shown(path, 160)} has format {shown(found)}, newer than this opsieve's {FORMAT}; upgrade"
+                " opsieve"
             )
         if found < 1:
             raise BadInput(f"{shown(path, 160)} has the unknown format {shown(found)}")
@@ -179,7 +191,9 @@ def _decoded(path: Path) -> _File:
 
 
 def _put(fresh: Path, folder: Path) -> None:
-    """Move a finished case to its place; what others keep there is in it, too, before it takes the other's place."""
+    """Move a finished case to its place; what others keep there is in it, too, before it takes the other's
+    place.
+    """
     if os.path.lexists(folder):
         for entry in folder.iterdir():
             if entry.name in _OWNED:

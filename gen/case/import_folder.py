@@ -1,4 +1,6 @@
-"""Cases out of whatever lies in a folder: what other tools leave behind, recognised by the files that it consists of."""
+"""Cases out of whatever lies in a folder: what other tools leave behind, recognised by the files that it
+consists of.
+"""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +19,18 @@ from opsieve.gen.model.tensors import graph_inputs, graph_outputs
 
 _DEPTH = 8  # folders inside folders
 _MOST = 100_000  # things looked at
-_PASSED_BY = (".pb", ".npz", ".json", ".log", ".txt", ".md", ".data", ".bin", ".weight")  # what belongs to a model
+# what belongs to a model
+_PASSED_BY = (
+    ".pb",
+    ".npz",
+    ".json",
+    ".log",
+    ".txt",
+    ".md",
+    ".data",
+    ".bin",
+    ".weight",
+)
 _FOREIGN = {
     "it is an archive: unpack it first": (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z"),
     "it is a model of another format: export it to ONNX first": (".pt", ".pth", ".pt2", ".h5", ".keras", ".tflite", ".ort", ".mlmodel"),
@@ -50,10 +63,11 @@ ImportResult = Imported | Skipped
 def gather(path: Path) -> Iterator[ImportResult]:
     """Every case at `path` or below it, in the order of names, and what was left.
 
-    A case folder; an NNSmith bug folder (a model and `oracle.pkl`); a folder with a model and ONNX data sets, as ONNX's and
-    onnxruntime's own tests have it, which gives a case for each data set; a model with inputs that Polygraphy saved, which gives
-    a case for each iteration; a model with an `.npz` of its name or `inputs.npz` beside it, or alone, with seeded inputs. Links to folders
-    are not followed, nor are links to files out of `path`.
+    A case folder; an NNSmith bug folder (a model and `oracle.pkl`); a folder with a model and ONNX data sets,
+    as ONNX's and onnxruntime's own tests have it, which gives a case for each data set; a model with inputs
+    that Polygraphy saved, which gives a case for each iteration; a model with an `.npz` of its name or
+    `inputs.npz` beside it, or alone, with seeded inputs. Links to folders are not followed, nor are links to
+    files out of `path`.
     """
     if not is_folder(path):
         yield _alone(path)
@@ -126,7 +140,9 @@ def _folder(folder: Path, files: list[str], root: str) -> tuple[list[ImportResul
     if is_case(folder):
         return [_taken(folder, "case", folder)], set()
     models = [folder / name for name in files if name.endswith(".onnx")]
-    sets = sorted(entry.name for entry in folder.glob("test_data_set_*") if entry.is_dir() and not entry.is_symlink())
+    sets = sorted(
+        entry.name for entry in folder.glob("test_data_set_*") if entry.is_dir() and not entry.is_symlink()
+    )
     if len(models) == 1 and "oracle.pkl" in files:
         return [_nnsmith(folder, models[0])], set()
     if len(models) == 1 and sets:
@@ -172,7 +188,9 @@ def _taken(
 
 
 def _polygraphy(path: Path, model: Path) -> list[ImportResult]:
-    """A case for each iteration whose inputs are saved at `path`; what did not fit is reported for the first of them only."""
+    """A case for each iteration whose inputs are saved at `path`; what did not fit is reported for the first
+    of them only.
+    """
     try:
         program = load_program(model)
         feeds = read_polygraphy_inputs(path)

@@ -1,4 +1,6 @@
-"""What a user names on the command line, made a case: a model, a case folder, an ONNX test folder, with or without values."""
+"""What a user names on the command line, made a case: a model, a case folder, an ONNX test folder, with or
+without values.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +17,15 @@ Values = dict[str, Value]
 
 
 def open_case(path: Path, inputs: Path | None = None, expected: Path | None = None, seed: int = 0) -> Case:
-    """The case that `path` names, with the inputs and expected outputs that were named, or lie beside the model, or by `seed`.
+    """The case that `path` names, with the inputs and expected outputs that were named, or lie beside the
+    model, or by `seed`.
 
-    `path` is an `.onnx` file, a `.json` of TVM's, a case folder, or a folder with `model.onnx` or `module.json` and values: `test_data_set_0/`, or `inputs.npz`
-    with or without `expected.npz`. In a folder the values must fit the model; beside an `.onnx` file that was named itself,
-    those that do not fit belong to something else and are passed by. `inputs` and `expected` are an `.npz` file, an ONNX data
-    set, or a folder that holds one or the other; expected outputs that come with `inputs` count too. Inputs that nobody gave
-    are seeded. BadInput for anything that cannot be read or does not fit.
+    `path` is an `.onnx` file, a `.json` of TVM's, a case folder, or a folder with `model.onnx` or
+    `module.json` and values: `test_data_set_0/`, or `inputs.npz` with or without `expected.npz`. In a folder
+    the values must fit the model; beside an `.onnx` file that was named itself, those that do not fit belong
+    to something else and are passed by. `inputs` and `expected` are an `.npz` file, an ONNX data set, or a
+    folder that holds one or the other; expected outputs that come with `inputs` count too. Inputs that nobody
+    gave are seeded. BadInput for anything that cannot be read or does not fit.
     """
     case = _found(path, seed, given=inputs is not None)
     if inputs is not None:

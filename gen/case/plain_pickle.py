@@ -1,8 +1,9 @@
 """Arrays out of a pickle that a stranger wrote: nothing of the pickle is called.
 
-NNSmith keeps the inputs and outputs of a model in `oracle.pkl`, a dict of dicts of numpy arrays. Here the few names by which
-numpy pickles arrays stand for classes of our own that only note their arguments; every other name is refused. What they noted is then
-made an array by `numpy.frombuffer`, which takes no more memory than the bytes there are.
+NNSmith keeps the inputs and outputs of a model in `oracle.pkl`, a dict of dicts of numpy arrays. Here the few
+names by which numpy pickles arrays stand for classes of our own that only note their arguments; every other
+name is refused. What they noted is then made an array by `numpy.frombuffer`, which takes no more memory than
+the bytes there are.
 """
 
 import io
@@ -52,8 +53,14 @@ class _Array:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         shape, dtype, order, data = self.parts or ((), None, "C", None)
-        plain = isinstance(dtype, _Dtype) and isinstance(data, (bytes, bytearray)) and isinstance(shape, tuple)
-        if not plain or not all(isinstance(side, int) and 0 <= side < 1 << 40 for side in shape) or len(shape) > 32:
+        plain = (
+            isinstance(dtype, _Dtype) and isinstance(data, (bytes, bytearray)) and isinstance(shape, tuple)
+        )
+        if (
+            not plain
+            or not all(isinstance(side, int) and 0 <= side < 1 << 40 for side in shape)
+            or len(shape) > 32
+        ):
             raise pickle.UnpicklingError("an array of an unknown form")
         kind = dtype.numpy()
         if math.prod(shape) * kind.itemsize != len(data):
@@ -119,7 +126,8 @@ class _StandInUnpickler(pickle.Unpickler):
 
 
 def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-    """The arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when it has none.
+    """The arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when it has
+    none.
 
     BadInput when the file holds anything else, or is larger than 256 MiB.
     """

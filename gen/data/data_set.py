@@ -38,16 +38,22 @@ _POSITIONAL = {
 
 
 def read_npz(path: Path, types: Mapping[str, ValueType], role: Role) -> dict[str, Value]:
-    """The values that an `.npz` holds for the inputs or outputs of these types, in their order; `fitted` tells how."""
+    """The values that an `.npz` holds for the inputs or outputs of these types, in their order; `fitted`
+    tells how.
+    """
     return fitted(_arrays(path), types, role, shown(path, 120))
 
 
-def fitted(arrays: Mapping[str, Value], types: Mapping[str, ValueType], role: Role, where: str) -> dict[str, Value]:
-    """The values that these arrays, which lay at `where`, are for the inputs or outputs of these types, in their order.
+def fitted(
+    arrays: Mapping[str, Value], types: Mapping[str, ValueType], role: Role, where: str
+) -> dict[str, Value]:
+    """The values that these arrays, which lay at `where`, are for the inputs or outputs of these types, in
+    their order.
 
-    Arrays are found by name or, when no name is one of the model's, by position (`i0`, `o0`, `arr_0`, ...). An optional
-    without an array is None. Raw void items of the size of bfloat16, float8 or int4 elements, which is how numpy saves
-    those, are taken for them; nothing else is converted. BadInput for a value that is missing, too much or does not fit.
+    Arrays are found by name or, when no name is one of the model's, by position (`i0`, `o0`, `arr_0`, ...).
+    An optional without an array is None. Raw void items of the size of bfloat16, float8 or int4 elements,
+    which is how numpy saves those, are taken for them; nothing else is converted. BadInput for a value that
+    is missing, too much or does not fit.
     """
     named = _by_name(arrays, types, role, where)
     values: dict[str, Value] = {}
@@ -63,7 +69,9 @@ def fitted(arrays: Mapping[str, Value], types: Mapping[str, ValueType], role: Ro
 
 
 def read_folder(folder: Path, types: Mapping[str, ValueType], role: Role) -> dict[str, Value]:
-    """The values of an ONNX data set folder, `input_K.pb` or `output_K.pb` by position; BadInput as `read_npz`."""
+    """The values of an ONNX data set folder, `input_K.pb` or `output_K.pb` by position; BadInput as
+    `read_npz`.
+    """
     where = shown(folder, 120)
     values: dict[str, Value] = {}
     total = 0
@@ -86,8 +94,12 @@ def read_folder(folder: Path, types: Mapping[str, ValueType], role: Role) -> dic
     return values
 
 
-def write_folder(folder: Path, values: Mapping[str, Value], types: Mapping[str, ValueType], role: Role) -> None:
-    """Write values as `input_K.pb` or `output_K.pb`, K being the place in `types`; a value that is not there has no file."""
+def write_folder(
+    folder: Path, values: Mapping[str, Value], types: Mapping[str, ValueType], role: Role
+) -> None:
+    """Write values as `input_K.pb` or `output_K.pb`, K being the place in `types`; a value that is not there
+    has no file.
+    """
     for position, (name, type_) in enumerate(types.items()):
         if name in values:
             (folder / f"{role}_{position}.pb").write_bytes(write_value(values[name], type_, name))
@@ -106,7 +118,9 @@ def check_values(values: Mapping[str, Value], types: Mapping[str, ValueType], ro
         raise BadInput(f"{where} has a value {shown(extra[0])}, which is no {role} of the model")
 
 
-def _by_name(arrays: Mapping[str, Any], types: Mapping[str, ValueType], role: Role, where: str) -> Mapping[str, Any]:
+def _by_name(
+    arrays: Mapping[str, Any], types: Mapping[str, ValueType], role: Role, where: str
+) -> Mapping[str, Any]:
     if not types.keys() & arrays.keys():
         names = list(types)
         matches = {key: _POSITIONAL[role].fullmatch(key) for key in arrays}
@@ -114,7 +128,9 @@ def _by_name(arrays: Mapping[str, Any], types: Mapping[str, ValueType], role: Ro
         if len(places) == len(arrays) and len(set(places.values())) == len(places):
             beyond = [key for key, place in places.items() if place >= len(names)]
             if beyond:
-                raise BadInput(f"{where} has an entry {shown(beyond[0])}, but the model has {len(names)} {role}s")
+                raise BadInput(
+                    f"{where} has an entry {shown(beyond[0])}, but the model has {len(names)} {role}s"
+                )
             return {names[place]: arrays[key] for key, place in places.items()}
     extra = [key for key in arrays if key not in types]
     if extra:
@@ -123,25 +139,34 @@ def _by_name(arrays: Mapping[str, Any], types: Mapping[str, ValueType], role: Ro
 
 
 def _reinterpreted(array: Value, type_: ValueType) -> Value:
-    if not isinstance(array, np.ndarray):  # a sequence, or an optional that is absent: not from a file of arrays
+    # a sequence, or an optional that is absent: not from a file of arrays
+    if not isinstance(array, np.ndarray):
         return array
     while isinstance(type_, OptionalType):
         type_ = type_.element
-    if isinstance(type_, TensorType) and array.dtype.kind == "V" and type_.dtype in NUMBERS and type_.dtype != "string":
+    if (
+        isinstance(type_, TensorType)
+        and array.dtype.kind == "V"
+        and type_.dtype in NUMBERS
+        and type_.dtype != "string"
+    ):
         dtype = helper.tensor_dtype_to_np_dtype(NUMBERS[type_.dtype])
         if dtype.itemsize == array.dtype.itemsize and dtype.type.__module__ == "ml_dtypes":
             return array.view(dtype)
     if array.dtype.kind in "US":
         texts = np.empty(array.size, dtype=object)
         texts[:] = [
-            item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item) for item in array.ravel()
+            item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item)
+            for item in array.ravel()
         ]
         return texts.reshape(array.shape)
     return array
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of an `.npz`, read without numpy's loader: sizes are known before anything is unpacked, nothing is pickled."""
+    """The arrays of an `.npz`, read without numpy's loader: sizes are known before anything is unpacked,
+    nothing is pickled.
+    """
     where = shown(path, 160)
     arrays = {}
     try:
@@ -149,10 +174,14 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             entries = archive.infolist()
             if len(entries) > BUDGET.entries or sum(entry.file_size for entry in entries) > LIMIT:
                 raise BadInput(
-                    f"{where} unpacks to over {LIMIT} bytes or {BUDGET.entries} entries; cut the case down first"
+                    f"{where} unpacks to over {LIMIT} bytes or {BUDGET.entries} entries; cut the case down"
+                    " first"
                 )
             for entry in entries:
-                if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:
+                if (
+                    entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                    or entry.flag_bits & 1
+                ):
                     raise BadInput(f"{where} is encrypted or packed in a way that numpy does not write")
                 if not entry.filename.endswith(".npy"):
                     raise BadInput(f"{where} has an entry {shown(entry.filename)}, which is no array")
@@ -160,7 +189,15 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
                 if name in arrays:
                     raise BadInput(f"{where} has two entries called {shown(name)}")
                 arrays[name] = _array(archive, entry, f"the entry {shown(name)} of {where}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"{where} is no readable .npz file: {shown(reason(error))}") from None
@@ -173,7 +210,8 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> np.n
 
 
 def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
-    """The array in a file of numpy's `.npy` format that is `length` bytes long; BadInput for objects and for what is not whole.
+    """The array in a file of numpy's `.npy` format that is `length` bytes long; BadInput for objects and for
+    what is not whole.
 
     numpy's own loader is not used: here the size is known before memory is taken, and nothing is pickled.
     """

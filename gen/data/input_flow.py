@@ -1,5 +1,6 @@
-"""Where a graph's inputs are used: from each input, through operators that only move its elements, to the operators that ask
-something of it."""
+"""Where a graph's inputs are used: from each input, through operators that only move its elements, to the
+operators that ask something of it.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,9 @@ _MAX_CONSTANT = 1024  # elements of a constant that is looked into
 
 @dataclass(slots=True)
 class _Scope:
-    """What is known of the names that are visible: the inputs that reach them (True: element by element), shapes, constants."""
+    """What is known of the names that are visible: the inputs that reach them (True: element by element),
+    shapes, constants.
+    """
 
     roots: dict[str, dict[str, bool]] = field(default_factory=dict)
     shapes: dict[str, Shape | None] = field(default_factory=dict)
@@ -37,7 +40,9 @@ class InputFlow:
     `shapes` are the shapes that the inputs will have; `sizes` those that symbolic dimensions are bound to.
     """
 
-    def __init__(self, model: onnx.ModelProto, shapes: Mapping[str, Shape | None], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, shapes: Mapping[str, Shape | None], sizes: Mapping[str, int]
+    ) -> None:
         self.domains: dict[str, Domain] = dict.fromkeys(shapes, ANY)
         self._functions = {(item.domain, item.name, item.overload): item for item in model.functions}
         self._sizes = sizes
@@ -84,7 +89,11 @@ class InputFlow:
             if not roots:
                 continue
             operator = declared(node.domain, node.op_type)
-            domain = ANY if operator is None else operator.usual_at(Site(node, position, scope.shapes, scope.constants))
+            domain = (
+                ANY
+                if operator is None
+                else operator.usual_at(Site(node, position, scope.shapes, scope.constants))
+            )
             if domain is ANY:
                 continue
             for root, in_order in roots.items():
@@ -98,7 +107,9 @@ class InputFlow:
                 if attribute.name == "value":
                     self._constant(node.output[0], attribute.t, scope)
                 elif attribute.name in ("value_int", "value_ints"):
-                    numbers = np.array(attribute.ints if attribute.name == "value_ints" else attribute.i, np.int64)
+                    numbers = np.array(
+                        attribute.ints if attribute.name == "value_ints" else attribute.i, np.int64
+                    )
                     scope.shapes[node.output[0]], scope.constants[node.output[0]] = numbers.shape, numbers
             return
         operator = declared(node.domain, node.op_type)

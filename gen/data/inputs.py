@@ -1,7 +1,9 @@
-"""Values for a model's inputs when nobody gave any: small, legal as far as is known, and the same for the same seed.
+"""Values for a model's inputs when nobody gave any: small, legal as far as is known, and the same for the
+same seed.
 
-The numbers come from the raw 64-bit stream of PCG64, seeded with the seed and the input's name. That stream is fixed for good
-(numpy may change how its distributions use it), so that a seed means the same bytes on every machine and release of numpy.
+The numbers come from the raw 64-bit stream of PCG64, seeded with the seed and the input's name. That stream
+is fixed for good (numpy may change how its distributions use it), so that a seed means the same bytes on
+every machine and release of numpy.
 """
 
 import hashlib
@@ -21,7 +23,15 @@ from opsieve.gen.declarations.schema import has_attribute
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.model.tensors import NUMBERS, OptionalType, SequenceType, TensorType, Value, ValueType, graph_inputs
+from opsieve.gen.model.tensors import (
+    NUMBERS,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Value,
+    ValueType,
+    graph_inputs,
+)
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -51,11 +61,12 @@ class Stream:
 
 
 def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
-    """A value for every input of `model`, in the graph's order, of its type and inside the domain of its uses where that is known.
+    """A value for every input of `model`, in the graph's order, of its type and inside the domain of its uses
+    where that is known.
 
-    A symbolic dimension has one size (2 to 4; 32 for image sides) wherever it is named, and all dimensions without a name
-    have one size too. Sequences hold two values; optionals are present. BadInput when a type cannot be made or the declared
-    shapes hold more than 2**26 elements.
+    A symbolic dimension has one size (2 to 4; 32 for image sides) wherever it is named, and all dimensions
+    without a name have one size too. Sequences hold two values; optionals are present. BadInput when a type
+    cannot be made or the declared shapes hold more than 2**26 elements.
     """
     types = graph_inputs(model)
     tensors = {name: _tensor(type_, name) for name, type_ in types.items()}
@@ -72,17 +83,21 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
     total = sum(_elements(types[name], shape) for name, shape in shapes.items())
     if total > BUDGET.made_elements:
         raise BadInput(
-            f"the model's inputs hold {shown(total)} elements, too many to make up (at most {BUDGET.made_elements}); give --inputs"
+            f"the model's inputs hold {shown(total)} elements, too many to make up (at most"
+            f" {BUDGET.made_elements}); give --inputs"
         )
     known = {name: shape if isinstance(types[name], TensorType) else None for name, shape in shapes.items()}
     domains = InputFlow(model, known, sizes).domains
-    return {name: _value(type_, shapes[name], domains[name], Stream(seed, name)) for name, type_ in types.items()}
+    return {
+        name: _value(type_, shapes[name], domains[name], Stream(seed, name)) for name, type_ in types.items()
+    }
 
 
 def seeded_values(
     types: Mapping[str, ValueType], seed: int, sizes: Mapping[str, tuple[int | str, ...]] | None = None
 ) -> dict[str, Value]:
-    """A value for each of these types, in their order; what is in `sizes` is a shape, and its value those sizes.
+    """A value for each of these types, in their order; what is in `sizes` is a shape, and its value those
+    sizes.
 
     A symbolic dimension has one size (2 to 4) wherever it is named. BadInput as of `seeded_inputs`.
     """
@@ -96,17 +111,23 @@ def seeded_values(
     total = sum(_elements(types[name], shape) for name, shape in shapes.items() if name not in sizes)
     if total > BUDGET.made_elements:
         raise BadInput(
-            f"the inputs hold {shown(total)} elements, too many to make up (at most {BUDGET.made_elements}); give --inputs"
+            f"the inputs hold {shown(total)} elements, too many to make up (at most {BUDGET.made_elements});"
+            " give --inputs"
         )
     return {
-        name: np.array(shape, np.int64) if name in sizes else _value(types[name], shape, Domain(), Stream(seed, name))
+        name: (
+            np.array(shape, np.int64)
+            if name in sizes
+            else _value(types[name], shape, Domain(), Stream(seed, name))
+        )
         for name, shape in shapes.items()
     }
 
 
 def _elements(type_: ValueType, shape: Shape) -> int:
-    """How many elements a value of this type has whose tensors have this shape. Each sequence around them doubles them, and there a small tensor counts 64:
-    it takes as much memory."""
+    """How many elements a value of this type has whose tensors have this shape. Each sequence around them
+    doubles them, and there a small tensor counts 64: it takes as much memory.
+    """
     count = math.prod(shape) if isinstance(type_, TensorType) else max(64, math.prod(shape))
     while isinstance(type_, (SequenceType, OptionalType)):
         count *= _LENGTH if isinstance(type_, SequenceType) else 1
@@ -124,7 +145,9 @@ def _tensor(type_: ValueType, name: str) -> TensorType:
 
 
 def _bind(tensors: Mapping[str, TensorType], windows: bool, seed: int) -> dict[str, int]:
-    """Sizes of the symbolic dimensions by name, sums such as `past + 1` included; under "" that of dimensions without a name."""
+    """Sizes of the symbolic dimensions by name, sums such as `past + 1` included; under "" that of dimensions
+    without a name.
+    """
     names = {"": False}
     for type_ in tensors.values():
         shape = type_.shape or ()
@@ -166,10 +189,16 @@ def _value(type_: ValueType, shape: Shape, domain: Domain, stream: Stream) -> Va
         return [_value(type_.element, shape, domain, stream) for _ in range(_LENGTH)]
     assert isinstance(type_, TensorType)
     count = math.prod(shape)
-    flat = _strings(count, domain, stream) if type_.dtype == "string" else _numbers(type_.dtype, count, domain, stream)
+    flat = (
+        _strings(count, domain, stream)
+        if type_.dtype == "string"
+        else _numbers(type_.dtype, count, domain, stream)
+    )
     try:
         return flat.reshape(shape)
-    except ValueError as error:  # more dimensions than numpy has, or empty with sizes beyond what can be addressed
+    except (
+        ValueError
+    ) as error:  # more dimensions than numpy has, or empty with sizes beyond what can be addressed
         raise BadInput(f"no value of shape {shown(shape)} can be made up ({error}); give --inputs") from None
 
 
@@ -199,7 +228,11 @@ def _numbers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Arr
     numbers = low + (high - low) * stream.fractions(count)
     if domain.nonzero:
         numbers = np.where(np.abs(numbers) < 0.125, 0.5, numbers)
-    made = numbers.astype(np.float32).astype(dtype) if dtype.type.__module__ == "ml_dtypes" else numbers.astype(dtype)
+    made = (
+        numbers.astype(np.float32).astype(dtype)
+        if dtype.type.__module__ == "ml_dtypes"
+        else numbers.astype(dtype)
+    )
     if domain.nonzero or domain.low > 0:  # a narrow type rounds small numbers to zero
         made = np.where(made == 0, np.array(1, dtype), made)
     return made

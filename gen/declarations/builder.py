@@ -1,7 +1,7 @@
 """What samplers ask of a program under construction, whichever floor it stands on.
 
-Two classes answer: the one whose sizes are numbers (gen/graph/graph_builder.py), and the one whose sizes are open
-(gen/strategies/nnsmith/symbolic_builder.py). A sampler that asks only for what is here serves both.
+Two classes answer: the one whose sizes are numbers (gen/graph/graph_builder.py), and the one whose sizes are
+open (gen/strategies/nnsmith/symbolic_builder.py). A sampler that asks only for what is here serves both.
 """
 
 from collections.abc import Sequence
@@ -30,25 +30,32 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Style:
-    """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer. Compared by identity, for caches.
+    """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer. Compared by
+    identity, for caches.
 
-    `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether intervals of values are
-    respected (else a value search has to find inputs).
+    `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether
+    intervals of values are respected (else a value search has to find inputs).
 
-    How they hang together. `merged`: an operator is drawn that can bring several tensors together, `alone`: where no recent result broadcasts with the last; `suited`: another one is drawn where the first
-    input would need adapters. `chain`: a first input is a recent result, made to fit: the one that most nodes lead to, or at the rate `hub` the
-    one that most nodes read; `unread`: else it is a tensor that no node reads yet, as far as there is one; `adapt`: else any that is made to
-    fit. `diamond`: a further input that broadcasts is a recent result, at the rate `crowd` the one that most nodes read; `fit`: else an
-    existing tensor that is made to fit; `meet`: it is one of another piece of the program; `frugal`: none that takes several nodes to fit. `joined`: pieces that are left at the end are joined.
+    How they hang together. `merged`: an operator is drawn that can bring several tensors together, `alone`:
+    where no recent result broadcasts with the last; `suited`: another one is drawn where the first input
+    would need adapters. `chain`: a first input is a recent result, made to fit: the one that most nodes lead
+    to, or at the rate `hub` the one that most nodes read; `unread`: else it is a tensor that no node reads
+    yet, as far as there is one; `adapt`: else any that is made to fit. `diamond`: a further input that
+    broadcasts is a recent result, at the rate `crowd` the one that most nodes read; `fit`: else an existing
+    tensor that is made to fit; `meet`: it is one of another piece of the program; `frugal`: none that takes
+    several nodes to fit. `joined`: pieces that are left at the end are joined.
     `middle`: a result that is read is an output, too; `dead`: one result that nobody reads is no output.
 
-    `palette`: the dtypes of leaves, more likely ones more often; those that an operator cannot take are passed over. `loyal`: a dtype is
-    one of the palette where one can be. `same_shape`: a partner has the very shape of its operand; `itself`: it may then be that operand; `divided`: that of a comparison
-    is an extreme of the operand, so that both answers come.
-    `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of them are. `known_shape`: a new
-    leaf has the shape of an existing tensor; `ranks`: its rank is else one of these. `shared`: a constant is the one that holds the same
-    numbers already; `folded`: a new constant is a Constant node rather than an initializer. Of one program the leaves, each at the rate `round`, hold few different numbers (`coarse`), the
-    ends of their intervals and zeros (`ends`), or one number each (`equal`). `rates`: what samplers leave out, and how often.
+    `palette`: the dtypes of leaves, more likely ones more often; those that an operator cannot take are
+    passed over. `loyal`: a dtype is one of the palette where one can be. `same_shape`: a partner has the very
+    shape of its operand; `itself`: it may then be that operand; `divided`: that of a comparison is an extreme
+    of the operand, so that both answers come.
+    `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of
+    them are. `known_shape`: a new leaf has the shape of an existing tensor; `ranks`: its rank is else one of
+    these. `shared`: a constant is the one that holds the same numbers already; `folded`: a new constant is a
+    Constant node rather than an initializer. Of one program the leaves, each at the rate `round`, hold few
+    different numbers (`coarse`), the ends of their intervals and zeros (`ends`), or one number each
+    (`equal`). `rates`: what samplers leave out, and how often.
     """
 
     pick: float = 0.97
@@ -88,7 +95,9 @@ class Style:
 
 
 class Builder(Protocol):
-    """A program under construction. Every question is answered at once: with an existing tensor where one fits, else with a new leaf."""
+    """A program under construction. Every question is answered at once: with an existing tensor where one
+    fits, else with a new leaf.
+    """
 
     rng: Rng
     opset: int
@@ -108,10 +117,14 @@ class Builder(Protocol):
         """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes."""
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
-        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one given."""
+        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one
+        given.
+        """
 
     def fits(self, shape: Sizes, other: Sizes, oneway: bool) -> bool:
-        """Whether two shapes broadcast to something that is not too large; to the first of them if `oneway`."""
+        """Whether two shapes broadcast to something that is not too large; to the first of them if
+        `oneway`.
+        """
 
     def side(self) -> Size:
         """A size of a dimension."""
@@ -127,10 +140,12 @@ class Builder(Protocol):
 
 
 class OpenBuilder(Builder, Protocol):
-    """A builder whose sizes are open. What must hold among them is appended to `relations` where `requires` does not say it.
+    """A builder whose sizes are open. What must hold among them is appended to `relations` where `requires`
+    does not say it.
 
-    Factors (strides, dilations, groups, repeats) are to be drawn, so that all relations are linear and checks take a fraction of a millisecond.
-    Of shapes that are inputs, elements in `copied` are written as 0 (that of the same axis), those in `inferred` as -1 (what is left).
+    Factors (strides, dilations, groups, repeats) are to be drawn, so that all relations are linear and checks
+    take a fraction of a millisecond. Of shapes that are inputs, elements in `copied` are written as 0 (that
+    of the same axis), those in `inferred` as -1 (what is left).
     """
 
     relations: list[Truth]
@@ -138,7 +153,9 @@ class OpenBuilder(Builder, Protocol):
     inferred: set[tuple[str, int]]
 
     def number(self, low: int, high: int = 64, own: tuple[int, ...] = (), spread: bool = True) -> Size:
-        """An open number from `low` to `high`; `own` values are drawn as often as whole ranges, one not `spread` is left to the solver."""
+        """An open number from `low` to `high`; `own` values are drawn as often as whole ranges, one not
+        `spread` is left to the solver.
+        """
 
     def pinned(self, size: Size) -> int:
         """A drawn number that the size is asked to be: products stay linear so."""

@@ -1,7 +1,7 @@
 """All operators that are declared, and what of them a program of an opset may use.
 
-Declarations are found by entry point (`opsieve.operators`): each is a tuple of `Operator`. Adding an operator is adding
-a declaration to a family's module, or a module with an entry point.
+Declarations are found by entry point (`opsieve.operators`): each is a tuple of `Operator`. Adding an operator
+is adding a declaration to a family's module, or a module with an entry point.
 """
 
 import functools
@@ -24,7 +24,9 @@ VARIABLE: Final = "OPSIEVE_OPERATORS"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpChoice:
-    """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may have."""
+    """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may
+    have.
+    """
 
     op: Operator
     dtypes: frozenset[str]
@@ -35,7 +37,9 @@ class OpChoice:
 
 
 class OpTable(tuple[OpChoice, ...]):
-    """What may be drawn. Compared by identity: every draw looks into caches by it, and a hash of hundreds of items takes microseconds."""
+    """What may be drawn. Compared by identity: every draw looks into caches by it, and a hash of hundreds of
+    items takes microseconds.
+    """
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -44,13 +48,16 @@ class OpTable(tuple[OpChoice, ...]):
 
 
 def learned_files() -> tuple[Path, ...]:
-    """The files of declarations that the environment names, by which programs have operators that no package declares."""
+    """The files of declarations that the environment names, by which programs have operators that no package
+    declares.
+    """
     return tuple(map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))))
 
 
 @functools.cache
 def known() -> dict[str, Operator]:
-    """Every declared operator by name, `Add` or `com.microsoft::Gelu`, in order of name. One that was learned gives way to one declared by hand.
+    """Every declared operator by name, `Add` or `com.microsoft::Gelu`, in order of name. One that was learned
+    gives way to one declared by hand.
 
     BadInput where a file that OPSIEVE_OPERATORS names cannot be read.
     """
@@ -71,7 +78,9 @@ def declared(domain: str, name: str) -> Operator | None:
 
 
 def size_rule(domain: str, name: str) -> SizeRule:
-    """The rule for sizes that stand elsewhere than in shapes, of an operator as nodes name it; NONE of one that is not declared."""
+    """The rule for sizes that stand elsewhere than in shapes, of an operator as nodes name it; NONE of one
+    that is not declared.
+    """
     found = declared(domain, name)
     return SizeRule.NONE if found is None else found.size_rule
 
@@ -97,7 +106,8 @@ def qualified(operator: Operator) -> str:
 def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[str] | None = None) -> OpTable:
     """What may be drawn at an opset: the operators that it has, with the dtypes their first input may have.
 
-    `only` limits the operators by qualified name (None: all of ONNX's own domain), `dtypes` those of first inputs.
+    `only` limits the operators by qualified name (None: all of ONNX's own domain), `dtypes` those of first
+    inputs.
     """
     found = []
     for name, operator in operators().items():
@@ -115,7 +125,9 @@ def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[st
 @functools.lru_cache(maxsize=4096)
 def merging(from_all: OpTable, dtype: str) -> tuple[OpChoice, ...]:
     """Those of some operators that can bring several tensors together of which the first has a dtype."""
-    return tuple(choice for choice in from_all if dtype in choice.dtypes and (choice.op.pairs or _reads_two(choice.op)))
+    return tuple(
+        choice for choice in from_all if dtype in choice.dtypes and (choice.op.pairs or _reads_two(choice.op))
+    )
 
 
 @functools.lru_cache(maxsize=1024)

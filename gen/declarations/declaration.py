@@ -1,24 +1,27 @@
-"""What one operator is: where it may stand, what comes out of it, how an instance is made, which values are safe.
+"""What one operator is: where it may stand, what comes out of it, how an instance is made, which values are
+safe.
 
-A declaration is data and a few plain functions over "int-like" sizes (gen/declarations/symbolic_arith.py). Which element types an operator
-takes at which opset, how many inputs it has and which are optional is read from ONNX's own schemas (gen/declarations/schema.py), so a
-declaration never repeats it.
+A declaration is data and a few plain functions over "int-like" sizes (gen/declarations/symbolic_arith.py).
+Which element types an operator takes at which opset, how many inputs it has and which are optional is read
+from ONNX's own schemas (gen/declarations/schema.py), so a declaration never repeats it.
 
-    infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be terms; None where one is left out
-    requires(ins, attrs)  -> relations               that a valid instance satisfies, beyond what the schema says
-    parts                                            what an instance has beside its first input, in the order of drawing
-    sample(builder, x)    -> Instance | None         where parts do not do: an instance whose first input is `x`, valid by construction
-    symbolic                                         whether that also runs on open sizes (nnsmith), or the sampler that does
-    bounds(ins, attrs)    -> (low, high) | [...]     an interval for the elements of the first output, or of each
-    safe                  -> Domain per input        where results are defined and well-conditioned
-    cost(ins, attrs, outs)-> multiply-adds
-    usual                 Domain or rule per input   what is drawn for a graph input that nobody gave (default: the safe window)
-    moves                                            which inputs' elements pass on to the outputs as they are
-    undefined                                        which results ONNX leaves open, from the values that a run met
-    rounding                                         what becomes of a rounding error in it (gen/declarations/rounding.py)
-    rows                                             which inputs are split with the batch, where rows are kept apart (gen/declarations/row_rules.py)
+    infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be terms; None where one
+    is left out requires(ins, attrs)  -> relations               that a valid instance satisfies, beyond what
+    the schema says parts                                            what an instance has beside its first
+    input, in the order of drawing sample(builder, x)    -> Instance | None         where parts do not do: an
+    instance whose first input is `x`, valid by construction symbolic
+    whether that also runs on open sizes (nnsmith), or the sampler that does bounds(ins, attrs)    -> (low,
+    high) | [...]     an interval for the elements of the first output, or of each safe                  ->
+    Domain per input        where results are defined and well-conditioned cost(ins, attrs, outs)->
+    multiply-adds usual                 Domain or rule per input   what is drawn for a graph input that nobody
+    gave (default: the safe window) moves                                            which inputs' elements
+    pass on to the outputs as they are undefined                                        which results ONNX
+    leaves open, from the values that a run met rounding                                         what becomes
+    of a rounding error in it (gen/declarations/rounding.py) rows
+    which inputs are split with the batch, where rows are kept apart (gen/declarations/row_rules.py)
     unmodelled(ins, attrs)-> whether ONNX allows this instance although the declaration does not describe it
-    size_rule, shape_input, per_axis                 sizes that values of inputs or attributes repeat (gen/declarations/size_rules.py)
+    size_rule, shape_input, per_axis                 sizes that values of inputs or attributes repeat
+    (gen/declarations/size_rules.py)
 
 `ins` are tensors (or None where an optional input is left out). Sources: the ONNX operator pages.
 """
@@ -79,7 +82,9 @@ class Moves(enum.Enum):
 
 
 class RankEnds(enum.Flag):
-    """Which ends of an operator's `ranks` its page sets, or the axis that it names; the others only keep programs small."""
+    """Which ends of an operator's `ranks` its page sets, or the axis that it names; the others only keep
+    programs small.
+    """
 
     NONE = 0
     LEAST = 1
@@ -89,22 +94,27 @@ class RankEnds(enum.Flag):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """The declaration of one operator. `name` and `domain` are ONNX's; the module docstring tells the functions.
+    """The declaration of one operator. `name` and `domain` are ONNX's; the module docstring tells the
+    functions.
 
-    `dtypes` narrows the element types of the first input that the schema allows (() leaves them), `ranks` are those of the
-    first input, both included. `family` groups operators for statistics. `safe` holds a domain by input position; positions
-    without one take anything. `relation` is for domains that tie inputs together: expressions over the inputs (intervals or
-    torch tensors) that must not be negative, such as Pow's. `since` is the first opset that the declaration describes.
-    An operator with neither `parts` nor `sample` has one input and no attributes. One that is `excluded`, for the reason given, is never
-    generated; what is declared of it serves models that users bring. `same_shape` says of an `infer` of its own that the first output has
-    the shape of the first input.
+    `dtypes` narrows the element types of the first input that the schema allows (() leaves them), `ranks` are
+    those of the first input, both included. `family` groups operators for statistics. `safe` holds a domain
+    by input position; positions without one take anything. `relation` is for domains that tie inputs
+    together: expressions over the inputs (intervals or torch tensors) that must not be negative, such as
+    Pow's. `since` is the first opset that the declaration describes. An operator with neither `parts` nor
+    `sample` has one input and no attributes. One that is `excluded`, for the reason given, is never
+    generated; what is declared of it serves models that users bring. `same_shape` says of an `infer` of its
+    own that the first output has the shape of the first input.
 
-    `scalars` are the inputs that are scalars, `scales` those that are scales of a quantisation, `shape_input` the one that lists the sizes
-    of the output, `per_axis` those with a number for each axis. `rigid`: constants beyond the first input are more than numbers (two bounds in
-    order), which a search of values leaves alone. `converts`: it only turns values into another type. `sizes_unsaid`: relations do not say
-    all about the sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs.
-    `merges`: its further inputs are data as the first is. `random`: two runs may give different numbers. `commutes`: its first two inputs can change places, and the result is the same bit for bit.
-    `varied`: it takes the mean of squares less the square of the mean, so that leaves that are one number each can make NaN of it.
+    `scalars` are the inputs that are scalars, `scales` those that are scales of a quantisation, `shape_input`
+    the one that lists the sizes of the output, `per_axis` those with a number for each axis. `rigid`:
+    constants beyond the first input are more than numbers (two bounds in order), which a search of values
+    leaves alone. `converts`: it only turns values into another type. `sizes_unsaid`: relations do not say all
+    about the sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs.
+    `merges`: its further inputs are data as the first is. `random`: two runs may give different numbers.
+    `commutes`: its first two inputs can change places, and the result is the same bit for bit.
+    `varied`: it takes the mean of squares less the square of the mean, so that leaves that are one number
+    each can make NaN of it.
     """
 
     name: str
@@ -145,8 +155,11 @@ class Operator:
     commutes: bool = False
     varied: bool = False
 
-    def instance(self, builder: Builder, x: Tensor, open_builder: OpenBuilder | None = None) -> Instance | None:
-        """An instance whose first input is `x` or, where that does not do, another; None when this draw gave none.
+    def instance(
+        self, builder: Builder, x: Tensor, open_builder: OpenBuilder | None = None
+    ) -> Instance | None:
+        """An instance whose first input is `x` or, where that does not do, another; None when this draw gave
+        none.
 
         `open_builder` is the builder where sizes are open.
         """
@@ -166,7 +179,9 @@ class Operator:
 
     @property
     def pairs(self) -> bool:
-        """Whether it brings several tensors together: a further input broadcasts with the first, or it merges."""
+        """Whether it brings several tensors together: a further input broadcasts with the first, or it
+        merges.
+        """
         return _pairs(self)
 
     def open_instance(self, builder: OpenBuilder, x: Tensor) -> Instance | None:
@@ -174,10 +189,11 @@ class Operator:
         return self.symbolic(builder, x) if callable(self.symbolic) else self.instance(builder, x, builder)
 
     def usual_at(self, site: Site) -> Domain:
-        """What is drawn for a graph input that comes to a place of a node of this operator; ANY where nothing is asked.
+        """What is drawn for a graph input that comes to a place of a node of this operator; ANY where nothing
+        is asked.
 
-        Where the declaration has no `usual` for the place: the window in which leaves of generated programs lie there, or the safe domain
-        itself where that has no ends.
+        Where the declaration has no `usual` for the place: the window in which leaves of generated programs
+        lie there, or the safe domain itself where that has no ends.
         """
         found = self.usual.get(site.position)
         if found is not None:
@@ -194,7 +210,9 @@ class Operator:
             return any(self.asks(place) for place in {*self.usual, *range(len(self.safe))})
         found = self.usual.get(position)
         if found is None:
-            return position < len(self.safe) and leaf_range("float32", self.safe[position]) != USUAL["float32"]
+            return (
+                position < len(self.safe) and leaf_range("float32", self.safe[position]) != USUAL["float32"]
+            )
         return not (isinstance(found, Domain) and found.numeral)
 
 

@@ -1,7 +1,8 @@
 """Sets of numbers, and rules that find the set an input of a node has to come from.
 
-A rule serves inputs that nobody gave: an index lies inside its axis, a shape is one that the data can take. Each operator's declaration has
-its own (`Operator.usual`); here is what they have in common. Sources: the ONNX operator documentation.
+A rule serves inputs that nobody gave: an index lies inside its axis, a shape is one that the data can take.
+Each operator's declaration has its own (`Operator.usual`); here is what they have in common. Sources: the
+ONNX operator documentation.
 """
 
 import math
@@ -20,9 +21,11 @@ Number = float | Size  # an int stays one; it may be open as a size may
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Numbers from `low` to `high`, both included, without 0 if `nonzero`; or, if given, `exact` numbers in this order.
+    """Numbers from `low` to `high`, both included, without 0 if `nonzero`; or, if given, `exact` numbers in
+    this order.
 
-    `numeral` asks of a string that it reads as a number. An end may be an open size while sizes are open (gen/strategies/nnsmith).
+    `numeral` asks of a string that it reads as a number. An end may be an open size while sizes are open
+    (gen/strategies/nnsmith).
     """
 
     low: Number = -math.inf
@@ -48,7 +51,9 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A use of a value: the node, the place among its inputs, and what is known of the shapes and constants around it."""
+    """A use of a value: the node, the place among its inputs, and what is known of the shapes and constants
+    around it.
+    """
 
     node: onnx.NodeProto
     position: int
@@ -119,7 +124,9 @@ def like_output(fallback: Domain) -> Rule:
 
 
 def lengths(attribute: str, default: int) -> Rule:
-    """How many steps each sequence of a batch has: at most those of the first input's axis that the attribute names."""
+    """How many steps each sequence of a batch has: at most those of the first input's axis that the attribute
+    names.
+    """
     return lambda site: Domain(1, max(size_of(site.shape(0), site.attribute(attribute, default)) or 1, 1))
 
 

@@ -1,4 +1,6 @@
-"""What is known of each element type while a program is generated: names, sizes of values, the numbers that ONNX gives them."""
+"""What is known of each element type while a program is generated: names, sizes of values, the numbers that
+ONNX gives them.
+"""
 
 from typing import Final
 
@@ -12,8 +14,8 @@ INTEGERS: Final = (*SIGNED, *UNSIGNED)
 NUMERIC: Final = (*FLOATS, *INTEGERS)
 PLAIN: Final = (*NUMERIC, "bool")
 
-# The largest magnitude that generated values may reach: a sum or product of two neighbours still has room in its type, and
-# an integer stays exact as a float32 nearly always. Of narrow integers all values are in use.
+# The largest magnitude that generated values may reach: a sum or product of two neighbours still has room in
+# its type, and an integer stays exact as a float32 nearly always. Of narrow integers all values are in use.
 LARGEST: Final[dict[str, float]] = {
     "float64": 1e8,
     "float32": 1e5,
@@ -44,7 +46,8 @@ LEAST: dict[str, float] = {
 }
 LEAST |= {"int8": -128.0, "int16": -32768.0, "int4": -8.0, "int2": -2.0}
 
-# Where values of leaves are drawn from, when nothing else is asked: small numbers keep long chains inside their types.
+# Where values of leaves are drawn from, when nothing else is asked: small numbers keep long chains inside
+# their types.
 USUAL: dict[str, tuple[float, float]] = dict.fromkeys(LARGEST, (-2.0, 2.0))
 USUAL |= dict.fromkeys(SIGNED, (-8.0, 8.0))
 USUAL |= dict.fromkeys(UNSIGNED, (0.0, 12.0))
@@ -60,7 +63,9 @@ def is_float(dtype: str) -> bool:
 
 
 def leaf_range(dtype: str, domain: Domain) -> tuple[float, float]:
-    """Where the elements of a new leaf are drawn from: the usual window of the dtype, slid into the domain as little as need be."""
+    """Where the elements of a new leaf are drawn from: the usual window of the dtype, slid into the domain as
+    little as need be.
+    """
     low, high = USUAL.get(dtype, (0.0, 0.0))
     least, largest = max(domain.low, LEAST.get(dtype, low)), min(domain.high, LARGEST.get(dtype, high))
     if domain.nonzero and low <= 0 <= high:

@@ -1,16 +1,19 @@
-"""Instances of operators, and the parts that they are declared by: attributes with their values, inputs with their shapes.
+"""Instances of operators, and the parts that they are declared by: attributes with their values, inputs with
+their shapes.
 
-Most operators need no sampler of their own. Their declaration lists what an instance has beside its first input, in the order in which it
-is drawn, and one generic sampler (`Operator.instance`) draws it:
+Most operators need no sampler of their own. Their declaration lists what an instance has beside its first
+input, in the order in which it is drawn, and one generic sampler (`Operator.instance`) draws it:
 
     Operator("LRN", parts=(Attr("size", (1, 3, 5)), Attr("alpha", (1e-3, 0.1), share=0.4)))
     Operator("PRelu", parts=(Partner(Domain(-1, 2), oneway=True),))
     Operator("InstanceNormalization", parts=(Input(channels, Domain(0.2, 2)), Input(channels), EPSILON))
-    Operator("Attention", parts=(First("batch heads queries size"), Count("keys", between(1, 6)), Input("batch heads keys size"), ...))
+    Operator("Attention", parts=(First("batch heads queries size"), Count("keys", between(1, 6)), Input("batch
+    heads keys size"), ...))
 
-A part is any function of a draft; these are the usual ones. Whatever may be given as a value may also be a function of the draft, so that
-it can hang on what was drawn before it. Shapes may be written as text (gen/declarations/shape_patterns.py), whose names stand for sizes of the first
-input, for numbers that were drawn (`Count`), for attributes, and for what an input that was found has there.
+A part is any function of a draft; these are the usual ones. Whatever may be given as a value may also be a
+function of the draft, so that it can hang on what was drawn before it. Shapes may be written as text
+(gen/declarations/shape_patterns.py), whose names stand for sizes of the first input, for numbers that were
+drawn (`Count`), for attributes, and for what an input that was found has there.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,15 +28,20 @@ from opsieve.gen.declarations.tensor import Attributes, Tensor
 
 
 class Instance:
-    """What a sampler gives: the inputs of a node (None where one is left out), its attributes, and how many outputs are wanted.
+    """What a sampler gives: the inputs of a node (None where one is left out), its attributes, and how many
+    outputs are wanted.
 
-    `outputs` None wants all of them. One is made for every draw: a frozen dataclass would take three times as long.
+    `outputs` None wants all of them. One is made for every draw: a frozen dataclass would take three times as
+    long.
     """
 
     __slots__ = ("attributes", "inputs", "outputs")
 
     def __init__(
-        self, inputs: Sequence[Tensor | None], attributes: Attributes | None = None, outputs: int | None = None
+        self,
+        inputs: Sequence[Tensor | None],
+        attributes: Attributes | None = None,
+        outputs: int | None = None,
     ) -> None:
         self.inputs = inputs
         self.attributes: Attributes = {} if attributes is None else attributes
@@ -41,7 +49,8 @@ class Instance:
 
 
 class Draft:
-    """An instance while its parts are drawn: `x` is its first input, `axis` the last axis that was drawn, as it is written.
+    """An instance while its parts are drawn: `x` is its first input, `axis` the last axis that was drawn, as
+    it is written.
 
     `sizes` is what names of shapes stand for. `open` is the builder where sizes are open, else None.
     """
@@ -124,7 +133,9 @@ class Attr:
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
         if self.share is None or draft.rng.random() < self.share:
-            draft.attrs[self.name] = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
+            draft.attrs[self.name] = (
+                self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
+            )
 
 
 def flag(name: str, share: float | None = None) -> Attr:
@@ -166,7 +177,9 @@ def drawn_axis(draft: Draft) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AxisAttr:
-    """The attribute `axis`, which is drawn in any case: where it is the default it is given at the rate `share` only."""
+    """The attribute `axis`, which is drawn in any case: where it is the default it is given at the rate
+    `share` only.
+    """
 
     default: int | None = None
     share: float = 0.5
@@ -187,12 +200,16 @@ class Count:
 
     def __call__(self, draft: Draft) -> None:
         """Draw it."""
-        draft.sizes[self.name] = self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
+        draft.sizes[self.name] = (
+            self.values(draft) if callable(self.values) else draft.rng.choice(self.values)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first input, whose sizes get names; where it does not `fit`, another tensor of the shape `other` takes its place."""
+    """The first input, whose sizes get names; where it does not `fit`, another tensor of the shape `other`
+    takes its place.
+    """
 
     shape: str | Callable[[Draft], str] = ""
     fits: Callable[[Draft], bool] | None = None
@@ -215,9 +232,11 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Another input: an existing tensor of a shape or a new one, of the first input's dtype or of another (one of several).
+    """Another input: an existing tensor of a shape or a new one, of the first input's dtype or of another
+    (one of several).
 
-    It is there at the rate `share` (None: always), or where a function of the draft says so; else its place is left empty.
+    It is there at the rate `share` (None: always), or where a function of the draft says so; else its place
+    is left empty.
     """
 
     shape: Shaped | str
@@ -250,7 +269,9 @@ def _dtype(asked: str | Sequence[str] | Callable[[Draft], str], draft: Draft) ->
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Another input that broadcasts with the first, to its very shape if `oneway`; they change places at the rate `1 - kept`."""
+    """Another input that broadcasts with the first, to its very shape if `oneway`; they change places at the
+    rate `1 - kept`.
+    """
 
     domain: Domain | Callable[[Draft], Domain] = ANY
     oneway: bool = False
@@ -267,10 +288,11 @@ class Partner:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """An input of numbers that the operator looks at: axes, sizes, repeats. A vector unless a shape is given, a scalar if `scalar`.
+    """An input of numbers that the operator looks at: axes, sizes, repeats. A vector unless a shape is given,
+    a scalar if `scalar`.
 
-    `values` gives all of them, or one of a scalar, which may also be one of several. It is there at the rate `share` (None: always); else its place is
-    empty. With `first` it takes the place of the first input.
+    `values` gives all of them, or one of a scalar, which may also be one of several. It is there at the rate
+    `share` (None: always); else its place is empty. With `first` it takes the place of the first input.
     """
 
     values: Callable[[Draft], Any] | Sequence[Any]
@@ -298,7 +320,9 @@ class Numbers:
 
 
 def some(*parts: Part, share: float | None = None, where: Callable[[Draft], object] | None = None) -> Part:
-    """Parts that are there together: at the rate `share` (None: always), and only `where` a draft allows them."""
+    """Parts that are there together: at the rate `share` (None: always), and only `where` a draft allows
+    them.
+    """
 
     def drawn(draft: Draft) -> None:
         if (where is None or where(draft)) and (share is None or draft.rng.random() < share):

@@ -1,6 +1,8 @@
-"""Declarations that were learned by probing (`opsieve learn`), as operators; the file that holds them is `learned_file`.
+"""Declarations that were learned by probing (`opsieve learn`), as operators; the file that holds them is
+`learned_file`.
 
-A form is a set of instances: every letter stands for any size. What an operator takes is what one of its forms matches.
+A form is a set of instances: every letter stands for any size. What an operator takes is what one of its
+forms matches.
 """
 
 import functools
@@ -30,13 +32,19 @@ Sizes = Mapping[str, int]
 
 @functools.cache
 def domain_version(domain: str) -> int:
-    """The version of a domain that programs import: the latest that onnx has schemas of, 1 of a domain that it does not know."""
-    return max((schema.since_version for schema in onnx.defs.get_all_schemas() if schema.domain == domain), default=1)
+    """The version of a domain that programs import: the latest that onnx has schemas of, 1 of a domain that
+    it does not know.
+    """
+    return max(
+        (schema.since_version for schema in onnx.defs.get_all_schemas() if schema.domain == domain), default=1
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SizeTerm:
-    """A size: `factor` alone, `factor` times the size `first`, or `first` and `second` combined by `operation` (* or +); neither where unknown."""
+    """A size: `factor` alone, `factor` times the size `first`, or `first` and `second` combined by
+    `operation` (* or +); neither where unknown.
+    """
 
     factor: int = 1
     first: str = ""
@@ -60,12 +68,19 @@ class SizeTerm:
             return UNKNOWN
         if self.operation:
             return f"{self.first}{self.operation}{self.second}"
-        return str(self.factor) if not self.first else f"{self.factor}*{self.first}" if self.factor != 1 else self.first
+        return (
+            str(self.factor)
+            if not self.first
+            else f"{self.factor}*{self.first}"
+            if self.factor != 1
+            else self.first
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedTensor:
-    """The type of an input or output: its dtype, a term for each size, and between which numbers its elements lie; or `values`, all of them.
+    """The type of an input or output: its dtype, a term for each size, and between which numbers its elements
+    lie; or `values`, all of them.
 
     `constant`: an input that no node computes; `sparse`: one that is fed as a sparse tensor.
     """
@@ -94,7 +109,9 @@ class LearnedTensor:
 
 @dataclass(frozen=True, slots=True)
 class LearnedForm:
-    """Instances of one kind: types of inputs (None where one is left out) and outputs, the values that each attribute may have. `varies`: results differ from run to run."""
+    """Instances of one kind: types of inputs (None where one is left out) and outputs, the values that each
+    attribute may have. `varies`: results differ from run to run.
+    """
 
     inputs: tuple[LearnedTensor | None, ...]
     outputs: tuple[LearnedTensor, ...]
@@ -153,7 +170,9 @@ def bind(learned: LearnedTensor, shape: Sequence[Any], sizes: dict[str, int]) ->
 
 @dataclass(frozen=True, slots=True)
 class LearnedOperator:
-    """What is known of an operator of a domain. `accepted` of `tried` fresh instances were accepted when it was learned."""
+    """What is known of an operator of a domain. `accepted` of `tried` fresh instances were accepted when it
+    was learned.
+    """
 
     name: str
     domain: str

@@ -1,8 +1,11 @@
-"""Graphs that are attributes of learned operators: a signature that an operator asks for, filled with constants.
+"""Graphs that are attributes of learned operators: a signature that an operator asks for, filled with
+constants.
 
-    decoder = [{ inputs = ["input_ids: int32[batch, length]"], outputs = ["logits: float32[batch, length, 8]"] }]
+    decoder = [{ inputs = ["input_ids: int32[batch, length]"], outputs = ["logits: float32[batch, length, 8]"]
+    }]
 
-A word is a size that only a run tells: an output has it from an input that has the same word. What outputs hold are fixed numbers: a declaration is of types, not of meaning.
+A word is a size that only a run tells: an output has it from an input that has the same word. What outputs
+hold are fixed numbers: a declaration is of types, not of meaning.
 """
 
 import math
@@ -44,7 +47,9 @@ class LearnedBody:
     outputs: tuple[BodyValue, ...]
 
     def graph(self, name: str) -> onnx.GraphProto:
-        """The graph. An output has fixed numbers along its last sizes, repeated along the others; a word that no input has is 1."""
+        """The graph. An output has fixed numbers along its last sizes, repeated along the others; a word that
+        no input has is 1.
+        """
         found = {word: (each.name, axis) for each in self.inputs for axis, word in enumerate(each.sizes)}
         nodes = [node for out in self.outputs for node in _made(out, found)]
         return helper.make_graph(nodes, name, _infos(self.inputs), _infos(self.outputs))
@@ -63,7 +68,9 @@ class LearnedBody:
     def written(self) -> str:
         """Its table in a file of declarations."""
         sides = (("inputs", self.inputs), ("outputs", self.outputs))
-        return f"{{ {', '.join(f'{side} = {[str(v) for v in values]}' for side, values in sides)} }}".replace("'", '"')
+        return f"{{ {', '.join(f'{side} = {[str(v) for v in values]}' for side, values in sides)} }}".replace(
+            "'", '"'
+        )
 
     def fits(self, value: Any) -> bool:
         """Whether a graph of a program (`inputs` and `outputs` with names and dtypes) has this signature."""
@@ -112,7 +119,9 @@ def _made(out: BodyValue, found: Mapping[int | str, tuple[str, int]]) -> Iterato
     """The nodes that give an output: its numbers, expanded to its shape."""
     fixed = next((axis for axis in range(len(out.sizes), 0, -1) if isinstance(out.sizes[axis - 1], str)), 0)
     values = f"{out.name}_values"
-    yield _constant(values, _numbers(out.dtype, tuple(side for side in out.sizes[fixed:] if isinstance(side, int))))
+    yield _constant(
+        values, _numbers(out.dtype, tuple(side for side in out.sizes[fixed:] if isinstance(side, int)))
+    )
     if not fixed:
         yield helper.make_node("Identity", [values], [out.name])
         return
@@ -136,7 +145,9 @@ def _constant(name: str, array: "np.ndarray[Any, Any]") -> onnx.NodeProto:
 
 
 def _numbers(dtype: str, shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
-    """Numbers of all kinds from -1 to 1, of a type without fractions 1 alone: a truth value goes on with it."""
+    """Numbers of all kinds from -1 to 1, of a type without fractions 1 alone: a truth value goes on with
+    it.
+    """
     count = math.prod(shape)
     steps = (np.arange(count) * 37 + 11) % _PERIOD / (_PERIOD / 2) - 1 if is_float(dtype) else np.ones(count)
     return steps.reshape(shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[dtype]))

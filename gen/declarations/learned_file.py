@@ -10,9 +10,10 @@
     attributes = { axis = [-1, 1] }
     outputs = ["float32[a, b, 2*c]"]
 
-A form is a set of instances: every letter stands for any size, a number for itself, `2*c` for even sizes, `a*b` and `a+b` for what they say; "" is an input left
-out; `= 4, 1` are the
-elements themselves; what is `constant` is never computed. A size `?` of an output is one that only a run tells. An attribute has one of the values listed. What an operator takes is what one of its forms matches.
+A form is a set of instances: every letter stands for any size, a number for itself, `2*c` for even sizes,
+`a*b` and `a+b` for what they say; "" is an input left out; `= 4, 1` are the
+elements themselves; what is `constant` is never computed. A size `?` of an output is one that only a run
+tells. An attribute has one of the values listed. What an operator takes is what one of its forms matches.
 """
 
 import math
@@ -32,7 +33,8 @@ from opsieve.gen.model.printable import counted
 
 _TERM = re.compile(r"(?:(\d{1,6})|(?:([1-9]\d{0,3})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
 _TYPE = re.compile(
-    r"(sparse )?([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?(?: = (-?\d{1,9}(?:, -?\d{1,9}){0,63}))?( constant)?"
+    r"(sparse )?([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?(?: ="
+    r" (-?\d{1,9}(?:, -?\d{1,9}){0,63}))?( constant)?"
 )
 _NAME = re.compile(r"[A-Za-z_]\w{0,79}")
 _DOMAIN = re.compile(r"(?:[A-Za-z_][\w-]{0,79}(?:\.[\w-]{1,80}){0,9})?")
@@ -52,7 +54,9 @@ def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
             lines += ["", "[[operator.form]]"]
             lines.append(f"inputs = [{', '.join(_text(_input(each)) for each in form.inputs)}]")
             if form.attributes:
-                pairs = [f"{name} = [{', '.join(map(_value, values))}]" for name, values in form.attributes.items()]
+                pairs = [
+                    f"{name} = [{', '.join(map(_value, values))}]" for name, values in form.attributes.items()
+                ]
                 lines.append(f"attributes = {{ {', '.join(pairs)} }}")
             lines.append(f"outputs = [{', '.join(_text(str(out)) for out in form.outputs)}]")
             if form.varies:
@@ -64,7 +68,9 @@ def _input(each: LearnedTensor | None) -> str:
     if each is None:
         return ""
     elements = (
-        f"= {', '.join(map(str, each.values))}" if each.values else f"in {_number(each.low)}..{_number(each.high)}"
+        f"= {', '.join(map(str, each.values))}"
+        if each.values
+        else f"in {_number(each.low)}..{_number(each.high)}"
     )
     return f"{each} {elements}{' constant' if each.constant else ''}"
 
@@ -86,7 +92,9 @@ def learned_operators(path: Path) -> tuple[Operator, ...]:
 
 
 def parsed(text: str) -> tuple[LearnedOperator, ...]:
-    """The operators of a file's text. BadInput where it is not of this form, TOMLDecodeError where it is no TOML."""
+    """The operators of a file's text. BadInput where it is not of this form, TOMLDecodeError where it is no
+    TOML.
+    """
     data = tomllib.loads(text)
     domain, entries = data.get("domain"), data.get("operator", [])
     if (
@@ -114,9 +122,13 @@ def _form_of(entry: Any, name: str) -> LearnedForm:
         raise BadInput(f"a form of {shown(name, 80)} is a table [[operator.form]]")
     ins, outs = entry.get("inputs", []), entry.get("outputs", [])
     attributes = entry.get("attributes", {})
-    sound = all(isinstance(each, list) and all(isinstance(text, str) for text in each) for each in (ins, outs))
+    sound = all(
+        isinstance(each, list) and all(isinstance(text, str) for text in each) for each in (ins, outs)
+    )
     if not sound or not outs or not isinstance(attributes, dict):
-        raise BadInput(f"a form of {shown(name, 80)} has lists inputs and outputs of types, and a table of attributes")
+        raise BadInput(
+            f"a form of {shown(name, 80)} has lists inputs and outputs of types, and a table of attributes"
+        )
     if not all(isinstance(values, list) and values for values in attributes.values()):
         raise BadInput(f"an attribute of {shown(name, 80)} has a list of the values that it may have")
     form = LearnedForm(
@@ -130,7 +142,9 @@ def _form_of(entry: Any, name: str) -> LearnedForm:
 
 
 def _refuse_open_sizes(form: LearnedForm, name: str) -> None:
-    """BadInput where a size is of a letter that no size of an input is alone or with a factor, or an input has an unknown one."""
+    """BadInput where a size is of a letter that no size of an input is alone or with a factor, or an input
+    has an unknown one.
+    """
     terms = [term for tensor in form.inputs if tensor is not None for term in tensor.sizes]
     known = {term.first for term in terms if not term.operation}
     for term in (*terms, *(term for tensor in form.outputs for term in tensor.sizes)):
@@ -141,11 +155,14 @@ def _refuse_open_sizes(form: LearnedForm, name: str) -> None:
 def _attribute(value: Any, name: str) -> Any:
     body = body_of(value) if isinstance(value, dict) else None
     if isinstance(value, dict) and body is None:
-        raise BadInput(f'a graph of {shown(name, 80)} has lists inputs and outputs of types such as "x: float32[a, 2]"')
+        raise BadInput(
+            f'a graph of {shown(name, 80)} has lists inputs and outputs of types such as "x: float32[a, 2]"'
+        )
     parts = value if isinstance(value, list) else [value]
     if body is None and not (len(set(map(type, parts))) == 1 and all(map(_is_plain, parts))):
         raise BadInput(
-            f"{shown(repr(value), 80)} is no value of an attribute of {name}: a number, a text, or a list of such"
+            f"{shown(repr(value), 80)} is no value of an attribute of {name}: a number, a text, or a list of"
+            " such"
         )
     return body if body is not None else value
 
@@ -163,20 +180,25 @@ def _tensor(text: str, name: str) -> LearnedTensor:
     inside = [part.strip() for part in match[3].split(",")] if match and match[3].strip() else []
     terms = [_term(part) for part in inside]
     if match is None or None in terms or len(terms) > _MOST_RANK or match[2] not in LARGEST:
-        raise BadInput(f"{shown(text, 80)} in {shown(name, 80)} is no type such as float32[a, 2*b, 3] in -1..1")
+        raise BadInput(
+            f"{shown(text, 80)} in {shown(name, 80)} is no type such as float32[a, 2*b, 3] in -1..1"
+        )
     sizes = tuple(term for term in terms if term is not None)
     try:
         low, high = float(match[4] or -1), float(match[5] or 1)
     except ValueError:
         low, high = 0.0, -1.0
     if not -math.inf < low <= high < math.inf:
-        raise BadInput(f"{shown(text, 80)} in {shown(name, 80)} has no two numbers behind in, the smaller one first")
+        raise BadInput(
+            f"{shown(text, 80)} in {shown(name, 80)} has no two numbers behind in, the smaller one first"
+        )
     values = tuple(map(int, match[6].split(","))) if match[6] else ()
     count = math.prod(size.factor for size in sizes)
     fixed = not any(size.first or size.unknown for size in sizes)
     if values and fixed and count != len(values):
         raise BadInput(
-            f"{shown(text, 80)} in {shown(name, 80)} lists {counted(len(values), 'element')} where its shape has {count}"
+            f"{shown(text, 80)} in {shown(name, 80)} lists {counted(len(values), 'element')} where its shape"
+            f" has {count}"
         )
     return LearnedTensor(match[2], sizes, low, high, values, bool(match[7]), bool(match[1]))
 

@@ -1,4 +1,6 @@
-"""How often samplers take what an operator leaves open: rates between 0 and 1, beside `Style` (gen/declarations/builder.py), which holds them."""
+"""How often samplers take what an operator leaves open: rates between 0 and 1, beside `Style`
+(gen/declarations/builder.py), which holds them.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +9,8 @@ from dataclasses import dataclass
 class SamplerRates:
     """Named by what happens at that rate. The same name in two operators is the same decision."""
 
-    # Attributes and inputs that may be left out; `default`: an attribute is written though it has its default.
+    # Attributes and inputs that may be left out; `default`: an attribute is written though it has its
+    # default.
     attribute: float = 0.5
     unlikely_attribute: float = 0.4
     rare_attribute: float = 0.3

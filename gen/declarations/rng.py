@@ -9,10 +9,11 @@ T = TypeVar("T")
 
 
 class Rng:
-    """Choices for one program. Python promises that `random()` of a seeded generator gives the same numbers for good.
+    """Choices for one program. Python promises that `random()` of a seeded generator gives the same numbers
+    for good.
 
-    `bins` is NNSmith's k (section 4.3): numbers are drawn from bins of exponential width, [1, 2), [2, 4), ... k of them, so that small
-    and large ones are equally likely; 0 draws uniformly.
+    `bins` is NNSmith's k (section 4.3): numbers are drawn from bins of exponential width, [1, 2), [2, 4), ...
+    k of them, so that small and large ones are equally likely; 0 draws uniformly.
     """
 
     __slots__ = ("bins", "random")

@@ -1,6 +1,8 @@
-"""Where an operator computes every row of the first axis by itself: which of its inputs are split with the batch.
+"""Where an operator computes every row of the first axis by itself: which of its inputs are split with the
+batch.
 
-From the operator pages of ONNX. Of families that are elementwise it follows from the family (gen/metamorphic/batches.py).
+From the operator pages of ONNX. Of families that are elementwise it follows from the family
+(gen/metamorphic/batches.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,9 @@ def row_count(tensor: Tensor) -> int:
 
 
 def broadcast_rows(ins: Sequence[Tensor]) -> Sequence[bool] | None:
-    """The operands that have the first axis of the result; those that lack it, or have 1 there, are given whole."""
+    """The operands that have the first axis of the result; those that lack it, or have 1 there, are given
+    whole.
+    """
     rank = max(tensor.rank for tensor in ins)
     sizes = {row_count(tensor) for tensor in ins if tensor.rank == rank}
     if not rank or 0 in sizes or len(sizes - {1}) != 1:
@@ -42,7 +46,9 @@ def rows_beside_axis(default: int) -> RowRule:
 
 
 def normalised_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """LayerNormalization: scale and bias reach over the normalised axes, or more as far as they are 1 there."""
+    """LayerNormalization: scale and bias reach over the normalised axes, or more as far as they are 1
+    there.
+    """
     split = rows_beside_axis(-1)(ins, attributes)
     return split if all(each.rank < ins[0].rank or row_count(each) == 1 for each in ins[1:]) else None
 
@@ -76,6 +82,10 @@ def gemm_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[
 def reduced_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
     """A reduction over known axes, none of which is the first."""
     axes = attributes.get("axes") or (ins[1].values if len(ins) > 1 else None)
-    if not isinstance(axes, list | tuple) or not axes or any(int(axis) % max(1, ins[0].rank) == 0 for axis in axes):
+    if (
+        not isinstance(axes, list | tuple)
+        or not axes
+        or any(int(axis) % max(1, ins[0].rank) == 0 for axis in axes)
+    ):
         return None
     return rows_of_first(ins, attributes)

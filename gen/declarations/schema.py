@@ -1,4 +1,6 @@
-"""What ONNX's own schemas say of an operator at an opset: slots, element types, attributes. Read once each, then remembered."""
+"""What ONNX's own schemas say of an operator at an opset: slots, element types, attributes. Read once each,
+then remembered.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -30,7 +32,9 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An input or output: its name, the type variable or type that it has, and whether it may be left out or repeated."""
+    """An input or output: its name, the type variable or type that it has, and whether it may be left out or
+    repeated.
+    """
 
     name: str
     type: str
@@ -55,7 +59,9 @@ class OpsetSchema:
     least_inputs: int
 
     def dtypes(self, position: int) -> frozenset[str]:
-        """The dtypes that an input may have; those of the last slot for every further input of a variadic operator."""
+        """The dtypes that an input may have; those of the last slot for every further input of a variadic
+        operator.
+        """
         if not self.inputs:
             return frozenset()
         slot = self.inputs[min(position, len(self.inputs) - 1)]
@@ -117,7 +123,9 @@ def named_dtypes(strings: Sequence[str]) -> frozenset[str]:
 
 
 def _named(text: str) -> str:
-    """`tensor(float)` -> `float32`, `seq(tensor(float))` -> `sequence(float32)`; "" for what the toolkit has no values of."""
+    """`tensor(float)` -> `float32`, `seq(tensor(float))` -> `sequence(float32)`; "" for what the toolkit has
+    no values of.
+    """
     for prefix, kind in (("seq(", "sequence"), ("optional(", "optional")):
         if text.startswith(prefix):
             inner = _named(text[len(prefix) : -1])

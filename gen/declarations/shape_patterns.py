@@ -1,8 +1,9 @@
 """Shapes as text, for what a declaration says of sizes: `batch groups*size keys`.
 
-Terms stand between blanks. Each is a number, the name of a size, a product of those, or, at the end, a name with three dots that stands for
-all further sizes: `batch channels sides...`. What a name stands for is the first size that is met under it, or an attribute of that name. So one text
-gives a shape, and several ask that inputs agree:
+Terms stand between blanks. Each is a number, the name of a size, a product of those, or, at the end, a name
+with three dots that stands for all further sizes: `batch channels sides...`. What a name stands for is the
+first size that is met under it, or an attribute of that name. So one text gives a shape, and several ask that
+inputs agree:
 
     requires=agree("batch queries size", "batch keys size", "batch keys width")
 """
@@ -59,7 +60,9 @@ def _names(text: str) -> tuple[tuple[str, int | slice], ...]:
 
 
 def shape_of(text: str, sizes: Sized, attrs: Mapping[str, Any]) -> Sizes:
-    """The shape that a text stands for, by names of sizes and by attributes; FREE where a name stands for nothing."""
+    """The shape that a text stands for, by names of sizes and by attributes; FREE where a name stands for
+    nothing.
+    """
     found: list[Size] = []
     for term in _terms(text):
         if isinstance(term, str):
@@ -69,7 +72,9 @@ def shape_of(text: str, sizes: Sized, attrs: Mapping[str, Any]) -> Sizes:
         elif isinstance(term, Rest):
             found += sizes[term.name]
         else:
-            found.append(product(each if isinstance(each, int) else _value(each, sizes, attrs) for each in term))
+            found.append(
+                product(each if isinstance(each, int) else _value(each, sizes, attrs) for each in term)
+            )
     return tuple(found)
 
 
@@ -84,8 +89,12 @@ def name_sizes(text: str, shape: Sizes, sizes: Sized) -> None:
             sizes[name] = shape[place]
 
 
-def sized(texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> tuple[Sized, list[Truth]]:
-    """What names stand for in an instance, and the relations that must hold for its inputs to be of the shapes; `""` is an input of any shape."""
+def sized(
+    texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str, Any]
+) -> tuple[Sized, list[Truth]]:
+    """What names stand for in an instance, and the relations that must hold for its inputs to be of the
+    shapes; `""` is an input of any shape.
+    """
     known: Sized = {}
     found: list[Truth] = []
     for text, tensor in zip(texts, ins, strict=False):
@@ -100,7 +109,10 @@ def sized(texts: Sequence[str], ins: Sequence[Tensor | None], attrs: Mapping[str
             if name not in known and name not in attrs:  # else they agree with what it stands for
                 known[name] = shape[place]
         wanted = shape_of(text, known, attrs)
-        found += [len(wanted) == len(shape), *(p == q for p, q in zip(wanted, shape, strict=False) if p is not q)]
+        found += [
+            len(wanted) == len(shape),
+            *(p == q for p, q in zip(wanted, shape, strict=False) if p is not q),
+        ]
     return known, [truth for truth in found if truth is not True]
 
 

@@ -1,13 +1,18 @@
-"""Sizes that stand elsewhere than in shapes: in the values of an input, or repeated by attributes. No relation between sizes tells of them."""
+"""Sizes that stand elsewhere than in shapes: in the values of an input, or repeated by attributes. No
+relation between sizes tells of them.
+"""
 
 import enum
 
 
 class SizeRule(enum.Enum):
-    """How sizes of an operator's outputs, or its attributes, follow from what no shape holds. Sources: the ONNX operator pages."""
+    """How sizes of an operator's outputs, or its attributes, follow from what no shape holds. Sources: the
+    ONNX operator pages.
+    """
 
     NONE = 0
-    REGROUPED = 1  # those of the first input in their order, some multiplied together or taken apart: Reshape, Squeeze
+    # those of the first input in their order, some multiplied together or taken apart: Reshape, Squeeze
+    REGROUPED = 1
     GROWN = 2  # those of the first input or larger, aligned from the back: Expand
     RESCALED = 3  # each multiplied by a factor, or what an input says: Resize
     CUT = 4  # between bounds, which inputs of equal length give: Slice

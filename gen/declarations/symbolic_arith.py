@@ -1,8 +1,8 @@
 """Arithmetic for the rules of operators: the same lines check Python integers and give terms over open sizes.
 
-Sizes of windows, paddings and groups are written once, as functions of dimensions and attributes. Called with integers they
-check and infer at full speed; called with terms (gen/declarations/terms.py) the same lines give relations. Only what Python's own operators
-do not do for terms is here.
+Sizes of windows, paddings and groups are written once, as functions of dimensions and attributes. Called with
+integers they check and infer at full speed; called with terms (gen/declarations/terms.py) the same lines give
+relations. Only what Python's own operators do not do for terms is here.
 """
 
 import math

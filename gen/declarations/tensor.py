@@ -22,11 +22,13 @@ def _is_rounded(value: float, end: float, dtype: str) -> bool:
 
 
 class Tensor:
-    """A value of a program: its name, its type, an interval that holds all its elements, and how often it is read.
+    """A value of a program: its name, its type, an interval that holds all its elements, and how often it is
+    read.
 
-    `values` are its elements where an operator needs to know them (a shape, axes, pads), row by row; else None. `dtype` may
-    also be `sequence(float32)` or `optional(float32)`; then `shape` is that of the elements. `leaf` is "" for the output of a
-    node, else `input`, `initializer` or `constant` (a Constant node). `depth` is how many nodes the longest path to it has.
+    `values` are its elements where an operator needs to know them (a shape, axes, pads), row by row; else
+    None. `dtype` may also be `sequence(float32)` or `optional(float32)`; then `shape` is that of the
+    elements. `leaf` is "" for the output of a node, else `input`, `initializer` or `constant` (a Constant
+    node). `depth` is how many nodes the longest path to it has.
     """
 
     __slots__ = ("depth", "dtype", "high", "leaf", "low", "name", "reads", "shape", "values")

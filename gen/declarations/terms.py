@@ -1,8 +1,9 @@
-"""Sizes that are open, as terms: what arithmetic on them gives is a term again, and what comparisons give a relation.
+"""Sizes that are open, as terms: what arithmetic on them gives is a term again, and what comparisons give a
+relation.
 
-A term is an operator and what it works on. Nothing is computed until somebody gives numbers for the open ones (`value`). Asked for its
-truth, as `if` and `in` do, a relation of equality tells whether both sides are the same term; any other one raises `OpenSize`: the
-answer hangs on numbers that are not there yet.
+A term is an operator and what it works on. Nothing is computed until somebody gives numbers for the open ones
+(`value`). Asked for its truth, as `if` and `in` do, a relation of equality tells whether both sides are the
+same term; any other one raises `OpenSize`: the answer hangs on numbers that are not there yet.
 """
 
 import operator
@@ -29,7 +30,9 @@ class OpenSize(Exception):
 
 
 class Term:
-    """An open size, or a relation over open sizes. `args` are what its operator works on: terms, numbers, truths; of an open number its place."""
+    """An open size, or a relation over open sizes. `args` are what its operator works on: terms, numbers,
+    truths; of an open number its place.
+    """
 
     __slots__ = ("args", "op")
 
@@ -105,7 +108,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def value(term: Any, numbers: Sequence[int] | Mapping[int, int], known: dict[int, Any] | None = None) -> Any:
-    """What a term or relation is where open numbers are these. `known` are values of choices, by id: sizes behind one hold it several times."""
+    """What a term or relation is where open numbers are these. `known` are values of choices, by id: sizes
+    behind one hold it several times.
+    """
     if type(term) is not Term:
         return term
     op, args = term.op, term.args
@@ -126,7 +131,9 @@ def value(term: Any, numbers: Sequence[int] | Mapping[int, int], known: dict[int
         return all(value(arg, numbers, known) for arg in args)
     found = known.get(id(term))
     if found is None:
-        found = known[id(term)] = value(args[1] if value(args[0], numbers, known) else args[2], numbers, known)
+        found = known[id(term)] = value(
+            args[1] if value(args[0], numbers, known) else args[2], numbers, known
+        )
     return found
 
 

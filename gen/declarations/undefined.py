@@ -1,7 +1,9 @@
-"""Results that ONNX leaves open: which elements of an operator's first output, known from the values that a run met.
+"""Results that ONNX leaves open: which elements of an operator's first output, known from the values that a
+run met.
 
-An operator's declaration names the rules that hold for it (`Operator.undefined`); docs/explanation/oracles.md tells why each is there. What
-ONNX does define is not here: a Clip whose minimum is above its maximum, ties of TopK and ArgMax, integer casts that drop high bits.
+An operator's declaration names the rules that hold for it (`Operator.undefined`); docs/explanation/oracles.md
+tells why each is there. What ONNX does define is not here: a Clip whose minimum is above its maximum, ties of
+TopK and ArgMax, integer casts that drop high bits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-ACCUMULATION = "accumulation"  # not a fault: `accumulation:4096` tells how many terms were added in an order left open
+ACCUMULATION = (
+    "accumulation"  # not a fault: `accumulation:4096` tells how many terms were added in an order left open
+)
 RANDOM = "random-operator"
 _LONG = 1024  # terms from which on the order of a sum is worth telling
 
@@ -90,7 +94,9 @@ def integer_power(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
 
 
 def overflow(exact: Callable[..., Any]) -> OpenRule:
-    """Signed overflow: the result in float64 is far from the integer one (a wrap moves it by at least 2**8)."""
+    """Signed overflow: the result in float64 is far from the integer one (a wrap moves it by at least
+    2**8).
+    """
 
     def rule(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
         given = [np.asarray(value, np.float64) for value in inputs if value is not None]
@@ -111,7 +117,9 @@ def _differs(exact: Any, result: Any) -> Iterator[Open]:
 
 
 def overflow_in_sum(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
-    """A sum whose total is far from the exact one. Whatever the axes, the total is the same, so they need not be known."""
+    """A sum whose total is far from the exact one. Whatever the axes, the total is the same, so they need not
+    be known.
+    """
     if _integers(inputs[0]) and inputs[0].dtype.kind == "i":
         before = np.asarray(inputs[0], np.float64).sum()
         after = np.asarray(outputs[0], np.float64).sum()

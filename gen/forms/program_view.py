@@ -1,4 +1,6 @@
-"""A program of any form as lines for the screen: an ONNX graph drawn with its edges, other forms as their text."""
+"""A program of any form as lines for the screen: an ONNX graph drawn with its edges, other forms as their
+text.
+"""
 
 from collections import Counter
 from typing import Any
@@ -27,16 +29,26 @@ def program_lines(program: Program) -> list[tuple[str, str]]:
 
 def program_operators(program: Program) -> tuple[tuple[str, int], ...]:
     """Operators and how often each is applied, the most frequent first."""
-    names = _onnx_operators(program.proto.graph) if isinstance(program, OnnxProgram) else list(program.operators())
+    names = (
+        _onnx_operators(program.proto.graph)
+        if isinstance(program, OnnxProgram)
+        else list(program.operators())
+    )
     return tuple(sorted(Counter(names).items(), key=lambda one: (-one[1], one[0])))
 
 
 def program_facts(program: Program) -> list[tuple[str, str]]:
     """(name, value) lines about the program itself."""
     if isinstance(program, OnnxProgram):
-        opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in program.proto.opset_import)
+        opsets = ", ".join(
+            f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in program.proto.opset_import
+        )
         return [("opsets", opsets), ("IR version", str(program.proto.ir_version))]
-    return [("form", program.kind.partition(" ")[2]), ("passes", " ".join(program.passes)), ("program", MODULE)]
+    return [
+        ("form", program.kind.partition(" ")[2]),
+        ("passes", " ".join(program.passes)),
+        ("program", MODULE),
+    ]
 
 
 def _onnx_lines(graph: onnx.GraphProto) -> list[tuple[str, str]]:
@@ -56,13 +68,20 @@ def _onnx_lines(graph: onnx.GraphProto) -> list[tuple[str, str]]:
 
 
 def _onnx_operators(graph: onnx.GraphProto) -> list[str]:
-    return [f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in all_nodes(graph.node)]
+    return [
+        f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in all_nodes(graph.node)
+    ]
 
 
 def _box(node: Any, constants: set[str]) -> Any:
     given = " ".join(f"{name}" for name in node.input if name in constants)
     attributes = " ".join(f"{each.name}={_attribute(each)}" for each in node.attribute)
-    words = [node.op_type, f"({given})" if given else "", attributes, "→ " + ", ".join(filter(None, node.output))]
+    words = [
+        node.op_type,
+        f"({given})" if given else "",
+        attributes,
+        "→ " + ", ".join(filter(None, node.output)),
+    ]
     reads = {name for name in node.input if name}
     for attribute in node.attribute:
         for body in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
@@ -76,7 +95,12 @@ def _attribute(attribute: Any) -> str:
         return f"tensor{list(attribute.t.dims)}"
     if attribute.HasField("g"):
         return f"body of {counted(len(attribute.g.node), 'node')}"
-    if attribute.tensors or attribute.graphs or attribute.sparse_tensors or attribute.HasField("sparse_tensor"):
+    if (
+        attribute.tensors
+        or attribute.graphs
+        or attribute.sparse_tensors
+        or attribute.HasField("sparse_tensor")
+    ):
         return "…"
     value = helper.get_attribute_value(attribute)
     if isinstance(value, bytes):

@@ -1,6 +1,8 @@
-"""The forms that a program can have: how each is named in `case.json`, where it lies in a case folder, how its inputs are made up.
+"""The forms that a program can have: how each is named in `case.json`, where it lies in a case folder, how
+its inputs are made up.
 
-Of a TVM module `module.json` is the program; `module.py` beside it is TVM's printing of it, for people, which nothing here reads.
+Of a TVM module `module.json` is the program; `module.py` beside it is TVM's printing of it, for people, which
+nothing here reads.
 """
 
 import json
@@ -18,7 +20,9 @@ from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import Value
 
 MODULE, PASSES, SCRIPT = "module.json", "passes.json", "module.py"
-NOTE = "# TVM's printing of module.json, for people; opsieve reads module.json alone and never runs this file.\n"
+NOTE = (
+    "# TVM's printing of module.json, for people; opsieve reads module.json alone and never runs this file.\n"
+)
 _MAX_MODULE = 256 << 20  # bytes
 _MAX_PASSES = 1 << 20
 
@@ -53,16 +57,21 @@ def form_in(folder: Path) -> Form | None:
 
 
 def read_program(path: Path) -> Program:
-    """The program in a file, by its name: `.json` is a module of TVM, everything else an ONNX model. BadInput for `.py`."""
+    """The program in a file, by its name: `.json` is a module of TVM, everything else an ONNX model. BadInput
+    for `.py`.
+    """
     if path.suffix == ".py":
         raise BadInput(
-            f"{shown(path, 160)} is code, which opsieve does not run; `opsieve import --script` makes a case of TVMScript of your own"
+            f"{shown(path, 160)} is code, which opsieve does not run; `opsieve import --script` makes a case"
+            " of TVMScript of your own"
         )
     return read_module(path) if path.suffix == ".json" else load_program(path)
 
 
 def read_module(path: Path) -> TvmProgram:
-    """The Relax module or TIR function in a file of TVM's JSON; a module with a Relax function counts as Relax."""
+    """The Relax module or TIR function in a file of TVM's JSON; a module with a Relax function counts as
+    Relax.
+    """
     relax = _read_tvm(RelaxProgram, path)
     return tvm_program(relax.module, relax.name, relax.passes)
 
@@ -76,7 +85,9 @@ def tvm_program(module: bytes, name: str, passes: tuple[str, ...] = ()) -> TvmPr
 
 
 def make_inputs(program: Program, seed: int) -> dict[str, Value]:
-    """A value for every input, of its type, the same for the same seed. BadInput where a type cannot be made up."""
+    """A value for every input, of its type, the same for the same seed. BadInput where a type cannot be made
+    up.
+    """
     return form_of(program).seeded(program, seed)
 
 

@@ -1,7 +1,10 @@
-"""Parts of well-known architectures, as exporters write them: what programs are mutated from, and what is spliced into them.
+"""Parts of well-known architectures, as exporters write them: what programs are mutated from, and what is
+spliced into them.
 
-They stand in architectures.txt, and those that benchmarks/export_architectures.py makes of modules of PyTorch in exported.txt, as ONNX's text format, each behind a line `## name OPSETS`. Inputs whose names begin with w are parameters; all of them are filled as the inputs of any
-model are (gen/data/inputs.py), so that indices lie in their axes and variances are positive.
+They stand in architectures.txt, and those that benchmarks/export_architectures.py makes of modules of PyTorch
+in exported.txt, as ONNX's text format, each behind a line `## name OPSETS`. Inputs whose names begin with w
+are parameters; all of them are filled as the inputs of any model are (gen/data/inputs.py), so that indices
+lie in their axes and variances are positive.
 """
 
 import functools
@@ -59,7 +62,9 @@ def drawn(rng: Rng, opset: int) -> Source | None:
 
 @functools.lru_cache(maxsize=1024)
 def read_architecture(architecture: Architecture, opset: int) -> Source:
-    """An architecture at an opset; whoever asks again is given the same. What is read is equal at all its opsets, hence read once."""
+    """An architecture at an opset; whoever asks again is given the same. What is read is equal at all its
+    opsets, hence read once.
+    """
     return replace(_oldest(architecture), opset=opset)
 
 

@@ -1,7 +1,8 @@
 """Programs that depend on those before them in their batch of seeds, and on nothing else.
 
-A strategy that learns from what it made (what is covered, what was broken) learns within a batch only, so that any program can be
-made again from its seed alone. Who asks for seeds in order pays nothing for that: how far the last batch has come is kept.
+A strategy that learns from what it made (what is covered, what was broken) learns within a batch only, so
+that any program can be made again from its seed alone. Who asks for seeds in order pays nothing for that: how
+far the last batch has come is kept.
 """
 
 from collections.abc import Callable
@@ -16,9 +17,13 @@ Made = TypeVar("Made")
 
 
 class Batches(Generic[Memory, Made]):
-    """Batches of `size` seeds. `blank` gives the memory that a batch begins with, `make` one program, and notes it in the memory."""
+    """Batches of `size` seeds. `blank` gives the memory that a batch begins with, `make` one program, and
+    notes it in the memory.
+    """
 
-    def __init__(self, size: int, blank: Callable[[], Memory], make: Callable[[GenRequest, int, Memory], Made]) -> None:
+    def __init__(
+        self, size: int, blank: Callable[[], Memory], make: Callable[[GenRequest, int, Memory], Made]
+    ) -> None:
         self.size = size
         self._blank = blank
         self._make = make
@@ -27,7 +32,9 @@ class Batches(Generic[Memory, Made]):
         )
 
     def made(self, request: GenRequest, seed: int) -> Made:
-        """What `make` gives for a seed after those before it in its batch, each with its own number of nodes."""
+        """What `make` gives for a seed after those before it in its batch, each with its own number of
+        nodes.
+        """
         same = request if request.between is None else replace(request, nodes=0)
         last, self._last = self._last, None  # what ends in an exception leaves no memory behind
         coming = seed - seed % self.size

@@ -1,9 +1,11 @@
-"""Ways to make one node of a sound program wrong: each breaks one thing that the operator's page or its declaration asks for.
+"""Ways to make one node of a sound program wrong: each breaks one thing that the operator's page or its
+declaration asks for.
 
-`violations` lists what can be broken at a node; a `Violation` has a kind (which sort of rule), a place (which relation, input or attribute)
-and the node as it would be. Relations of a declaration's `requires` are broken by trying: one size, element or attribute is moved
-a little or far until exactly one relation is false and all others still hold. Sources: HirFuzz, section 3.1.5 (disruptive generation), which breaks
-types and shapes of calls; the further kinds are rules of ONNX's IR page (arity, attributes, declared types).
+`violations` lists what can be broken at a node; a `Violation` has a kind (which sort of rule), a place (which
+relation, input or attribute) and the node as it would be. Relations of a declaration's `requires` are broken
+by trying: one size, element or attribute is moved a little or far until exactly one relation is false and all
+others still hold. Sources: HirFuzz, section 3.1.5 (disruptive generation), which breaks types and shapes of
+calls; the further kinds are rules of ONNX's IR page (arity, attributes, declared types).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +28,8 @@ _NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule broken: the inputs and attributes that the node would have, or the type that its first output would be declared with.
+    """One rule broken: the inputs and attributes that the node would have, or the type that its first output
+    would be declared with.
 
     Inputs that are new are tensors without a name: whoever takes the violation makes leaves of them.
     """
@@ -52,7 +55,9 @@ def violations(builder: GraphBuilder, node: Node, op: Operator) -> Iterator[Viol
 
 
 def false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | None:
-    """Which relations of a declaration are false, by number; None where it can make nothing of such an instance."""
+    """Which relations of a declaration are false, by number; None where it can make nothing of such an
+    instance.
+    """
     try:
         return [place for place, truth in enumerate(op.requires(ins, attrs)) if not truth]  # type: ignore[arg-type]
     # Relations that only make sense when those before hold.
@@ -82,7 +87,11 @@ def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
                     if not LEAST[tensor.dtype] <= other <= LARGEST[tensor.dtype]:
                         continue
                     values = (*tensor.values[:at], other, *tensor.values[at + 1 :])
-                    yield f"input {position}", _with(node.ins, position, tensor.dtype, tensor.shape, values), node.attrs
+                    yield (
+                        f"input {position}",
+                        _with(node.ins, position, tensor.dtype, tensor.shape, values),
+                        node.attrs,
+                    )
             continue
         for axis, side in enumerate(tensor.shape):
             for other in (side + 1, side - 1, 2 * side + 1) if isinstance(side, int) else ():
@@ -139,7 +148,9 @@ def _ranks(node: Node, op: Operator) -> Iterator[Violation]:
         return
     low, high = op.ranks
     if RankEnds.LEAST in op.rank_ends:
-        yield Violation("rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs)
+        yield Violation(
+            "rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs
+        )
     if RankEnds.LARGEST in op.rank_ends:
         shape = (*tensor.shape, *(1 for _ in range(high + 1 - tensor.rank)))
         yield Violation("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
@@ -167,7 +178,9 @@ def _attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
         if known is None:
             continue
         if known.required:
-            yield Violation("missing-attribute", name, node.ins, {k: v for k, v in node.attrs.items() if k != name})
+            yield Violation(
+                "missing-attribute", name, node.ins, {k: v for k, v in node.attrs.items() if k != name}
+            )
         wrong: Any = "text" if known.type in _NUMBERED else 7
         yield Violation("attribute-type", name, node.ins, {**node.attrs, name: wrong})
         outlandish: Any = None
@@ -175,7 +188,9 @@ def _attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
             outlandish = 40
         elif isinstance(value, str):
             outlandish = "sideways"
-        elif name in ("perm", "axes", "kernel_shape", "strides", "dilations", "pads") and isinstance(value, list):
+        elif name in ("perm", "axes", "kernel_shape", "strides", "dilations", "pads") and isinstance(
+            value, list
+        ):
             outlandish = [*value, value[0] if value else 40] if name != "axes" else [*value[1:], 40]
         elif name in ("to", "dtype"):
             outlandish = 4000

@@ -1,4 +1,6 @@
-"""What the generator is made of, as a digest: while it is the same, equal seeds and requests give equal bytes."""
+"""What the generator is made of, as a digest: while it is the same, equal seeds and requests give equal
+bytes.
+"""
 
 import functools
 import hashlib
@@ -13,7 +15,9 @@ from opsieve.gen.declarations.catalogue import learned_files
 
 @functools.cache
 def generator_version() -> str:
-    """Twelve digits of a digest of the sources of `gen`, of the modules and files that strategies and operators come from, and of onnx's version."""
+    """Twelve digits of a digest of the sources of `gen`, of the modules and files that strategies and
+    operators come from, and of onnx's version.
+    """
     digest = hashlib.sha256(onnx.__version__.encode())
     gen = Path(__file__).resolve().parent.parent
     paths = {path.resolve() for path in (*gen.rglob("*.py"), *gen.rglob("*.txt"))}

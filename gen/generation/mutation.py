@@ -1,8 +1,9 @@
 """A program made anew from a model, changed on the way: node by node, and what no longer fits is mended.
 
-A node whose inputs became others is laid as it was when its declaration allows that. Otherwise an instance of the same operator is
-drawn for its new first input, at best one that gives what the node gave. Otherwise the node is left out, and who reads it reads
-another tensor of that type. So every mutation is a small change of the recipe, and what comes out is valid by construction.
+A node whose inputs became others is laid as it was when its declaration allows that. Otherwise an instance of
+the same operator is drawn for its new first input, at best one that gives what the node gave. Otherwise the
+node is left out, and who reads it reads another tensor of that type. So every mutation is a small change of
+the recipe, and what comes out is valid by construction.
 """
 
 import math
@@ -24,7 +25,8 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 
 _DRAWS: Final = 4  # instances drawn to mend a node, or to insert one
 _SEPARATE: Final = ("control", "container")  # families whose samplers add nodes of their own
-# Families whose inputs go with each other by dtype and size alone; in others elements of one are positions in another, or the like.
+# Families whose inputs go with each other by dtype and size alone; in others elements of one are positions in
+# another, or the like.
 _PLAIN: Final = frozenset(
     (
         *(
@@ -49,8 +51,10 @@ _PLAIN: Final = frozenset(
 class Changes:
     """What is to be another. Nodes are named by their place.
 
-    `leaves` gives leaves another dtype and shape by name. `inserted`: before the node something is put between it and an input;
-    `swapped`: it reads another tensor of the same type; `redrawn`: it has other attributes; `dropped`; `doubled`.
+    `leaves` gives leaves another dtype and shape by name. `inserted`: before the node something is put
+    between it and an input;
+    `swapped`: it reads another tensor of the same type; `redrawn`: it has other attributes; `dropped`;
+    `doubled`.
     """
 
     leaves: Mapping[str, tuple[str, Shape]]
@@ -62,7 +66,9 @@ class Changes:
 
 
 class ModelReplay:
-    """Lays the nodes of a model on a builder, changed. `now` has what became of each of the model's tensors."""
+    """Lays the nodes of a model on a builder, changed. `now` has what became of each of the model's
+    tensors.
+    """
 
     def __init__(self, builder: GraphBuilder, changes: Changes) -> None:
         self.builder = builder
@@ -107,12 +113,16 @@ class ModelReplay:
             return
         if place in changes.doubled:
             self._laid(node, ins)
-        self.now.update((old.name, new) for old, new in zip(node.outs, outs, strict=False) if old.name and new.name)
+        self.now.update(
+            (old.name, new) for old, new in zip(node.outs, outs, strict=False) if old.name and new.name
+        )
         if unchanged:
             self._unchanged.update(old.name for old in node.outs)
             if self._held and outs and node.outs[0].values is not None and outs[0].name:
                 outs[0].values = node.outs[0].values
-                self.builder.program.opened = False  # of what hangs on sizes nobody knows what others would make of it
+                self.builder.program.opened = (
+                    False  # of what hangs on sizes nobody knows what others would make of it
+                )
 
     def _is_unchanged(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether every input holds what the node's own holds."""
@@ -158,7 +168,9 @@ class ModelReplay:
         if not same and not self._typed(operator, node, ins):
             return None
         if not (same and self._kept(node, ins)) and (
-            operator.family not in _PLAIN or operator.relation is not None or not tells_sizes(operator, ins, every=True)
+            operator.family not in _PLAIN
+            or operator.relation is not None
+            or not tells_sizes(operator, ins, every=True)
         ):
             return None
         attrs = dict(node.attrs)
@@ -167,30 +179,48 @@ class ModelReplay:
                 return self._copied(node, ins) if same else None
             return self.build.ops(_name(node), *ins, outputs=len(node.outs), **attrs)
         except Misfit:
-            # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it was.
+            # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it
+            # was.
             return self._copied(node, ins) if same and self._kept(node, ins) else None
-        except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        except (
+            AssertionError,
+            AttributeError,
+            IndexError,
+            KeyError,
+            TypeError,
+            ValueError,
+            ZeroDivisionError,
+        ):
             return None  # a rule met what its sampler never draws, as an input left out in the middle
 
     def _typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no schema."""
+        """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no
+        schema.
+        """
         had = None if node.domain else form(node.op, self.builder.opset)
         low, high = operator.ranks
         return (
             had is not None
             and all(tensor is None or tensor.dtype in had.dtypes(place) for place, tensor in enumerate(ins))
             and (not ins or ins[0] is None or low <= ins[0].rank <= high)
-            and (not operator.ranks_spelled or [t and t.rank for t in ins] == [t and t.rank for t in node.ins])
+            and (
+                not operator.ranks_spelled or [t and t.rank for t in ins] == [t and t.rank for t in node.ins]
+            )
         )
 
     def _kept(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether every input is what became of the node's own, in no wider an interval."""
-        if any(old is not None and self.now.get(old.name) is not new for new, old in zip(ins, node.ins, strict=True)):
+        if any(
+            old is not None and self.now.get(old.name) is not new
+            for new, old in zip(ins, node.ins, strict=True)
+        ):
             return False
         return not self.builder.style.ranged or _no_wider(node, ins)
 
     def _copied(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """A node that only the model knows, or with bodies: as it was, when all that it reads is as it was."""
+        """A node that only the model knows, or with bodies: as it was, when all that it reads is as it
+        was.
+        """
         builder = self.builder
         only = builder.program.only
         if only is not None and _name(node) not in only:
@@ -222,7 +252,9 @@ class ModelReplay:
         ):
             return None
         types = [(out.dtype, out.shape) if out.name else None for out in node.outs]
-        return builder.emit(node.op, node.domain, ins, attrs, types, [(out.low, out.high) for out in node.outs])
+        return builder.emit(
+            node.op, node.domain, ins, attrs, types, [(out.low, out.high) for out in node.outs]
+        )
 
     def _body(self, body: BodyGraph, made: dict[str, Tensor]) -> BodyGraph | None:
         """A body under new names; None when something that it takes from around it is not there as it was."""
@@ -268,24 +300,31 @@ class ModelReplay:
         return BodyGraph(inputs, nodes, kept) if len(kept) == len(outputs) else None
 
     def _mended(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-        """Another instance of the node's operator with the first input that it has now; None when there is none."""
+        """Another instance of the node's operator with the first input that it has now; None when there is
+        none.
+        """
         operator = _declared(node)
         if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
             return None
         only = self.builder.program.only
         if only is not None and _name(node) not in only:
             return None
-        return self._instance(operator, ins[0], [(out.dtype, out.shape) for out in node.outs if out.name], must=False)
+        return self._instance(
+            operator, ins[0], [(out.dtype, out.shape) for out in node.outs if out.name], must=False
+        )
 
     def _instance(
         self, operator: Operator, x: Tensor, wanted: Sequence[tuple[str, Shape]], must: bool
     ) -> Sequence[Tensor] | None:
-        """Of some instances with this first input one that gives the wanted types; if none `must` give them, the last."""
+        """Of some instances with this first input one that gives the wanted types; if none `must` give them,
+        the last.
+        """
         builder = self.builder
         safe = operator.safe[0] if operator.safe else None
         low, high = operator.ranks
         if (
-            any(type(side) is not int or not side for side in x.shape)  # samplers are written for what has elements
+            # samplers are written for what has elements
+            any(type(side) is not int or not side for side in x.shape)
             or x.dtype not in first_dtypes(operator, builder.opset)
             or not low <= x.rank <= high
             or (safe is not None and builder.style.ranged and not x.within(safe))
@@ -308,7 +347,9 @@ class ModelReplay:
                 self.now[old.name] = self.builder.match(old.dtype, old.shape)
 
     def _between(self, tensor: Tensor) -> Tensor:
-        """Something new computed from a tensor, of its type; the tensor itself when a few draws gave nothing."""
+        """Something new computed from a tensor, of its type; the tensor itself when a few draws gave
+        nothing.
+        """
         builder = self.builder
         for _ in range(2 * _DRAWS):
             operator = builder.rng.choice(builder.program.choices).op
@@ -330,13 +371,17 @@ def _added(builder: GraphBuilder, operator: Operator, made: Instance) -> list[Te
 
 
 def _are_finite(ins: Sequence[Tensor | None]) -> bool:
-    """Whether no input can hold an infinity, such as that of a mask: what is computed of one is a number only where the model saw to it."""
+    """Whether no input can hold an infinity, such as that of a mask: what is computed of one is a number only
+    where the model saw to it.
+    """
     return all(tensor is None or math.isfinite(tensor.high - tensor.low) for tensor in ins)
 
 
 def _safe(operator: Operator, ins: Sequence[Tensor | None]) -> bool:
     """Whether every input lies in its domain."""
-    return all(tensor is None or tensor.within(safe) for tensor, safe in zip(ins, operator.safe, strict=False))
+    return all(
+        tensor is None or tensor.within(safe) for tensor, safe in zip(ins, operator.safe, strict=False)
+    )
 
 
 def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:
@@ -348,7 +393,9 @@ def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:
 
 
 def _foretold(operator: Operator, node: Node) -> bool:
-    """Whether the declaration gives the types that the node's outputs have: it may not know all that a foreign node may be."""
+    """Whether the declaration gives the types that the node's outputs have: it may not know all that a
+    foreign node may be.
+    """
     types = operator.infer(node.ins, node.attrs)  # type: ignore[arg-type]
     return all(
         not out.name or (typed is not None and (out.dtype, out.shape) == typed)

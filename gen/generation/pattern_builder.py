@@ -2,7 +2,8 @@
 
     y = build.op("Relu", build.op("MatMul", x, build.weight(x.dtype, (x.shape[-1], 4))))
 
-Types and intervals come from the operators' declarations, and what a declaration does not allow is not laid (`Misfit`).
+Types and intervals come from the operators' declarations, and what a declaration does not allow is not laid
+(`Misfit`).
 """
 
 import functools
@@ -21,7 +22,9 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 
 
 class Misfit(Exception):
-    """An operator does not take these inputs here, or its result would be too large: the structure is left unfinished."""
+    """An operator does not take these inputs here, or its result would be too large: the structure is left
+    unfinished.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,14 @@ class PatternRates:
     """How often a structure is varied: rates between 0 and 1.
 
     `planted`: the next thing in a program is a structure; `near_miss`: a twisted one; `in_body`: a node with
-    bodies, in which there are structures. The ways to write a structure: `mostly`, `likely`, `even`, `unlikely`, `rare` ones.
-    `vector`: a number stands as a vector of one. Of twisted structures only: `fed`: a parameter is an input of the program; `other_number`,
-    `other_order`, `other_axis`: not the one that the structure asks for; `tapped`: an inner tensor is read from outside; `twisted_vector`
-    takes the place of `vector`; `single`: exactly one condition is broken, any of the first `sites` that are met, and none by these rates.
-    How structures meet: `linked`: one begins at what the last one gave, as it stands; `shared`: of these, at an inner tensor of it.
+    bodies, in which there are structures. The ways to write a structure: `mostly`, `likely`, `even`,
+    `unlikely`, `rare` ones.
+    `vector`: a number stands as a vector of one. Of twisted structures only: `fed`: a parameter is an input
+    of the program; `other_number`, `other_order`, `other_axis`: not the one that the structure asks for;
+    `tapped`: an inner tensor is read from outside; `twisted_vector` takes the place of `vector`; `single`:
+    exactly one condition is broken, any of the first `sites` that are met, and none by these rates. How
+    structures meet: `linked`: one begins at what the last one gave, as it stands; `shared`: of these, at an
+    inner tensor of it.
     """
 
     planted: float = 0.4
@@ -65,21 +71,28 @@ def _one_type(name: str, opset: int, dtypes: tuple[str | None, ...]) -> bool:
         return True
     slots = (had.inputs[min(place, len(had.inputs) - 1)] for place in range(len(dtypes)))
     return all(
-        dtype is None or meant.setdefault(slot.type, dtype) == dtype for slot, dtype in zip(slots, dtypes, strict=True)
+        dtype is None or meant.setdefault(slot.type, dtype) == dtype
+        for slot, dtype in zip(slots, dtypes, strict=True)
     )
 
 
 class PatternBuilder:
-    """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for it.
+    """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for
+    it.
 
-    `broken` has just one of its conditions broken: the first that is met is 0. `onto` is the tensor that it is to begin at, as it stands. Of what
-    was laid, `inner` are tensors inside of the structure and `met` is how many conditions there were.
+    `broken` has just one of its conditions broken: the first that is met is 0. `onto` is the tensor that it
+    is to begin at, as it stands. Of what was laid, `inner` are tensors inside of the structure and `met` is
+    how many conditions there were.
     """
 
     rates: ClassVar[PatternRates] = PatternRates()
 
     def __init__(
-        self, builder: GraphBuilder, twisted: bool = False, broken: int | None = None, onto: Tensor | None = None
+        self,
+        builder: GraphBuilder,
+        twisted: bool = False,
+        broken: int | None = None,
+        onto: Tensor | None = None,
     ) -> None:
         self.builder = builder
         self.rng = builder.rng
@@ -90,14 +103,18 @@ class PatternBuilder:
         self.met = 0
 
     def breaks(self, rate: float) -> bool:
-        """Whether a condition of the structure, which is met here, is to be broken: in a twisted one, at a rate unless it is to be another alone."""
+        """Whether a condition of the structure, which is met here, is to be broken: in a twisted one, at a
+        rate unless it is to be another alone.
+        """
         if not self.twisted:
             return False
         self.met += 1
         return self.rng.chance(rate) if self.broken is None else self.met == self.broken + 1
 
     def ops(self, name: str, *ins: Tensor | None, outputs: int | None = None, **attrs: Any) -> list[Tensor]:
-        """Lay an operator; all its outputs, or as many as asked for. Misfit when it cannot stand here. An attribute that is None is left out."""
+        """Lay an operator; all its outputs, or as many as asked for. Misfit when it cannot stand here. An
+        attribute that is None is left out.
+        """
         only = self.builder.program.only
         if only is not None and name not in only:
             raise Misfit
@@ -124,7 +141,8 @@ class PatternBuilder:
         return self.ops(name, *ins, **attrs)[0]
 
     def x(self, low: int, high: int | None = None, dtype: str = "", domain: Domain = ANY) -> Tensor:
-        """A float tensor (or one of the dtype) of so many dimensions, as an operator's first input is found: the program goes on there.
+        """A float tensor (or one of the dtype) of so many dimensions, as an operator's first input is found:
+        the program goes on there.
 
         Misfit where the structure is to begin at a tensor that is none.
         """
@@ -136,7 +154,9 @@ class PatternBuilder:
                 return found
             raise Misfit
         wanted = dtype or self.real()
-        return self.builder.first(OpChoice(operators()["Identity"], frozenset((wanted,)), (wanted,), low, high, domain))
+        return self.builder.first(
+            OpChoice(operators()["Identity"], frozenset((wanted,)), (wanted,), low, high, domain)
+        )
 
     def real(self) -> str:
         """A float dtype of the palette, float32 when it has none."""

@@ -1,4 +1,6 @@
-"""Pieces of programs that are laid among the nodes of others: cut out of a model, and planted where their inputs are tensors of the program."""
+"""Pieces of programs that are laid among the nodes of others: cut out of a model, and planted where their
+inputs are tensors of the program.
+"""
 
 import functools
 from typing import Final
@@ -12,11 +14,15 @@ from opsieve.gen.graph.graph import BodyGraph, Node, is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
 _FLOATS: Final = ("float32", "float16", "float64", "bfloat16")
-_FEW: Final = 200  # nodes of an architecture, of which the same come again and again; models of a corpus are not kept
+_FEW: Final = (
+    200  # nodes of an architecture, of which the same come again and again; models of a corpus are not kept
+)
 
 
 def cut(source: Source, rng: Rng, most: int) -> Source:
-    """A connected part of a model with at most so many nodes; what other nodes make of what it reads are its inputs. All of a model that has no more."""
+    """A connected part of a model with at most so many nodes; what other nodes make of what it reads are its
+    inputs. All of a model that has no more.
+    """
     if len(source.nodes) <= most:
         return source
     beside = (_neighbours if len(source.nodes) <= _FEW else _neighbours.__wrapped__)(source.nodes)
@@ -47,7 +53,9 @@ def _neighbours(nodes: tuple[Node, ...]) -> dict[int, set[int]]:
 
 
 def _is_whole(node: Node) -> bool:
-    """Whether a node cannot stand without what is around it: it has bodies, or has sequences or tensors whose sizes nobody knows."""
+    """Whether a node cannot stand without what is around it: it has bodies, or has sequences or tensors whose
+    sizes nobody knows.
+    """
     bodies = any(isinstance(value, BodyGraph) for value in node.attrs.values())
     there = [each for each in (*node.ins, *node.outs) if each is not None and each.name]
     return bodies or any(each.dtype not in LARGEST or not is_closed(each.shape) for each in there)
@@ -62,12 +70,16 @@ def _alone(source: Source, places: list[int]) -> Source:
             return tensor
         # Intervals of what is computed can be wider than their types.
         low, high = max(tensor.low, LEAST[tensor.dtype]), min(tensor.high, LARGEST[tensor.dtype])
-        return leaves.setdefault(tensor.name, Tensor(tensor.name, tensor.dtype, tensor.shape, low, high, None, "input"))
+        return leaves.setdefault(
+            tensor.name, Tensor(tensor.name, tensor.dtype, tensor.shape, low, high, None, "input")
+        )
 
     nodes = []
     for place in places:
         node = source.nodes[place]
-        nodes.append(Node(node.op, node.domain, [own(each) for each in node.ins], node.outs, node.attrs, node.name))
+        nodes.append(
+            Node(node.op, node.domain, [own(each) for each in node.ins], node.outs, node.attrs, node.name)
+        )
     read = {tensor.name for node in nodes for tensor in node.ins if tensor is not None}
     outputs = [out for node in nodes for out in node.outs if out.name and out.name not in read]
     return Source(source.opset, tuple(nodes), tuple(outputs), source.held, frozenset(leaves))
@@ -76,7 +88,12 @@ def _alone(source: Source, places: list[int]) -> Source:
 def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
     """Lay the nodes of a piece; an input that holds data is a tensor of the program at the rate `joined`."""
     replay = ModelReplay(builder, Changes({}))
-    leaves = {tensor.name: tensor for node in piece.nodes for tensor in node.ins if tensor is not None and tensor.leaf}
+    leaves = {
+        tensor.name: tensor
+        for node in piece.nodes
+        for tensor in node.ins
+        if tensor is not None and tensor.leaf
+    }
     for leaf in leaves.values():
         if _data(leaf) and builder.nodes and builder.rng.chance(joined):
             replay.now[leaf.name] = builder.match(leaf.dtype, leaf.shape)
@@ -85,4 +102,8 @@ def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
 
 def _data(leaf: Tensor) -> bool:
     """Whether a leaf holds numbers that any others can stand for, rather than a condition of the piece."""
-    return leaf.leaf == "input" and leaf.dtype in _FLOATS and all(type(side) is int and side for side in leaf.shape)
+    return (
+        leaf.leaf == "input"
+        and leaf.dtype in _FLOATS
+        and all(type(side) is int and side for side in leaf.shape)
+    )

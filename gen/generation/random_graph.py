@@ -11,7 +11,15 @@ import onnx
 
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.declarations.builder import Budget, Style
-from opsieve.gen.declarations.catalogue import OpChoice, OpTable, choices, first_dtypes, merging, operators, pairing
+from opsieve.gen.declarations.catalogue import (
+    OpChoice,
+    OpTable,
+    choices,
+    first_dtypes,
+    merging,
+    operators,
+    pairing,
+)
 from opsieve.gen.declarations.dtype_facts import NUMBER
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.schema import OLDEST, form
@@ -43,10 +51,21 @@ _PALETTES: Final = (
 )
 
 
-_NEWEST_SHARE: Final = 0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
+_NEWEST_SHARE: Final = (
+    0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
+)
 _MOST_COPIES: Final = 4
 _CLOSED_SHARE: Final = 1 / 7  # of programs keep sequences and optionals closed
-_RANKS: Final = ((1, 2, 3, 4), (1, 2, 2, 3), (0, 1, 2), (2, 3, 3), (3, 4, 4), (2, 4, 4), (0, 1, 2, 3, 4, 5), (1, 3, 5))
+_RANKS: Final = (
+    (1, 2, 3, 4),
+    (1, 2, 2, 3),
+    (0, 1, 2),
+    (2, 3, 3),
+    (3, 4, 4),
+    (2, 4, 4),
+    (0, 1, 2, 3, 4, 5),
+    (1, 3, 5),
+)
 # How programs hang together, by name: what a strategy may ask for, else drawn.
 TOPOLOGIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -64,9 +83,22 @@ _SIZES_LEFT: Final[Mapping[str, Any]] = MappingProxyType(
 _JOIN_TRIES: Final = 8
 _REDRAWN: Final = 2  # operators in whose place others are drawn, in a row
 # Families that would starve if another were drawn in their place.
-SELDOM: Final = ("text", "signal", "control", "recurrent", "source", "image", "quantised", "loss", "container", "cast")
+SELDOM: Final = (
+    "text",
+    "signal",
+    "control",
+    "recurrent",
+    "source",
+    "image",
+    "quantised",
+    "loss",
+    "container",
+    "cast",
+)
 # Families that no rewrite has, and how many more times their operators stand in the table of what is drawn.
-_HELD_BACK: Final = MappingProxyType({"text": 3, "source": 1, "cast": 1, "loss": 1, "recurrent": 1, "signal": 2})
+_HELD_BACK: Final = MappingProxyType(
+    {"text": 3, "source": 1, "cast": 1, "loss": 1, "recurrent": 1, "signal": 2}
+)
 _SOURCE: Final = "source"  # the family that reads no result
 _COMMON: Final = "binary"  # the family that patterns are full of already: others join pieces rather
 _COMMON_SHARE: Final = 0.1  # of its operators may join the pieces of a program, drawn for each
@@ -81,12 +113,14 @@ _OPENERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GenRequest:
-    """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first inputs and leaves.
+    """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first
+    inputs and leaves.
 
-    `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
-    drawn for each seed (gen/generation/request.py does). `dynamic` is the share of programs with symbolic
-    dimensions, `corpus` are programs that `mutate` and `relax-mutate` start from, `values` tells how values of inputs are chosen (gen/values/values.py).
-    `supports` is asked before a node is added, `target` tells what it stands for.
+    `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between`
+    has the number of `nodes` drawn for each seed (gen/generation/request.py does). `dynamic` is the share of
+    programs with symbolic dimensions, `corpus` are programs that `mutate` and `relax-mutate` start from,
+    `values` tells how values of inputs are chosen (gen/values/values.py). `supports` is asked before a node
+    is added, `target` tells what it stands for.
     """
 
     nodes: int = 10
@@ -113,20 +147,28 @@ def start(
     palettes: Sequence[tuple[str, ...]] = _PALETTES,
     topology: str = "",
 ) -> GraphBuilder:
-    """An empty builder for a seed: its opset, its palettes of dtypes and ranks, and its topology unless one is asked for, are drawn."""
+    """An empty builder for a seed: its opset, its palettes of dtypes and ranks, and its topology unless one
+    is asked for, are drawn.
+    """
     rng = Rng(f"{name} {seed}", request.bins)
     opset = request.opset or (SUPPORTED if rng.random() < _NEWEST_SHARE else rng.between(OLDEST, SUPPORTED))
     if not choices(opset, request.only, request.dtypes):
         having = () if request.opset else _having(request.only, request.dtypes)
         if not having:
             where = (
-                f"opset {request.opset} has no" if request.opset else f"no opset from {OLDEST} to {SUPPORTED} has an"
+                f"opset {request.opset} has no"
+                if request.opset
+                else f"no opset from {OLDEST} to {SUPPORTED} has an"
             )
-            raise BadInput(f"{where} operator as wished; ask for other operators or dtypes, or another --opset")
+            raise BadInput(
+                f"{where} operator as wished; ask for other operators or dtypes, or another --opset"
+            )
         opset = rng.choice(having)
     palette = rng.choice(palettes)
     if request.dtypes is not None:
-        palette = tuple(dtype for dtype in palette if dtype in request.dtypes) or tuple(sorted(request.dtypes))
+        palette = tuple(dtype for dtype in palette if dtype in request.dtypes) or tuple(
+            sorted(request.dtypes)
+        )
     topology = topology or ("long" if rng.random() < _LONG_SHARE else rng.choice(tuple(TOPOLOGIES)[1:]))
     ranks = rng.choice(_RANKS)
     opened = bool(request.dynamic) and rng.random() < request.dynamic
@@ -159,8 +201,12 @@ def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple
 
 
 @functools.cache
-def weighted_choices(opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool) -> OpTable:
-    """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have, or that only draws bring, stand in it several times."""
+def weighted_choices(
+    opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool
+) -> OpTable:
+    """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have, or that only
+    draws bring, stand in it several times.
+    """
     from_all = choices(opset, only, dtypes)
     if not drawn:
         return from_all
@@ -175,7 +221,9 @@ def weighted_choices(opset: int, only: frozenset[str] | None, dtypes: frozenset[
 
 
 def draw(builder: GraphBuilder, from_all: OpTable) -> OpChoice:
-    """One of some operators: now and then one that merges tensors, or another where one would need adapters."""
+    """One of some operators: now and then one that merges tensors, or another where one would need
+    adapters.
+    """
     rng, style = builder.rng, builder.style
     choice, last = rng.choice(from_all), builder.scope.deepest()
     if last is None or choice.op.family in SELDOM:
@@ -204,7 +252,8 @@ def _has_mate(builder: GraphBuilder, last: Tensor) -> bool:
 
 
 def fill(builder: GraphBuilder, request: GenRequest) -> None:
-    """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction.
+    """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by
+    construction.
 
     Nodes inside bodies count.
     """
@@ -216,7 +265,9 @@ def fill(builder: GraphBuilder, request: GenRequest) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _joiners(from_all: OpTable) -> tuple[Sequence[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]:
-    """Those of some operators that can join pieces of numbers: by family, and of the common one each with how many families come before it."""
+    """Those of some operators that can join pieces of numbers: by family, and of the common one each with how
+    many families come before it.
+    """
     families: dict[str, list[OpChoice]] = {}
     common = []
     for choice in pairing(from_all):
@@ -230,11 +281,15 @@ def _joiners(from_all: OpTable) -> tuple[Sequence[Sequence[OpChoice]], Sequence[
 
 
 def join(builder: GraphBuilder) -> None:
-    """Nodes that read results of two pieces each, until the program hangs together: as far as that can be, and at the rate of its style."""
+    """Nodes that read results of two pieces each, until the program hangs together: as far as that can be,
+    and at the rate of its style.
+    """
     style, program = builder.style, builder.program
     random, (families, common) = builder.rng.random, _joiners(program.choices)
     few = [each for each in common if program.only is not None or random() < _COMMON_SHARE]
-    joiners = [*families[: few[0][0]], [choice for _, choice in few], *families[few[0][0] :]] if few else families
+    joiners = (
+        [*families[: few[0][0]], [choice for _, choice in few], *families[few[0][0] :]] if few else families
+    )
     if not joiners or random() >= style.joined:
         return
     if program.pieces.count < 2:
@@ -251,19 +306,25 @@ def join(builder: GraphBuilder) -> None:
 
 
 def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
-    """Add what is missing, all of it behind results: nodes that were kept to join pieces may not have been needed."""
+    """Add what is missing, all of it behind results: nodes that were kept to join pieces may not have been
+    needed.
+    """
     program = builder.program
     missing = request.nodes - len(builder.nodes) - program.inner
     for _ in range(_TRIES_A_NODE * missing if program.choices else 0):
         if len(builder.nodes) + program.inner >= request.nodes or program.elements >= builder.budget.elements:
             break
         choice = draw(builder, program.choices)
-        if program.only is not None or (choice.op.family != _SOURCE and not NUMERIC.isdisjoint(choice.dtypes)):
+        if program.only is not None or (
+            choice.op.family != _SOURCE and not NUMERIC.isdisjoint(choice.dtypes)
+        ):
             builder.grow(choice)
 
 
 class OtherPieces:
-    """Results of numbers that hang together with nothing that the newest rests on, asked for again and again while pieces are joined."""
+    """Results of numbers that hang together with nothing that the newest rests on, asked for again and again
+    while pieces are joined.
+    """
 
     def __init__(self, builder: GraphBuilder) -> None:
         self._builder = builder
@@ -279,13 +340,19 @@ class OtherPieces:
             return []
         home, apart = pieces.root(recent[-1].name), pieces.apart
         new = [
-            out for node in nodes[self._seen :] for out in node.outs if is_numeric_result(out) and is_closed(out.shape)
+            out
+            for node in nodes[self._seen :]
+            for out in node.outs
+            if is_numeric_result(out) and is_closed(out.shape)
         ]
         self._seen = len(nodes)  # a draw that fails takes back its own nodes only
         self._every += new
-        # Pieces only grow: what hung together with the newest before still does, where the newest is of the same piece.
+        # Pieces only grow: what hung together with the newest before still does, where the newest is of the
+        # same piece.
         grown = self._home and pieces.root(self._home) == home
-        self._apart = [out for out in ((*self._apart, *new) if grown else self._every) if apart(out.name, home)]
+        self._apart = [
+            out for out in ((*self._apart, *new) if grown else self._every) if apart(out.name, home)
+        ]
         self._home = home
         return self._apart
 
@@ -310,7 +377,9 @@ def _measure_texts(builder: GraphBuilder) -> None:
 
 
 def outputs(builder: GraphBuilder) -> list[Tensor]:
-    """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom all but one of them."""
+    """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom
+    all but one of them.
+    """
     rng, exposed = builder.rng, {tensor.name for tensor in builder.program.exposed}
     given = [
         tensor
@@ -327,7 +396,8 @@ def outputs(builder: GraphBuilder) -> list[Tensor]:
 def open_containers(builder: GraphBuilder) -> None:
     """Open the sequences and optionals that nobody reads, but for one program in seven.
 
-    Compilers that fail on a container at the border fail on each such program, which hides all else that is in it.
+    Compilers that fail on a container at the border fail on each such program, which hides all else that is
+    in it.
     """
     if not builder.program.choices or builder.rng.random() < _CLOSED_SHARE:
         return
@@ -345,8 +415,12 @@ def open_containers(builder: GraphBuilder) -> None:
             builder.add(operators()[name], ins, {})
 
 
-def finish(builder: GraphBuilder, request: GenRequest, generator: str, seed: int, types: bool = False) -> Case:
-    """The finished builder as a case: a program and values for its inputs. With `types` it tells those of inner tensors, whatever is wished."""
+def finish(
+    builder: GraphBuilder, request: GenRequest, generator: str, seed: int, types: bool = False
+) -> Case:
+    """The finished builder as a case: a program and values for its inputs. With `types` it tells those of
+    inner tensors, whatever is wished.
+    """
     open_containers(builder)
     join(builder)
     _top_up(builder, request)
@@ -387,8 +461,8 @@ def single_node(
 ) -> GraphBuilder | None:
     """A builder around one instance of an operator, with leaves for its inputs; None when 20 draws gave none.
 
-    For probing, soaks and tests: `choice` says which dtypes and ranks the first input may have, `palette` the likely dtypes of other
-    inputs (those of the first unless given).
+    For probing, soaks and tests: `choice` says which dtypes and ranks the first input may have, `palette` the
+    likely dtypes of other inputs (those of the first unless given).
     """
     rng = Rng(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
     for _ in range(20):

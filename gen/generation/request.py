@@ -1,4 +1,6 @@
-"""Wishes as text: what a case tells of how it was asked for, so that it can be made again; and the nodes that a seed draws."""
+"""Wishes as text: what a case tells of how it was asked for, so that it can be made again; and the nodes that
+a seed draws.
+"""
 
 import fnmatch
 import re
@@ -33,7 +35,8 @@ def nodes(text: str) -> tuple[int, int]:
         if 1 <= low <= high <= MOST_NODES:
             return low, high
     raise BadInput(
-        f"{shown(text)} is no number of nodes; give one from 1 to {MOST_NODES}, or the fewest and the most, like 5-60"
+        f"{shown(text)} is no number of nodes; give one from 1 to {MOST_NODES}, or the fewest and the most,"
+        " like 5-60"
     )
 
 
@@ -43,10 +46,11 @@ def items(texts: Sequence[str]) -> list[str]:
 
 
 def named_operators(patterns: Sequence[str]) -> frozenset[str] | None:
-    """The operators that patterns name, `Conv*` or `-Reduce*` to leave some out; None for none given. BadInput when nothing is left.
+    """The operators that patterns name, `Conv*` or `-Reduce*` to leave some out; None for none given.
+    BadInput when nothing is left.
 
-    Patterns are taken in order; the first being one to leave out begins with all operators of ONNX's own domain. Those of others
-    have their domain before them, `com.microsoft::Gelu`.
+    Patterns are taken in order; the first being one to leave out begins with all operators of ONNX's own
+    domain. Those of others have their domain before them, `com.microsoft::Gelu`.
     """
     if not patterns:
         return None
@@ -56,7 +60,8 @@ def named_operators(patterns: Sequence[str]) -> frozenset[str] | None:
         met = {name for name in there if fnmatch.fnmatchcase(name, pattern.removeprefix("-"))}
         if not met:
             raise BadInput(
-                f"no operator matches {shown(pattern)}; the names are ONNX's own, `Conv*` stands for several{meant(pattern, there)}"
+                f"no operator matches {shown(pattern)}; the names are ONNX's own, `Conv*` stands for"
+                f" several{meant(pattern, there)}"
             )
         found = found - met if pattern.startswith("-") else found | met
     if not found:
@@ -80,10 +85,14 @@ def checked_opset(number: int) -> int:
 
 
 def from_record(record: Mapping[str, str]) -> GenRequest:
-    """The request that a case tells of, without the answers of its `target`; BadInput when it makes no sense."""
+    """The request that a case tells of, without the answers of its `target`; BadInput when it makes no
+    sense.
+    """
     if "corpus" in record:
         given = shown(record["corpus"])
-        raise BadInput(f"the case was made from a corpus of {given}; it can only be made again with those, by its seed")
+        raise BadInput(
+            f"the case was made from a corpus of {given}; it can only be made again with those, by its seed"
+        )
     low, high = nodes(record.get("nodes", "10"))
     try:
         budget = [int(number) for number in record["budget"].split(",")] if "budget" in record else []
@@ -97,7 +106,9 @@ def from_record(record: Mapping[str, str]) -> GenRequest:
             raise ValueError
     except ValueError:
         given = ", ".join(f"{name}={value}" for name, value in record.items())
-        raise BadInput(f"the request {shown(given, 200)} cannot be read; was it written by a newer opsieve?") from None
+        raise BadInput(
+            f"the request {shown(given, 200)} cannot be read; was it written by a newer opsieve?"
+        ) from None
     return GenRequest(
         nodes=low,
         only=frozenset(record["only"].split(",")) if "only" in record else None,

@@ -1,9 +1,11 @@
-"""Symbolic dimensions: which sizes of a finished builder's inputs may be left open, and what that makes of every other size.
+"""Symbolic dimensions: which sizes of a finished builder's inputs may be left open, and what that makes of
+every other size.
 
-A size is left open where the program stays valid with others in its place. That is tried, not proven: the sizes are replaced by two
-sets of larger ones, and every node behind them is checked and inferred anew by its declaration. A dimension that is of an open size
-each time gets its name; one that varies otherwise gets a name that nothing else has, so that no equality is claimed that may not
-hold. The builder itself, and the values of its inputs, keep the sizes that they have: they bind the names.
+A size is left open where the program stays valid with others in its place. That is tried, not proven: the
+sizes are replaced by two sets of larger ones, and every node behind them is checked and inferred anew by its
+declaration. A dimension that is of an open size each time gets its name; one that varies otherwise gets a
+name that nothing else has, so that no equality is claimed that may not hold. The builder itself, and the
+values of its inputs, keep the sizes that they have: they bind the names.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -29,7 +31,9 @@ _PARTLY_CLOSED = ("recurrent", "attention", "quantised", "contrib")
 
 
 def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
-    """Shapes with names in them, by the name of the tensor; of a tensor that is not among them all sizes are fixed."""
+    """Shapes with names in them, by the name of the tensor; of a tensor that is not among them all sizes are
+    fixed.
+    """
     places = [
         (leaf, axis)
         for leaf in builder.program.leaves
@@ -67,18 +71,24 @@ _Trial: TypeAlias = Sequence[tuple[Sequence[_Place], int]]  # how much larger ea
 
 
 def _trial(groups: Sequence[Sequence[_Place]], round_: int) -> _Trial:
-    """All groups larger, each by a number of its own: in no round is one half of another, as behind a stride, or differs as in the other."""
+    """All groups larger, each by a number of its own: in no round is one half of another, as behind a stride,
+    or differs as in the other.
+    """
     return [(group, _MORE[round_][place]) for place, group in enumerate(groups)]
 
 
 def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
-    """Every shape that is another in a trial, by name; None when the program is not valid then, or that cannot be said."""
+    """Every shape that is another in a trial, by name; None when the program is not valid then, or that
+    cannot be said.
+    """
     there: dict[str, Tensor] = {}  # everything that is computed from what is larger
     changed: set[str] = set()
     for group, more in trial:
         for tensor, axis in group:
             now = there.get(tensor.name, tensor)
-            there[tensor.name] = _of_shape(tensor, (*now.shape[:axis], now.shape[axis] + more, *now.shape[axis + 1 :]))
+            there[tensor.name] = _of_shape(
+                tensor, (*now.shape[:axis], now.shape[axis] + more, *now.shape[axis + 1 :])
+            )
             changed.add(tensor.name)
     for node in builder.nodes:
         if not changed.isdisjoint(_captured(node)):
@@ -92,7 +102,9 @@ def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
         for out, typed in zip(node.outs, types, strict=False):
             if out.name and typed is not None:
                 if len(typed[1]) != len(out.shape) or 0 in typed[1]:
-                    return None  # Squeeze without axes: even the rank depends on the sizes; a Slice counted from the end: nothing is left
+                    # Squeeze without axes: even the rank depends on the sizes; a Slice counted from the end:
+                    # nothing is left
+                    return None
                 there[out.name] = out if typed[1] == out.shape else _of_shape(out, typed[1])
                 if typed[1] != out.shape:
                     changed.add(out.name)
@@ -100,7 +112,9 @@ def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
 
 
 def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Sequence[Typed | None] | None:
-    """The types of a node's outputs for other inputs; None when it cannot have them, or that cannot be said."""
+    """The types of a node's outputs for other inputs; None when it cannot have them, or that cannot be
+    said.
+    """
     operator = operators().get(f"{node.domain}::{node.op}" if node.domain else node.op)
     if operator is None or not tells_sizes(operator, ins):
         return None
@@ -117,7 +131,8 @@ def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Se
 
 
 def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = False) -> bool:
-    """Whether a declaration says all about the sizes of such inputs: `requires` rejects those that do not go together.
+    """Whether a declaration says all about the sizes of such inputs: `requires` rejects those that do not go
+    together.
 
     Unless `every` input counts, whole numbers that are known are taken for a shape or axes rather than data.
     """
@@ -149,7 +164,9 @@ def _captured(node: Node) -> set[str]:
     return found
 
 
-def _named(builder: GraphBuilder, groups: Sequence[Sequence[_Place]], names: Sequence[str]) -> dict[str, Named]:
+def _named(
+    builder: GraphBuilder, groups: Sequence[Sequence[_Place]], names: Sequence[str]
+) -> dict[str, Named]:
     """Every shape that depends on the groups, their names in the place of their sizes."""
     trials = [_trial(groups, round_) for round_ in (0, 1)]
     rounds = [_resized(builder, trial) for trial in trials]

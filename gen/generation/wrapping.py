@@ -1,6 +1,8 @@
-"""Parts of a model made local functions: which nodes may go together, and the function that says what they say.
+"""Parts of a model made local functions: which nodes may go together, and the function that says what they
+say.
 
-Names of a model's values are taken to be unique over its graph and all bodies, as in programs that opsieve makes.
+Names of a model's values are taken to be unique over its graph and all bodies, as in programs that opsieve
+makes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -34,7 +36,9 @@ _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
 
 @dataclass(frozen=True, slots=True)
 class WrappingRates:
-    """How often a function gives every result, has names of its own, keeps an attribute as it is, has a default for one, relies on it."""
+    """How often a function gives every result, has names of its own, keeps an attribute as it is, has a
+    default for one, relies on it.
+    """
 
     all_results: float = 0.1
     own_names: float = 0.5
@@ -59,8 +63,8 @@ class NodeEnds(NamedTuple):
 class Parts:
     """A model taken apart: the nodes of its graph in order, its functions by name, what the graph gives.
 
-    `model` is the whole, whose nodes these are; `versions` are those of the operator sets in use, `ir` is the least IR version.
-    `twins` are results that are copies, by name, with those that they are copies of.
+    `model` is the whole, whose nodes these are; `versions` are those of the operator sets in use, `ir` is the
+    least IR version. `twins` are results that are copies, by name, with those that they are copies of.
     """
 
     model: onnx.ModelProto
@@ -99,13 +103,17 @@ class Parts:
             made = [out.name for out in node.outs if out.name]
             self._types.update((out.name, out.dtype) for out in node.outs)
             if not any(isinstance(value, BodyGraph | LearnedBody) for value in node.attrs.values()):
-                self._ends[id(proto)] = NodeEnds(proto, [each.name for each in node.ins if each is not None], made)
+                self._ends[id(proto)] = NodeEnds(
+                    proto, [each.name for each in node.ins if each is not None], made
+                )
 
     def types(self) -> Mapping[str, str]:
         """The dtypes of values as the model had them."""
         if not self._types:
             graph = self.model.graph
-            self._types = {info.name: _dtype(info.type) for info in (*graph.value_info, *graph.input, *graph.output)}
+            self._types = {
+                info.name: _dtype(info.type) for info in (*graph.value_info, *graph.input, *graph.output)
+            }
             for tensor in graph.initializer:
                 self._types[tensor.name] = DTYPES.get(tensor.data_type, "")
             for node in graph.node:
@@ -129,7 +137,9 @@ def parts(model: bytes) -> Parts:
 
 
 def assemble(taken: Parts) -> onnx.ModelProto:
-    """The model with these nodes and functions, and every operator set that is called; the parts are used up."""
+    """The model with these nodes and functions, and every operator set that is called; the parts are used
+    up.
+    """
     made = taken.model
     del made.graph.node[:]
     made.graph.node.extend(taken.nodes)
@@ -170,7 +180,9 @@ def _captured(node: NodeProto) -> Iterator[str]:
 
 
 def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
-    """Places of up to `most` nodes that hang together and that no path leaves and comes back to; None when a draw gave none."""
+    """Places of up to `most` nodes that hang together and that no path leaves and comes back to; None when a
+    draw gave none.
+    """
     if not taken.nodes:
         return None
     first = rng.below(len(taken.nodes))
@@ -199,7 +211,11 @@ def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodePr
     made = {name for node in nodes for name in taken.ends(node).made}
     within = set(part)
     outside = set[str]().union(
-        *(taken.ends(node).read for place, node in enumerate(taken.nodes[part[0] :], part[0]) if place not in within)
+        *(
+            taken.ends(node).read
+            for place, node in enumerate(taken.nodes[part[0] :], part[0])
+            if place not in within
+        )
     )
     inputs = list(dict.fromkeys(name for node in nodes for name in taken.ends(node).read if name not in made))
     every = [name for node in nodes for name in taken.ends(node).made]
@@ -208,7 +224,9 @@ def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodePr
         outputs = every  # results that nobody asks for are results too
     function = FunctionProto(domain=domain, name=taken.new_name(), input=inputs, output=outputs)
     function.node.extend(nodes)
-    call = NodeProto(op_type=function.name, domain=domain, name=f"call_{function.name}", input=inputs, output=outputs)
+    call = NodeProto(
+        op_type=function.name, domain=domain, name=f"call_{function.name}", input=inputs, output=outputs
+    )
     _lift(taken, function, call, rng)
     _import(taken, function)
     if rng.chance(_RATES.own_names):
@@ -269,7 +287,9 @@ def _rename(function: FunctionProto) -> None:
 
 
 def _follows(taken: Parts, part: Set[int]) -> set[int] | None:
-    """The places between the part's first and last that need what the part makes; None when the part needs one of them."""
+    """The places between the part's first and last that need what the part makes; None when the part needs
+    one of them.
+    """
     made: set[str] = set()  # by the part
     later: set[str] = set()  # by others, from what the part made
     after: set[int] = set()

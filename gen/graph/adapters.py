@@ -1,8 +1,10 @@
-"""Making an existing tensor fit where none does: at most a few nodes that change its dtype, rank, sizes or range.
+"""Making an existing tensor fit where none does: at most a few nodes that change its dtype, rank, sizes or
+range.
 
-What optimisers rewrite are chains, so a program should hang together (docs/benchmarks/generator.md, "Structure"): where a sampler asks for a
-tensor that is not there, one that is there is brought into the wanted shape by the operators that people use for it. All are added by
-their declarations, so they are valid and inside the budget; where one of them cannot be, those before it are taken back.
+What optimisers rewrite are chains, so a program should hang together (docs/benchmarks/generator.md,
+"Structure"): where a sampler asks for a tensor that is not there, one that is there is brought into the
+wanted shape by the operators that people use for it. All are added by their declarations, so they are valid
+and inside the budget; where one of them cannot be, those before it are taken back.
 """
 
 import math
@@ -35,7 +37,8 @@ ADAPTERS: Final = (
     "Where",
 )
 _SIGNS: Final = ("Greater", "Less")
-# What a comparison is compared with so that some elements answer yes and some no: the largest element, or the least.
+# What a comparison is compared with so that some elements answer yes and some no: the largest element, or the
+# least.
 COMPARED: Final = {
     "Equal": "ReduceMax",
     "Less": "ReduceMax",
@@ -64,8 +67,12 @@ def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> 
     return _all_or_nothing(builder, mark, made, choice.safe)
 
 
-def adapt_to(builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
-    """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it cannot be made so."""
+def adapt_to(
+    builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY
+) -> Tensor | None:
+    """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it
+    cannot be made so.
+    """
     if tensor.dtype == dtype and _fits(tensor.shape, shape) and stays(builder, tensor, domain):
         return tensor
     mark = len(builder.nodes)
@@ -85,7 +92,8 @@ def steps_first(tensor: Tensor, choice: "OpChoice", ranged: bool) -> int:
 
 
 def nearest(tensors: Sequence[Tensor], choice: "OpChoice", ranged: bool, hub: int) -> Tensor:
-    """Of some tensors the first of those that most nodes lead to, less the nodes it takes to make it the first input of an operator.
+    """Of some tensors the first of those that most nodes lead to, less the nodes it takes to make it the
+    first input of an operator.
 
     With `hub` that which most nodes read: so many nodes that adapt are as bad as one reader is good.
     """
@@ -115,8 +123,12 @@ def steps_to(tensor: Tensor, dtype: str, shape: Shape, domain: Domain, ranged: b
     )
 
 
-def nearest_to(tensors: Sequence[Tensor], dtype: str, shape: Shape, domain: Domain, ranged: bool) -> tuple[Tensor, int]:
-    """Of some tensors the first that takes fewest nodes to be brought into a dtype and shape, and inside a domain; and how many."""
+def nearest_to(
+    tensors: Sequence[Tensor], dtype: str, shape: Shape, domain: Domain, ranged: bool
+) -> tuple[Tensor, int]:
+    """Of some tensors the first that takes fewest nodes to be brought into a dtype and shape, and inside a
+    domain; and how many.
+    """
     near, fewest = tensors[0], steps_to(tensors[0], dtype, shape, domain, ranged)
     for tensor in tensors[1:]:
         if not fewest:
@@ -128,7 +140,9 @@ def nearest_to(tensors: Sequence[Tensor], dtype: str, shape: Shape, domain: Doma
 
 
 def extreme(builder: "GraphBuilder", comparison: str, tensor: Tensor) -> Tensor | None:
-    """The element of a tensor by which a comparison with it answers both yes and no; None where there is none."""
+    """The element of a tensor by which a comparison with it answers both yes and no; None where there is
+    none.
+    """
     return _added(builder, COMPARED[comparison], [tensor], {}) if math.prod(tensor.shape) > 1 else None
 
 
@@ -140,8 +154,12 @@ def _all_or_nothing(builder: "GraphBuilder", mark: int, made: Tensor | None, dom
     return made
 
 
-def _added(builder: "GraphBuilder", name: str, ins: Sequence[Tensor | None], attrs: Attributes) -> Tensor | None:
-    """The result of one more node; None where the opset, the budget, the request or the compilers do not have it."""
+def _added(
+    builder: "GraphBuilder", name: str, ins: Sequence[Tensor | None], attrs: Attributes
+) -> Tensor | None:
+    """The result of one more node; None where the opset, the budget, the request or the compilers do not have
+    it.
+    """
     program, operator, x = builder.program, operators()[name], ins[0]
     assert x is not None
     if program.only is not None and name not in program.only:
@@ -169,7 +187,8 @@ def _cast(builder: "GraphBuilder", tensor: Tensor, targets: Sequence[str]) -> Te
     if dtype not in LARGEST or dtype == "string" or "Cast" not in operators():
         return None
     low, high = tensor.low, tensor.high
-    if dtype == "bool" and low < 0 < high:  # what is computed is seldom zero: cast, nearly all of it were true
+    # what is computed is seldom zero: cast, nearly all of it were true
+    if dtype == "bool" and low < 0 < high:
         return _added(builder, builder.rng.choice(_SIGNS), [tensor, builder.ints([0], tensor.dtype, ())], {})
     if dtype != "bool" and (low < LEAST[dtype] or high > LARGEST[dtype]):
         low, high = USUAL.get(dtype, (0.0, 0.0))
@@ -198,7 +217,9 @@ def _ranked(builder: "GraphBuilder", tensor: Tensor, low: int, high: int) -> Ten
 
 
 def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
-    """The tensor with these sizes: reshaped or expanded where that does it, else of the same rank, then cut and padded."""
+    """The tensor with these sizes: reshaped or expanded where that does it, else of the same rank, then cut
+    and padded.
+    """
     if _fits(tensor.shape, shape):
         return tensor
     if FREE not in shape:
@@ -218,14 +239,18 @@ def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domai
         tensor = cut
     if _fits(tensor.shape, shape):
         return tensor
-    sides = tuple(side if wanted == FREE else wanted for side, wanted in zip(tensor.shape, shape, strict=True))
+    sides = tuple(
+        side if wanted == FREE else wanted for side, wanted in zip(tensor.shape, shape, strict=True)
+    )
     if _spreads(tensor.shape, sides):
         return _spread(builder, tensor, sides, domain)
     return _padded(builder, tensor, sides)
 
 
 def _spread(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
-    """The tensor with sizes that it broadcasts to; one number not throughout, which would hide wrong orders and axes behind it."""
+    """The tensor with sizes that it broadcasts to; one number not throughout, which would hide wrong orders
+    and axes behind it.
+    """
     if math.prod(tensor.shape) == 1 and tensor.dtype in builder.takes("Where", "T"):
         mask, others = builder.weight("bool", shape), builder.weight(tensor.dtype, shape, domain)
         made = _added(builder, "Where", [mask, tensor, others], {})
@@ -249,10 +274,16 @@ def _spreads(shape: Shape, wanted: Shape) -> bool:
 def _cut(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
     """The tensor without what it has too much of, at the front or the back."""
     rng = builder.rng
-    axes = [axis for axis, (side, wanted) in enumerate(zip(tensor.shape, shape, strict=True)) if side > wanted != FREE]
+    axes = [
+        axis
+        for axis, (side, wanted) in enumerate(zip(tensor.shape, shape, strict=True))
+        if side > wanted != FREE
+    ]
     starts = [rng.between(0, tensor.shape[axis] - shape[axis]) for axis in axes]
     ends = [start + shape[axis] for start, axis in zip(starts, axes, strict=True)]
-    return _added(builder, "Slice", [tensor, builder.ints(starts), builder.ints(ends), builder.ints(axes)], {})
+    return _added(
+        builder, "Slice", [tensor, builder.ints(starts), builder.ints(ends), builder.ints(axes)], {}
+    )
 
 
 def _padded(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
@@ -262,7 +293,9 @@ def _padded(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | N
     before = [rng.between(0, more) for more in missing]
     after = [more - first for more, first in zip(missing, before, strict=True)]
     mode = rng.choice(_EDGES)
-    if mode == "reflect" and any(max(pair) >= side for side, *pair in zip(tensor.shape, before, after, strict=True)):
+    if mode == "reflect" and any(
+        max(pair) >= side for side, *pair in zip(tensor.shape, before, after, strict=True)
+    ):
         mode = "edge"
     attrs: Attributes = {} if mode == "constant" else {"mode": mode}
     return _added(builder, "Pad", [tensor, builder.ints([*before, *after])], attrs)
@@ -289,13 +322,21 @@ def _ranged(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> Tensor |
     low, high = leaf_range(tensor.dtype, domain)
     if not low < high:
         return None
-    if domain.low == 0 and not domain.nonzero and -domain.high <= tensor.low < 0 and tensor.high <= domain.high:
+    if (
+        domain.low == 0
+        and not domain.nonzero
+        and -domain.high <= tensor.low < 0
+        and tensor.high <= domain.high
+    ):
         positive = _added(builder, "Abs", [tensor], {})  # a Clip were zero wherever the tensor is negative
         if positive is not None:
             return positive
     if not is_float(tensor.dtype):
         low, high = float(math.ceil(low)), float(math.floor(high))
     made = _added(
-        builder, "Clip", [tensor, builder.ints([low], tensor.dtype, ()), builder.ints([high], tensor.dtype, ())], {}
+        builder,
+        "Clip",
+        [tensor, builder.ints([low], tensor.dtype, ()), builder.ints([high], tensor.dtype, ())],
+        {},
     )
     return made if made is not None and made.within(domain) else None

@@ -1,9 +1,11 @@
-"""ONNX messages as bytes, as protobuf writes them: filling messages through its Python objects takes three times as long.
+"""ONNX messages as bytes, as protobuf writes them: filling messages through its Python objects takes three
+times as long.
 
-Every message is its fields in the order of their numbers, each behind a tag (number and wire type) and, unless it is a number, its length.
-Most fields come again and again, program after program (names, operators, small lists of numbers), so they are kept.
-Sources: https://protobuf.dev/programming-guides/encoding/ and onnx.proto, whose repeated numbers are not packed. tests/gen/test_encoding.py
-compares with protobuf.
+Every message is its fields in the order of their numbers, each behind a tag (number and wire type) and,
+unless it is a number, its length. Most fields come again and again, program after program (names, operators,
+small lists of numbers), so they are kept.
+Sources: https://protobuf.dev/programming-guides/encoding/ and onnx.proto, whose repeated numbers are not
+packed. tests/gen/test_encoding.py compares with protobuf.
 """
 
 import functools
@@ -34,7 +36,13 @@ _FLOATS, _INTS, _STRINGS, _ATTRIBUTE_TYPE = b"\x3d", b"\x40", b"\x4a", b"\xa0\x0
 _TENSOR_DIM, _TENSOR_DTYPE, _TENSOR_TEXT, _TENSOR_RAW = b"\x08", b"\x10", b"\x32", b"\x4a"
 _INFO_TYPE: Final = b"\x12"
 _TYPE_TENSOR, _TYPE_SEQUENCE, _TYPE_OPTIONAL, _ELEMENT_TYPE = b"\x0a", b"\x22", b"\x4a", b"\x0a"
-_TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = b"\x08", b"\x12", b"\x0a", b"\x08", b"\x12"
+_TENSOR_ELEMENT, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_VALUE, _DIM_PARAM = (
+    b"\x08",
+    b"\x12",
+    b"\x0a",
+    b"\x08",
+    b"\x12",
+)
 _MODEL_IR, _MODEL_PRODUCER, _MODEL_GRAPH, _MODEL_OPSET = b"\x08", b"\x12", b"\x3a", b"\x42"
 _OPSET_DOMAIN, _OPSET_VERSION = b"\x0a", b"\x10"
 _BYTES: Final = tuple(bytes((number,)) for number in range(128))
@@ -121,14 +129,19 @@ def encoded_model(ir_version: int, producer: str, graph: bytes, opsets: Iterable
     """A ModelProto around an encoded GraphProto, with its domains ("" is ONNX's own) and their versions."""
     head = _MODEL_IR + _number(ir_version) + _text(_MODEL_PRODUCER, producer)
     versions = [
-        _field(_MODEL_OPSET, (_text(_OPSET_DOMAIN, domain) if domain else b"") + _OPSET_VERSION + _number(version))
+        _field(
+            _MODEL_OPSET,
+            (_text(_OPSET_DOMAIN, domain) if domain else b"") + _OPSET_VERSION + _number(version),
+        )
         for domain, version in opsets
     ]
     return b"".join((head, _field(_MODEL_GRAPH, graph), *versions))
 
 
 def encoded_node(node: Node, domains: set[str]) -> bytes:
-    """The NodeProto of a node; domains beside ONNX's own, its and those of nodes in bodies, are added to `domains`."""
+    """The NodeProto of a node; domains beside ONNX's own, its and those of nodes in bodies, are added to
+    `domains`.
+    """
     # Loops rather than comprehensions, each of which is a call.
     parts = []
     for read in node.ins:
@@ -174,7 +187,9 @@ def encoded_tensor(array: Array, dtype: str, name: str = "") -> bytes:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _known_integers(shape: tuple[int, ...], dtype: str, values: tuple[Number, ...]) -> tuple[bytes, bytes]:
-    """What stands before and behind the name in the TensorProto of integers: those of axes, sizes and repeats come again and again."""
+    """What stands before and behind the name in the TensorProto of integers: those of axes, sizes and repeats
+    come again and again.
+    """
     data = np.array(values, dtype).tobytes()
     return _tensor_head(shape, dtype), _field(_TENSOR_RAW, data)
 
@@ -216,7 +231,9 @@ def _attribute(name: str, value: Any, domains: set[str]) -> bytes:
         dtype = "string" if value.dtype == object else value.dtype.name
         return _typed(name, _field(_TENSOR, encoded_tensor(value, dtype)), AttributeProto.TENSOR)
     if value and type(value[0]) is float:
-        return _typed(name, b"".join([_FLOATS + struct.pack("<f", item) for item in value]), AttributeProto.FLOATS)
+        return _typed(
+            name, b"".join([_FLOATS + struct.pack("<f", item) for item in value]), AttributeProto.FLOATS
+        )
     if value and type(value[0]) is str:
         return _typed(name, b"".join([_text(_STRINGS, item) for item in value]), AttributeProto.STRINGS)
     return _integers(name, tuple(value))
@@ -252,7 +269,9 @@ def _body(name: str, body: BodyGraph, domains: set[str]) -> bytes:
 @functools.lru_cache(maxsize=_KEPT)
 def _size(size: int | str) -> bytes:
     """The Dimension of a TensorShapeProto, with its tag."""
-    return _field(_SHAPE_DIM, _text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _number(size))
+    return _field(
+        _SHAPE_DIM, _text(_DIM_PARAM, size) if isinstance(size, str) else _DIM_VALUE + _number(size)
+    )
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -13,7 +13,9 @@ Named = tuple[int | str, ...]  # a shape with names of sizes in it
 
 @functools.lru_cache(maxsize=1 << 14)
 def volume(shape: Named) -> int:
-    """How many elements a shape has, as far as its sizes are numbers. Kept, as the same shapes come again and again."""
+    """How many elements a shape has, as far as its sizes are numbers. Kept, as the same shapes come again and
+    again.
+    """
     return math.prod([side for side in shape if type(side) is int])
 
 
@@ -29,7 +31,13 @@ class Node:
     __slots__ = ("attrs", "domain", "ins", "name", "op", "outs")
 
     def __init__(
-        self, op: str, domain: str, ins: Sequence[Tensor | None], outs: Sequence[Tensor], attrs: Attributes, name: str
+        self,
+        op: str,
+        domain: str,
+        ins: Sequence[Tensor | None],
+        outs: Sequence[Tensor],
+        attrs: Attributes,
+        name: str,
     ) -> None:
         self.op = op
         self.domain = domain

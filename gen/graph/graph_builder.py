@@ -1,8 +1,9 @@
 """A program while it is made: what samplers ask is answered, and their instances become nodes.
 
-Everything a sampler asks for is answered at once and always: an existing tensor of the wanted type when there is one, else a new
-leaf (a graph input, an initializer, a Constant node). No choice is ever taken back, and no answer takes longer in a
-large graph (Isra, section III: constraints are met by construction, "backtrack-free").
+Everything a sampler asks for is answered at once and always: an existing tensor of the wanted type when there
+is one, else a new leaf (a graph input, an initializer, a Constant node). No choice is ever taken back, and no
+answer takes longer in a large graph (Isra, section III: constraints are met by construction,
+"backtrack-free").
 """
 
 import functools
@@ -36,7 +37,9 @@ from opsieve.gen.graph.scope import NUMERIC, TensorScope, is_numeric_result
 
 _TRIES: Final = 3
 _LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
-_HUB: Final = 4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
+_HUB: Final = (
+    4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
+)
 _JOINING: Final = 3  # nodes that join two pieces: two that adapt, one that reads both
 _HOLDING: Final = ("sequence({})", "optional({})")
 _BY_READS: Final = operator.attrgetter("reads")
@@ -44,13 +47,17 @@ _LONGEST_FREE: Final = 9  # a side that nothing hangs on
 
 
 def _can_be_read(op: str, shape: Named) -> bool:
-    """Whether others may read what a node gives: of an unknown size nothing can be built, and what is empty has no element."""
+    """Whether others may read what a node gives: of an unknown size nothing can be built, and what is empty
+    has no element.
+    """
     return 0 not in shape and is_closed(shape) and op != "SequenceEmpty"
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _goes_with(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
-    """Whether two shapes broadcast to something of at most so many elements; to the first of them if `oneway`."""
+    """Whether two shapes broadcast to something of at most so many elements; to the first of them if
+    `oneway`.
+    """
     for p, q in zip(reversed(shape), reversed(other), strict=False):
         if p != q and q != 1 and (oneway or p != 1):
             return False
@@ -62,7 +69,8 @@ def _goes_with(shape: Shape, other: Shape, oneway: bool, limit: int) -> bool:
 class GraphBuilder:
     """The graph of a program, or a body of it, under construction: a `Builder` whose sizes are numbers.
 
-    `program` is what all graphs of a program share, `scope` what nodes of this one may read, `nodes` are in order of evaluation.
+    `program` is what all graphs of a program share, `scope` what nodes of this one may read, `nodes` are in
+    order of evaluation.
     """
 
     def __init__(self, program: ProgramState, outer: TensorScope | None = None) -> None:
@@ -85,7 +93,9 @@ class GraphBuilder:
 
     @property
     def size(self) -> int:
-        """How many nodes the program has or needs: those in bodies too, and what it takes to join its pieces."""
+        """How many nodes the program has or needs: those in bodies too, and what it takes to join its
+        pieces.
+        """
         program = self.program
         return len(self.nodes) + program.inner + _JOINING * max(0, program.pieces.count - 1)
 
@@ -122,14 +132,19 @@ class GraphBuilder:
 
     def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A new leaf where models have parameters: an initializer more often than not."""
-        return self.leaf(dtype, shape, domain, ("initializer", "initializer", "initializer", "constant", "input"))
+        return self.leaf(
+            dtype, shape, domain, ("initializer", "initializer", "initializer", "constant", "input")
+        )
 
     def ints(self, values: Sequence[Number], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
-        """A leaf with exactly these elements, known to rules as `values`; a vector unless a shape is given. Often a shared one."""
+        """A leaf with exactly these elements, known to rules as `values`; a vector unless a shape is given.
+        Often a shared one.
+        """
         program, elements = self.program, tuple(values)
         key = (dtype, (len(elements),) if shape is None else shape, elements)
         known = program.numbers.get(key)
-        if known is not None and self.rng.random() < self.style.shared:  # else the program has identical constants
+        # else the program has identical constants
+        if known is not None and self.rng.random() < self.style.shared:
             return known
         kind = "constant" if self.rng.random() < self.style.folded else "initializer"
         low, high = (min(elements), max(elements)) if elements and dtype != "string" else (0.0, 0.0)
@@ -141,9 +156,11 @@ class GraphBuilder:
     # Finding tensors
 
     def first(self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None) -> Tensor:
-        """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be, else a leaf.
+        """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be,
+        else a leaf.
 
-        One of the `guests` is to be read by the same node. `near` is what is adapted rather than the recent result that is nearest.
+        One of the `guests` is to be read by the same node. `near` is what is adapted rather than the recent
+        result that is nearest.
         """
         found = self._existing(choice, near) if self.rng.random() < self.style.pick else None
         self._first, self._guests = found, [*guests]
@@ -164,7 +181,9 @@ class GraphBuilder:
         )
 
     def _around(self, choice: OpChoice) -> Tensor | None:
-        """The result that most nodes lead to in a sequence or an optional, for an operator of such; None for another."""
+        """The result that most nodes lead to in a sequence or an optional, for an operator of such; None for
+        another.
+        """
         if choice.leaves[0] in LARGEST or self.rng.random() >= self.style.chain:
             return None
         last = self.scope.deepest()
@@ -174,13 +193,18 @@ class GraphBuilder:
         return self.container(self.rng.choice(held).format(last.dtype), last.shape, last)
 
     def _met(self, x: Tensor, choice: OpChoice) -> Tensor:
-        """The first input in the type of a guest, so that they go together and the longer chain grows; as it is where that fails."""
+        """The first input in the type of a guest, so that they go together and the longer chain grows; as it
+        is where that fails.
+        """
         ranged = self.style.ranged
         fit = [guest for guest in self._guests if steps_first(guest, choice, False) == 0]
         if not fit:
             return x
         guest = min(fit, key=lambda other: steps_to(x, other.dtype, other.shape, choice.safe, ranged))
-        if steps_to(x, guest.dtype, guest.shape, choice.safe, ranged) > 1 and self.rng.random() < self.style.frugal:
+        if (
+            steps_to(x, guest.dtype, guest.shape, choice.safe, ranged) > 1
+            and self.rng.random() < self.style.frugal
+        ):
             return x
         found = adapt_to(self, x, guest.dtype, guest.shape, choice.safe)
         if found is None:
@@ -189,7 +213,9 @@ class GraphBuilder:
         return found
 
     def _existing(self, choice: OpChoice, near: Tensor | None) -> Tensor | None:
-        """The result that most nodes lead to, rather than others, or another tensor; None where none is, or can be made, what the operator takes."""
+        """The result that most nodes lead to, rather than others, or another tensor; None where none is, or
+        can be made, what the operator takes.
+        """
         random, scope, ranged = self.rng.random, self.scope, self.style.ranged
         if scope.recent and random() < self.style.chain:
             if random() < self.style.hub:
@@ -216,7 +242,9 @@ class GraphBuilder:
         return [each for each in drawn if not each.leaf and each.dtype in NUMERIC and apart(each.name, home)]
 
     def _adapted(self, dtype: str, shape: Shape, domain: Domain) -> Tensor | None:
-        """A result made to fit as a further input: one of another piece rather than any; None where that fails, or is not drawn."""
+        """A result made to fit as a further input: one of another piece rather than any; None where that
+        fails, or is not drawn.
+        """
         if dtype not in LARGEST or dtype == "string":
             return None
         guests, self._guests = self._guests, []
@@ -234,11 +262,15 @@ class GraphBuilder:
         return adapt_to(self, near, dtype, shape, domain)
 
     def pick(self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY) -> Tensor | None:
-        """An existing tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is met."""
+        """An existing tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when
+        none is met.
+        """
         return self.scope.pick(dtypes, low, high, safe)
 
     def leaf_dtype(self, choice: OpChoice) -> str:
-        """A dtype of the palette that the operator takes; any that it takes when there is none, or now and then."""
+        """A dtype of the palette that the operator takes; any that it takes when there is none, or now and
+        then.
+        """
         if self.rng.random() < self.style.loyal:
             dtype = self.rng.choice(self.style.palette)
             if dtype in choice.dtypes:
@@ -255,7 +287,9 @@ class GraphBuilder:
         return self.rng.choice(liked if loyal else sorted(allowed.intersection(LARGEST)))
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
-        """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes. Existing or new."""
+        """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes. Existing or
+        new.
+        """
         if self.rng.random() < self.style.pick:
             found = self._adapted(dtype, shape, domain) if self._guests else None
             found = found or self.scope.match(dtype, shape, domain) or self._adapted(dtype, shape, domain)
@@ -265,7 +299,9 @@ class GraphBuilder:
         return self.weight(dtype, sides, domain)
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
-        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one given. Existing or new."""
+        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one
+        given. Existing or new.
+        """
         random, style, shape = self.rng.random, self.style, x.shape
         dtype = dtype or x.dtype
         if random() < style.pick:
@@ -285,7 +321,9 @@ class GraphBuilder:
                     and self.fits(shape, other.shape, oneway)
                 ]
                 if fit:
-                    return max(fit, key=_BY_READS) if random() < style.crowd else fit[int(random() * len(fit))]
+                    return (
+                        max(fit, key=_BY_READS) if random() < style.crowd else fit[int(random() * len(fit))]
+                    )
             if random() < style.same_shape:
                 same = self.scope.match(dtype, shape, domain)
                 if same is not None and (same is not x or random() < style.itself):
@@ -308,11 +346,15 @@ class GraphBuilder:
     def _beside(self, shape: Shape) -> Shape:
         """A shape that broadcasts to another: all of it or its last axes."""
         return (
-            shape[int(self.rng.random() * (len(shape) + 1)) :] if self.rng.random() < self.style.suffix / 2 else shape
+            shape[int(self.rng.random() * (len(shape) + 1)) :]
+            if self.rng.random() < self.style.suffix / 2
+            else shape
         )
 
     def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
-        """Whether two shapes broadcast to something that is not too large; to the first of them if `oneway`."""
+        """Whether two shapes broadcast to something that is not too large; to the first of them if
+        `oneway`.
+        """
         return _goes_with(shape, other, oneway, self.budget.tensor)
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
@@ -321,7 +363,9 @@ class GraphBuilder:
         return had.types[variable] if had is not None else frozenset()
 
     def has(self, op: str, ins: Sequence[Tensor | None], attrs: Attributes) -> bool:
-        """Whether the compilers under test have an operator of ONNX's own that is added without its declaration."""
+        """Whether the compilers under test have an operator of ONNX's own that is added without its
+        declaration.
+        """
         supports = self.program.supports
         return supports is None or supports(_named(op), ins, attrs, self.opset)
 
@@ -362,7 +406,9 @@ class GraphBuilder:
         types: Sequence[Typed | None],
         bounds: Bounds | Sequence[Bounds],
     ) -> list[Tensor]:
-        """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of each."""
+        """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of
+        each.
+        """
         program, enter = self.program, self.scope.enter
         several = isinstance(bounds, list)
         outs: list[Tensor] = []
@@ -391,7 +437,9 @@ class GraphBuilder:
         self._lay(Node(op, "", ins, [made], attrs, self.program.named("n")), [*joined, made.name])
 
     def _lay(self, node: Node, joined: list[str]) -> None:
-        """Add a node, and note that the results it reads and gives and what is in its bodies hang together."""
+        """Add a node, and note that the results it reads and gives and what is in its bodies hang
+        together.
+        """
         self.nodes.append(node)
         for value in node.attrs.values():
             if type(value) is BodyGraph:
@@ -429,7 +477,8 @@ class GraphBuilder:
         attrs: Attributes,
         outputs: int | None = None,
     ) -> list[Tensor] | None:
-        """Add a node by its declaration; None, and nothing done, when its result would be empty, too large, or out of its type's range.
+        """Add a node by its declaration; None, and nothing done, when its result would be empty, too large,
+        or out of its type's range.
 
         `outputs` is how many are wanted (None: all).
         """
@@ -441,7 +490,8 @@ class GraphBuilder:
         for typed in types:
             if typed is not None:
                 size = volume(typed[1])
-                if not 0 < size <= budget.tensor:  # compilers differ over what is empty, and few models have it
+                # compilers differ over what is empty, and few models have it
+                if not 0 < size <= budget.tensor:
                     return None
                 work += size
         if op.cost is not None:
@@ -466,10 +516,13 @@ class GraphBuilder:
         self._comparison = ""
         return made
 
-    def grow(self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None) -> list[Tensor] | None:
+    def grow(
+        self, choice: OpChoice, guests: Sequence[Tensor] = (), near: Tensor | None = None
+    ) -> list[Tensor] | None:
         """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap).
 
-        It reads one of the `guests` beside its first input, if that can be, and first a result that is `near`, mostly.
+        It reads one of the `guests` beside its first input, if that can be, and first a result that is
+        `near`, mostly.
         """
         inner, start = self.program.inner, len(self.nodes)
         made = self.instance(choice.op, self.first(choice, guests, near))
@@ -483,7 +536,9 @@ class GraphBuilder:
 
 
 def _read(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
-    """Count that tensors are read; the results among them, and how many nodes lead to what is made of them."""
+    """Count that tensors are read; the results among them, and how many nodes lead to what is made of
+    them.
+    """
     names: list[str] = []
     depth = 0
     for tensor in ins:
@@ -503,7 +558,10 @@ def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None])
             return True
         dtype = types[0][0]
         return dtype not in LARGEST or (LEAST[dtype] <= bounds[0] and bounds[1] <= LARGEST[dtype])
-    return all(typed is None or _holds(typed[0], low, high) for (low, high), typed in zip(bounds, types, strict=False))
+    return all(
+        typed is None or _holds(typed[0], low, high)
+        for (low, high), typed in zip(bounds, types, strict=False)
+    )
 
 
 def _holds(dtype: str, low: float, high: float) -> bool:

@@ -1,4 +1,6 @@
-"""Which results of a program hang together while it grows: union-find over their names (Tarjan, JACM 22, 1975)."""
+"""Which results of a program hang together while it grows: union-find over their names (Tarjan, JACM 22,
+1975).
+"""
 
 from collections.abc import Iterable
 
@@ -26,7 +28,9 @@ class Pieces:
         return self._parent.get(name) != root and self.root(name) != root
 
     def connect(self, names: Iterable[str], main: bool) -> None:
-        """These results hang together; with `main` a node of the main graph is among those that make or read them."""
+        """These results hang together; with `main` a node of the main graph is among those that make or read
+        them.
+        """
         parent, mains, top, held = self._parent, self._main, "", 0
         for name in names:
             if name not in parent:  # as what the node gives

@@ -19,9 +19,11 @@ Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 class ProgramState:
     """The settings of a program, its leaves, and what it has cost so far.
 
-    `supports` tells whether the compilers under test have an instance, `only` are the operators that were asked for (None: all),
-    `choices` what bodies are grown from, `plant` what else is put into some of them (None: nothing). `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs although
-    they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers and constants; `numbers` those of them that hold known numbers. `held` are the elements, by name, of
+    `supports` tells whether the compilers under test have an instance, `only` are the operators that were
+    asked for (None: all), `choices` what bodies are grown from, `plant` what else is put into some of them
+    (None: nothing). `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs
+    although they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers
+    and constants; `numbers` those of them that hold known numbers. `held` are the elements, by name, of
     leaves that a model gave values: they are written as they are.
     """
 

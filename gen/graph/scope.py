@@ -1,4 +1,6 @@
-"""The tensors that nodes of one graph may read, indexed by type: the program's, or a body's and those of the graphs around it."""
+"""The tensors that nodes of one graph may read, indexed by type: the program's, or a body's and those of the
+graphs around it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ NUMERIC: Final = LARGEST.keys() - {"string"}  # dtypes of numbers
 class TensorScope:
     """Existing tensors. With `ranged` one outside of the domain that is asked for is passed over.
 
-    `loose` are those that no node reads yet; some have been read since they were entered. `recent` are the last results of numbers.
+    `loose` are those that no node reads yet; some have been read since they were entered. `recent` are the
+    last results of numbers.
     """
 
     def __init__(self, rng: Rng, ranged: bool, outer: TensorScope | None = None) -> None:
@@ -67,7 +70,8 @@ class TensorScope:
     def pick(
         self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY, unread: bool = True
     ) -> Tensor | None:
-        """A tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is met.
+        """A tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is
+        met.
 
         With `unread` one that nobody reads yet is preferred: graphs hang together so.
         """
@@ -75,7 +79,11 @@ class TensorScope:
         found = self._pick_loose(dtypes, low, high, safe if ranged else None) if unread else None
         if found is not None:
             return found
-        pools = [pool for (dtype, rank), pool in self.pools.items() if pool and dtype in dtypes and low <= rank <= high]
+        pools = [
+            pool
+            for (dtype, rank), pool in self.pools.items()
+            if pool and dtype in dtypes and low <= rank <= high
+        ]
         if not pools:
             return self.outer.pick(dtypes, low, high, safe, unread) if self.outer else None
         random = self.rng.random
@@ -97,12 +105,18 @@ class TensorScope:
                 loose[place] = loose[-1]
                 loose.pop()
                 tries += 1
-            elif tensor.dtype in dtypes and low <= len(tensor.shape) <= high and (safe is None or tensor.within(safe)):
+            elif (
+                tensor.dtype in dtypes
+                and low <= len(tensor.shape) <= high
+                and (safe is None or tensor.within(safe))
+            ):
                 return tensor
         return None
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
-        """A tensor of this dtype and shape (FREE sizes fit anything) inside the domain, a result rather than a leaf; None when none is met."""
+        """A tensor of this dtype and shape (FREE sizes fit anything) inside the domain, a result rather than
+        a leaf; None when none is met.
+        """
         ranged = self.ranged and domain is not ANY
         free = FREE in shape
         pool = self.pools.get((dtype, len(shape))) if free else self.shapes.get((dtype, shape))
@@ -125,5 +139,7 @@ class TensorScope:
 
 
 def is_numeric_result(tensor: Tensor) -> bool:
-    """Whether it is a result of numbers, which can be made fit for most operators; of what is empty hardly anything can be made."""
+    """Whether it is a result of numbers, which can be made fit for most operators; of what is empty hardly
+    anything can be made.
+    """
     return not tensor.leaf and tensor.dtype in NUMERIC and 0 not in tensor.shape

@@ -30,13 +30,15 @@ from opsieve.gen.graph.encoding import (
 from opsieve.gen.graph.graph import Named
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
-# One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a stream for each.
+# One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a
+# stream for each.
 _FRACTIONS: Final = Stream(0, "generated values").fractions(1 << 16)
 _BEFORE_BLOCK: Final = 2  # leaves
 _BLOCK: Final = 1 << 13  # of these are made elements of a dtype, for leaves of at most half as many
 _WORDS: Final = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _DTYPES: Final = {
-    dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()
+    dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n)
+    for dtype, n in NUMBER.items()
 }
 _ROUND, _ENDS, _EQUAL = "round", "ends", "equal"
 _FED: Final = (RAW - {"bfloat16"}) | {"string"}
@@ -51,8 +53,8 @@ def serialize(
 ) -> tuple[bytes, dict[str, Any]]:
     """The serialised ModelProto with these outputs, and an array for every graph input by name.
 
-    Leaves that no node reads are left out. With `types` every inner tensor's type is in `value_info`. `opened` are shapes with
-    names in them, by tensor (gen/generation/symbolic.py).
+    Leaves that no node reads are left out. With `types` every inner tensor's type is in `value_info`.
+    `opened` are shapes with names in them, by tensor (gen/generation/symbolic.py).
     """
     graph = EncodedGraph()
     values: dict[str, Any] = {}
@@ -86,7 +88,9 @@ def serialize(
 
 
 def _part_texts(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Text inputs become initializers where other inputs or outputs are of types that numpy lacks: no runtime is fed both."""
+    """Text inputs become initializers where other inputs or outputs are of types that numpy lacks: no runtime
+    is fed both.
+    """
     texts = [leaf for leaf in leaves if leaf.dtype == "string" and leaf.leaf == "input"]
     if texts:
         inputs = [leaf for leaf in leaves if leaf.leaf == "input" and leaf.reads]
@@ -96,7 +100,9 @@ def _part_texts(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
 
 
 def _give_an_input(leaves: Sequence[Tensor]) -> None:
-    """A program without inputs would be folded away whole: where all of them turned out unused, a parameter becomes one."""
+    """A program without inputs would be folded away whole: where all of them turned out unused, a parameter
+    becomes one.
+    """
     read = [leaf for leaf in leaves if leaf.reads]
     if any(leaf.leaf == "input" for leaf in read):
         return
@@ -121,7 +127,9 @@ def _elements(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
 
 
 def _numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
-    """The elements of a leaf in a row; others may share them. A leaf keeps to what the program's leaves are at the rate `round`."""
+    """The elements of a leaf in a row; others may share them. A leaf keeps to what the program's leaves are
+    at the rate `round`.
+    """
     if leaf.values is not None:
         return np.array(leaf.values, _DTYPES[leaf.dtype])
     held: Array | None = builder.program.held.get(leaf.name)
@@ -140,18 +148,24 @@ def _numbers(builder: GraphBuilder, leaf: Tensor, how: str) -> Array:
     uses = _uses(leaf.dtype, low, high, how)
     if uses[0] < _BEFORE_BLOCK:
         uses[0] += 1
-        some = _shaped(_between(_FRACTIONS[start : start + taken], leaf.dtype, low, high), low, high, how, start)
+        some = _shaped(
+            _between(_FRACTIONS[start : start + taken], leaf.dtype, low, high), low, high, how, start
+        )
     else:
         some = _block(leaf.dtype, low, high, how)[start : start + taken]
     return np.repeat(some, count) if how == _EQUAL else some
 
 
 def _how(builder: GraphBuilder) -> str:
-    """What the leaves of a program are like: drawn anywhere in their intervals, or one of `_ROUND`, `_ENDS`, `_EQUAL`."""
+    """What the leaves of a program are like: drawn anywhere in their intervals, or one of `_ROUND`, `_ENDS`,
+    `_EQUAL`.
+    """
     drawn, style = builder.rng.random(), builder.style
     for how, rate in ((_ROUND, style.coarse), (_ENDS, style.ends), (_EQUAL, style.equal)):
         if drawn < rate:
-            varied = how == _EQUAL and any((op := operators().get(node.op)) and op.varied for node in builder.nodes)
+            varied = how == _EQUAL and any(
+                (op := operators().get(node.op)) and op.varied for node in builder.nodes
+            )
             return "" if varied else how
         drawn -= rate
     return ""
@@ -170,7 +184,8 @@ def _block(dtype: str, low: float, high: float, how: str) -> Array:
 
 
 def _shaped(array: Array, low: float, high: float, how: str, start: int = 0) -> Array:
-    """A row of numbers within two bounds as multiples of a half, whose ends every sixth element is, or as ends and zeros only.
+    """A row of numbers within two bounds as multiples of a half, whose ends every sixth element is, or as
+    ends and zeros only.
 
     `start` is the place of its first element in the row that it is part of.
     """
@@ -190,7 +205,9 @@ def _shaped(array: Array, low: float, high: float, how: str, start: int = 0) -> 
 
 
 def fill_array(dtype: str, shape: Iterable[int], low: float, high: float, place: float) -> Array:
-    """An array of a dtype with elements between two bounds, both included; `place` in [0, 1) tells which numbers."""
+    """An array of a dtype with elements between two bounds, both included; `place` in [0, 1) tells which
+    numbers.
+    """
     shape = tuple(shape)
     count = math.prod(shape)
     start = int(place * (len(_FRACTIONS) - count)) if count < len(_FRACTIONS) else 0

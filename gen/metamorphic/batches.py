@@ -1,6 +1,8 @@
-"""The batch split and concatenated: where every row of the first axis is computed by itself, it is computed in two parts.
+"""The batch split and concatenated: where every row of the first axis is computed by itself, it is computed
+in two parts.
 
-Whether an operator keeps rows apart follows from its family where that is elementwise; the others declare it (`Operator.rows`).
+Whether an operator keeps rows apart follows from its family where that is elementwise; the others declare it
+(`Operator.rows`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,9 @@ _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))
 
 
 def split_batch(at: Rewriting) -> None:
-    """Each node that keeps the rows of its first axis apart runs on two parts of them, and the results are put together again."""
+    """Each node that keeps the rows of its first axis apart runs on two parts of them, and the results are
+    put together again.
+    """
     if at.opset < OLDEST:
         return
     parts: dict[str, tuple[str, str]] = {}
@@ -34,7 +38,9 @@ def split_batch(at: Rewriting) -> None:
         for name in dict.fromkeys(name for name, apart in zip(node.input, split, strict=True) if apart):
             if name not in parts:
                 parts[name] = (at.fresh(name), at.fresh(name))
-                made.append(at.node("Split", [name, _sizes(at, row_count(at.tensors[name]))], parts[name], axis=0))
+                made.append(
+                    at.node("Split", [name, _sizes(at, row_count(at.tensors[name]))], parts[name], axis=0)
+                )
         halves = [_half(at, node, split, parts, side) for side in (0, 1)]
         made += halves
         for first, second, whole in zip(*(half.output for half in halves), node.output, strict=True):
@@ -50,7 +56,9 @@ def _half(
     half = NodeProto()
     half.CopyFrom(node)
     half.name = at.fresh(node.name or node.output[0])
-    half.input[:] = [parts[name][side] if apart else name for name, apart in zip(node.input, split, strict=True)]
+    half.input[:] = [
+        parts[name][side] if apart else name for name, apart in zip(node.input, split, strict=True)
+    ]
     half.output[:] = [at.fresh(name) for name in node.output]
     return half
 
@@ -63,7 +71,9 @@ def _read_later(nodes: list[NodeProto], outputs: set[str]) -> list[NodeProto]:
 
 def _sizes(at: Rewriting, rows: int) -> str:
     name = at.fresh(f"rows_{rows}")
-    at.model.graph.initializer.append(numpy_helper.from_array(np.array([rows // 2, rows - rows // 2], np.int64), name))
+    at.model.graph.initializer.append(
+        numpy_helper.from_array(np.array([rows // 2, rows - rows // 2], np.int64), name)
+    )
     return name
 
 
@@ -71,7 +81,12 @@ def _split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
     """Which inputs of a node are split; None where the node is left whole."""
     op = operators().get(node.op_type) if at.is_standard(node) else None
     ins = [at.tensors.get(name) for name in node.input]
-    if op is None or not all(node.output) or any(each is None or not each.dtype for each in ins) or any(bodies(node)):
+    if (
+        op is None
+        or not all(node.output)
+        or any(each is None or not each.dtype for each in ins)
+        or any(bodies(node))
+    ):
         return None
     known = [each for each in ins if each is not None]
     attributes = {each.name: _plain(each) for each in node.attribute}

@@ -1,7 +1,8 @@
 """The vocabulary of metamorphic relations: rewrites by name, of programs of every form.
 
-A relation is written `NAME` (wherever it fits) or `NAME@N` (in about half of the places, others for each N; which ones depends on the names of values
-there, so that most stay chosen while a program is reduced). Equal relations make equal programs of equal programs.
+A relation is written `NAME` (wherever it fits) or `NAME@N` (in about half of the places, others for each N;
+which ones depends on the names of values there, so that most stay chosen while a program is reduced). Equal
+relations make equal programs of equal programs.
 """
 
 import hashlib
@@ -57,7 +58,9 @@ def check_relation(written: str) -> None:
 
 
 def relation_of(form: str, number: int) -> str:
-    """The relation that the test of a number is put to: all rewrites in turn, everywhere first, then in places."""
+    """The relation that the test of a number is put to: all rewrites in turn, everywhere first, then in
+    places.
+    """
     names = names_for(form)
     if not names:
         return ""
@@ -66,7 +69,9 @@ def relation_of(form: str, number: int) -> str:
 
 
 def rewritten(program: Program, inputs: Mapping[str, Value], written: str) -> Rewritten | None:
-    """The program after a rewrite; None where it fits nowhere, or the program was made to be wrong. BadInput for an unknown one."""
+    """The program after a rewrite; None where it fits nowhere, or the program was made to be wrong. BadInput
+    for an unknown one.
+    """
     name, seed = _parsed(written)
     if program.fault is not None or name not in names_for(program.form):
         return None
@@ -77,7 +82,9 @@ def rewritten(program: Program, inputs: Mapping[str, Value], written: str) -> Re
     if changed is None:
         return None
     # The rewrites give parameters new names and keep their order.
-    return Rewritten(changed, {new: inputs[old] for old, new in zip(program.inputs(), changed.inputs(), strict=True)})
+    return Rewritten(
+        changed, {new: inputs[old] for old, new in zip(program.inputs(), changed.inputs(), strict=True)}
+    )
 
 
 def _parsed(written: str) -> tuple[str, str]:
@@ -85,7 +92,8 @@ def _parsed(written: str) -> tuple[str, str]:
     every = (*ONNX_REWRITES, *RELAX_REWRITES)
     if found is None or found[1] not in every:
         raise BadInput(
-            f"there is no rewrite {shown(written, 60)}; there are {', '.join(every)}, and NAME@N for some places"
+            f"there is no rewrite {shown(written, 60)}; there are {', '.join(every)}, and NAME@N for some"
+            " places"
         )
     return found[1], found[2] or ""
 
@@ -103,14 +111,19 @@ def _onnx(program: OnnxProgram, inputs: Mapping[str, Value], name: str, seed: st
     ONNX_REWRITES[name](at)
     if not at.rewritten:
         return None
-    return Rewritten(OnnxProgram(at.finished().SerializeToString(deterministic=True), program.name), at.inputs)
+    return Rewritten(
+        OnnxProgram(at.finished().SerializeToString(deterministic=True), program.name), at.inputs
+    )
 
 
 def _is_random(node: NodeProto) -> bool:
-    """Whether its results are no function of its inputs: a rewrite may change how often or in which order numbers are drawn."""
+    """Whether its results are no function of its inputs: a rewrite may change how often or in which order
+    numbers are drawn.
+    """
     operator = declared(node.domain, node.op_type)
     undefined = () if operator is None else operator.undefined
-    return random_numbers in undefined or (dropout in undefined and len(node.input) > 2)  # the third says: in training
+    # the third says: in training
+    return random_numbers in undefined or (dropout in undefined and len(node.input) > 2)
 
 
 def _relax(program: RelaxProgram, name: str, seed: str) -> RelaxProgram | None:
@@ -127,4 +140,6 @@ def _relax(program: RelaxProgram, name: str, seed: str) -> RelaxProgram | None:
     if not places:
         return None
     place = places[(int(seed) if seed else len(places) - 1) % len(places)]
-    return replace(program, module=to_json(REWRITES[name](module, place)).encode(), script="", script_is_exact=False)
+    return replace(
+        program, module=to_json(REWRITES[name](module, place)).encode(), script="", script_is_exact=False
+    )

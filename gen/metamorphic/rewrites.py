@@ -1,8 +1,10 @@
-"""Rewrites that leave the meaning of an ONNX program as it is: what metamorphic testing asks a compiler to bear.
+"""Rewrites that leave the meaning of an ONNX program as it is: what metamorphic testing asks a compiler to
+bear.
 
-Le, Afshari and Su, "Compiler validation via equivalence modulo inputs" (PLDI 2014) and Chen, Cheung and Yiu, "Metamorphic testing" (1998): two
-programs with the same meaning are a test of their own, without anybody who knows the result. Each rewrite is done wherever it fits in the main
-graph (`chosen` narrows it); bodies and functions stay as they are. A program in which it fits nowhere is left alone.
+Le, Afshari and Su, "Compiler validation via equivalence modulo inputs" (PLDI 2014) and Chen, Cheung and Yiu,
+"Metamorphic testing" (1998): two programs with the same meaning are a test of their own, without anybody who
+knows the result. Each rewrite is done wherever it fits in the main graph (`chosen` narrows it); bodies and
+functions stay as they are. A program in which it fits nowhere is left alone.
 """
 
 import heapq
@@ -29,7 +31,8 @@ _INPUTS_OF_THEIR_OWN = 4  # the first IR version in which an initializer need no
 
 @dataclass(slots=True)
 class Rewriting:
-    """A model under rewriting: a copy, its nodes in order, the values that it is fed, and which places are chosen.
+    """A model under rewriting: a copy, its nodes in order, the values that it is fed, and which places are
+    chosen.
 
     `rewritten` is set by a rewrite that found a place.
     """
@@ -61,7 +64,9 @@ class Rewriting:
             (each.name, each.domain) == (node.op_type, node.domain) for each in self.model.functions
         )
 
-    def node(self, operator: str, inputs: Iterable[str], outputs: Iterable[str], axis: int | None = None) -> NodeProto:
+    def node(
+        self, operator: str, inputs: Iterable[str], outputs: Iterable[str], axis: int | None = None
+    ) -> NodeProto:
         """A new node of ONNX's own domain."""
         made = list(outputs)
         return helper.make_node(operator, list(inputs), made, self.fresh(f"{operator}_{made[0]}"), axis=axis)
@@ -93,12 +98,18 @@ def rewriting(model: ModelProto, inputs: Mapping[str, Value], chosen: Choice) ->
     opset = next((entry.version for entry in copy.opset_import if entry.domain in ("", "ai.onnx")), 0)
     declared = {info.name: info.type for info in (*graph.value_info, *graph.output, *graph.input)}
     tensors = {tensor.name: tensor for tensor in read_graph(copy, inputs).tensors()}
-    types = {name: kind for name, tensor in tensors.items() if (kind := _type(declared.get(name), tensor)) is not None}
+    types = {
+        name: kind
+        for name, tensor in tensors.items()
+        if (kind := _type(declared.get(name), tensor)) is not None
+    }
     return Rewriting(copy, dict(inputs), chosen, list(graph.node), types, tensors, opset, set(_names(copy)))
 
 
 def _type(declared: TypeProto | None, tensor: Tensor) -> TypeProto | None:
-    """The type of a value as the model declares it, else as its node's declaration infers it; None where nobody knows."""
+    """The type of a value as the model declares it, else as its node's declaration infers it; None where
+    nobody knows.
+    """
     if declared is not None and declared.WhichOneof("value"):
         return declared
     if tensor.dtype not in NUMBERS:
@@ -127,7 +138,9 @@ def _graph_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def insert_identities(at: Rewriting) -> None:
-    """An Identity behind every input and every result: who reads the value reads its copy, an output of the graph is one."""
+    """An Identity behind every input and every result: who reads the value reads its copy, an output of the
+    graph is one.
+    """
     given, made = at.outputs, list[NodeProto]()
     renamed: dict[str, str] = {}
 
@@ -142,7 +155,12 @@ def insert_identities(at: Rewriting) -> None:
         node.input[:] = [renamed.get(name, name) for name in node.input]
         made.append(node)
         for place, name in enumerate(node.output):
-            if node.op_type == "Constant" or not name or not at.takes("Identity", name) or not at.chosen(name):
+            if (
+                node.op_type == "Constant"
+                or not name
+                or not at.takes("Identity", name)
+                or not at.chosen(name)
+            ):
                 continue
             if name in given:
                 node.output[place] = at.fresh(name)
@@ -208,7 +226,9 @@ def lift_constants(at: Rewriting) -> None:
 
 
 def _constant(node: NodeProto) -> onnx.TensorProto | None:
-    found = [each.t for each in node.attribute if each.type == AttributeProto.TENSOR and not each.ref_attr_name]
+    found = [
+        each.t for each in node.attribute if each.type == AttributeProto.TENSOR and not each.ref_attr_name
+    ]
     return found[0] if len(found) == len(node.attribute) == 1 else None
 
 
@@ -255,7 +275,9 @@ def swap_operands(at: Rewriting) -> None:
 
 
 def reorder(at: Rewriting) -> None:
-    """The nodes stand in another order in which each comes after what it reads: of those that could be next, the last one (Kahn)."""
+    """The nodes stand in another order in which each comes after what it reads: of those that could be next,
+    the last one (Kahn).
+    """
     maker = {name: place for place, node in enumerate(at.nodes) for name in node.output if name}
     needs = [{maker[name] for name in reads(node) if name in maker} for node in at.nodes]
     readers: dict[int, list[int]] = {}

@@ -1,10 +1,12 @@
-"""What a set of models covers: operators, their instances, their edges, and the three coverages of HirFuzz. Grows by one model at a time.
+"""What a set of models covers: operators, their instances, their edges, and the three coverages of HirFuzz.
+Grows by one model at a time.
 
-Instances are counted as NNSmith does (operator, types of its inputs, attributes), over nodes that are no Constant; edges are
-distinct pairs of operators of which the second reads what the first makes, neither of them a Constant.
+Instances are counted as NNSmith does (operator, types of its inputs, attributes), over nodes that are no
+Constant; edges are distinct pairs of operators of which the second reads what the first makes, neither of
+them a Constant.
 
-HirFuzz (section 3.1.3 of its paper): operator-datatype, operator-shape and operator-edge coverage, of the dtypes and shapes of
-what a node gives. Its third counts constants, too.
+HirFuzz (section 3.1.3 of its paper): operator-datatype, operator-shape and operator-edge coverage, of the
+dtypes and shapes of what a node gives. Its third counts constants, too.
 """
 
 from collections import Counter
@@ -22,7 +24,9 @@ _Instance: TypeAlias = tuple[str, tuple[Type, ...], tuple[bytes, ...]]
 
 
 class OperatorCoverage:
-    """The coverage of the models added so far. `models` counts models, `frequencies` the nodes of each operator."""
+    """The coverage of the models added so far. `models` counts models, `frequencies` the nodes of each
+    operator.
+    """
 
     def __init__(self) -> None:
         self.models = 0

@@ -1,8 +1,10 @@
-"""A model as its diversity is counted: one flat list of operations with their types, attributes and consumers.
+"""A model as its diversity is counted: one flat list of operations with their types, attributes and
+consumers.
 
-Names are gone from it: two models that differ in the names of their values, nodes and dimensions give the same list. Nodes in bodies
-of If, Loop, Scan and in local functions are operations like the others; those of a function are counted once, however often it is
-called. An operation in a body that reads a value of the graph around it is a consumer of it.
+Names are gone from it: two models that differ in the names of their values, nodes and dimensions give the
+same list. Nodes in bodies of If, Loop, Scan and in local functions are operations like the others; those of a
+function are counted once, however often it is called. An operation in a body that reads a value of the graph
+around it is a consumer of it.
 """
 
 import hashlib
@@ -26,13 +28,15 @@ _LONG = 64  # bytes of an attribute that are kept as they are; a longer one is k
 
 @dataclass(slots=True)
 class Operation:
-    """One node. `operator` is its name, with its domain before it unless that is ai.onnx (`com.microsoft::Gelu`).
+    """One node. `operator` is its name, with its domain before it unless that is ai.onnx
+    (`com.microsoft::Gelu`).
 
-    `inputs` and `outputs` are types; an input left out counts as one of its own kind, an output left out does not appear.
-    `attributes` are equal for equal attributes, in whatever order they were written. `consumers` are the places in the list
-    of the operations that read an output, one for each reading; `out_degree` counts those too, but an output that nobody
-    reads as one (Isra's output degree). `holder` is the place of the operation in whose body it stands, or which first calls the function that it
-    stands in; -1 in the main graph.
+    `inputs` and `outputs` are types; an input left out counts as one of its own kind, an output left out does
+    not appear. `attributes` are equal for equal attributes, in whatever order they were written. `consumers`
+    are the places in the list of the operations that read an output, one for each reading; `out_degree`
+    counts those too, but an output that nobody reads as one (Isra's output degree). `holder` is the place of
+    the operation in whose body it stands, or which first calls the function that it stands in; -1 in the main
+    graph.
     """
 
     operator: str
@@ -45,9 +49,11 @@ class Operation:
 
 
 def operations(model: onnx.ModelProto) -> list[Operation]:
-    """The operations of a model whose structure is sound (`opsieve.gen.model.structure`), in time linear in its size.
+    """The operations of a model whose structure is sound (`opsieve.gen.model.structure`), in time linear in
+    its size.
 
-    Types are those that the model declares, in its inputs, outputs, initializers and `value_info`; no inference is run.
+    Types are those that the model declares, in its inputs, outputs, initializers and `value_info`; no
+    inference is run.
     """
     reader = _GraphKeys()
     reader.graph(model.graph, ())
@@ -57,7 +63,9 @@ def operations(model: onnx.ModelProto) -> list[Operation]:
 
 
 def lacks_types(model: onnx.ModelProto) -> bool:
-    """Whether some value of the main graph or of a body has no declared rank: shape inference could tell more."""
+    """Whether some value of the main graph or of a body has no declared rank: shape inference could tell
+    more.
+    """
     return any(_graph_lacks(graph) for graph in _graphs(model.graph))
 
 
@@ -98,7 +106,9 @@ def _ranked(type_: onnx.TypeProto) -> bool:
 
 @dataclass(slots=True)
 class _Value:
-    """What is known of a value while a model is read: its type, and the operation that makes it (-1 for none)."""
+    """What is known of a value while a model is read: its type, and the operation that makes it (-1 for
+    none).
+    """
 
     type: Type
     maker: int
@@ -106,7 +116,8 @@ class _Value:
 
 
 _Scope: TypeAlias = dict[str, _Value]
-_Scopes: TypeAlias = tuple[_Scope, ...]  # the innermost first; not merged, which would copy all names for every body
+# the innermost first; not merged, which would copy all names for every body
+_Scopes: TypeAlias = tuple[_Scope, ...]
 
 
 class _GraphKeys:
@@ -168,7 +179,9 @@ class _GraphKeys:
             made = [(name, _Value(types.get(name, UNKNOWN), place)) for name in node.output if name]
             outputs = tuple(value.type for _, value in made)
             self._operations.append(
-                Operation(operator_name(node), tuple(inputs), outputs, _attributes(node), [], holder=self._holder)
+                Operation(
+                    operator_name(node), tuple(inputs), outputs, _attributes(node), [], holder=self._holder
+                )
             )
             self._made.append([value for _, value in made])
             around, self._holder = self._holder, place
@@ -200,7 +213,9 @@ def _attributes(node: onnx.NodeProto) -> tuple[bytes, ...]:
 
 
 def _attribute(attribute: onnx.AttributeProto) -> bytes:
-    """Equal bytes for equal attributes: names of tensors and of what is in bodies do not count, nor does documentation."""
+    """Equal bytes for equal attributes: names of tensors and of what is in bodies do not count, nor does
+    documentation.
+    """
     if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
         graphs = [attribute.g] if attribute.HasField("g") else attribute.graphs
         typed_part = "|".join(" ".join(operator_name(node) for node in graph.node) for graph in graphs)

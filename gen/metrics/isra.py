@@ -1,10 +1,12 @@
-"""The eleven metrics of Isra's evaluation (its paper, section IV.C; the formulas are those of its source, which tells more).
+"""The eleven metrics of Isra's evaluation (its paper, section IV.C; the formulas are those of its source,
+which tells more).
 
 C is a corpus, n its size; only nodes of its operators count. Of an operator o, over all models:
 
     OTC  1 when o occurs
     IDC  distinct input counts seen / input counts that C allows; counts are held inside C's range
-    ODC  distinct output degrees seen: one for each reading of an output and for an output that nobody reads, without the readings
+    ODC  distinct output degrees seen: one for each reading of an output and for an output that nobody reads,
+    without the readings
          by operators outside C, held between 1 and 12
     SEC  distinct operators that read what o makes / n
     DEC  distinct pairs (p, q) such that p reads what o makes and q what p makes / n²
@@ -16,10 +18,11 @@ and the metric is the mean over C, where an operator that does not occur has 0. 
     NOP  distinct pairs of operators along an edge          NTR  distinct triples along two edges that meet
     NSA  distinct shapes of the nodes' inputs + distinct pairs of operator and list of attributes
 
-and the metric is the mean over the graphs. Departures from the source, all to make figures independent of order and of names:
-its NSA counts attribute lists that no graph before had, this one those of the graph; it drops the edges of values that are graph
-outputs as well; it leaves out the nodes that its own generator names `flatten_node...` and `concat_outputs`, here they count. Input
-counts above C's range, which newer operator sets allow, count as its largest, so that IDC is a ratio.
+and the metric is the mean over the graphs. Departures from the source, all to make figures independent of
+order and of names: its NSA counts attribute lists that no graph before had, this one those of the graph; it
+drops the edges of values that are graph outputs as well; it leaves out the nodes that its own generator names
+`flatten_node...` and `concat_outputs`, here they count. Input counts above C's range, which newer operator
+sets allow, count as its largest, so that IDC is a ratio.
 """
 
 import math
@@ -61,10 +64,13 @@ class Isra:
         corpus = self._corpus
         inside = [node.operator in corpus for node in nodes]
         readers = [
-            {nodes[reader].operator for reader in node.consumers if inside[reader]} if inside[place] else set()
+            {nodes[reader].operator for reader in node.consumers if inside[reader]}
+            if inside[place]
+            else set()
             for place, node in enumerate(nodes)
         ]
-        # The chains through a node, by the operators on its two sides: never more than the square of the corpus.
+        # The chains through a node, by the operators on its two sides: never more than the square of the
+        # corpus.
         makers: list[set[str]] = [set() for _ in nodes]
         pairs: set[tuple[str, str]] = set()
         shapes: set[Shape] = set()
@@ -111,8 +117,13 @@ class Isra:
             low, high = self._corpus[operator]
             degrees = len(seen.inputs) / (high - low + 1)
             sac = len(seen.attributes) + len(seen.shapes)
-            terms.append((1, degrees, len(seen.degrees), len(seen.readers) / size, len(seen.chains) / size**2, sac))
+            terms.append(
+                (1, degrees, len(seen.degrees), len(seen.readers) / size, len(seen.chains) / size**2, sac)
+            )
         # In any order equal.
         sums = map(math.fsum, zip(*terms, strict=True)) if terms else (0.0,) * len(OPERATION_LEVEL)
         graph_level = {name: self._totals[name] / max(1, self._graphs) for name in GRAPH_LEVEL}
-        return {**{name: total / size for name, total in zip(OPERATION_LEVEL, sums, strict=True)}, **graph_level}
+        return {
+            **{name: total / size for name, total in zip(OPERATION_LEVEL, sums, strict=True)},
+            **graph_level,
+        }

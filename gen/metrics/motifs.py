@@ -1,4 +1,6 @@
-"""Small shapes that recur in dataflow graphs (network motifs, Milo et al., Science 298, 2002), counted over the operations of a model."""
+"""Small shapes that recur in dataflow graphs (network motifs, Milo et al., Science 298, 2002), counted over
+the operations of a model.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,9 +8,8 @@ from itertools import combinations
 
 from opsieve.gen.metrics.graph import Operation
 
-_READERS = (
-    32  # of an operation, and operations that one reads, that are looked at: a hostile graph has as many as nodes
-)
+# of an operation, and operations that one reads, that are looked at: a hostile graph has as many as nodes
+_READERS = 32
 
 MOTIFS = ("joins", "skips", "diamonds", "bi_fans")
 
@@ -16,12 +17,13 @@ MOTIFS = ("joins", "skips", "diamonds", "bi_fans")
 def motifs(nodes: Sequence[Operation]) -> Counter[str]:
     """How often each shape occurs among operations that stand in order, readers behind what they read.
 
-    `joins`: an operation that reads several others. `skips` (feed-forward loops): a is read by b and c, and b by c, as in a residual
-    connection. `diamonds`: a and d with several b between them, a read by b and b by d. `bi_fans`: two operations that share
-    several readers.
+    `joins`: an operation that reads several others. `skips` (feed-forward loops): a is read by b and c, and b
+    by c, as in a residual connection. `diamonds`: a and d with several b between them, a read by b and b by
+    d. `bi_fans`: two operations that share several readers.
     """
     readers = [
-        sorted({reader for reader in node.consumers if reader > place})[:_READERS] for place, node in enumerate(nodes)
+        sorted({reader for reader in node.consumers if reader > place})[:_READERS]
+        for place, node in enumerate(nodes)
     ]
     makers: list[list[int]] = [[] for _ in nodes]
     for place, after in enumerate(readers):

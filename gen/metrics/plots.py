@@ -1,4 +1,6 @@
-"""Two kinds of plot as SVG: lines and bars. Equal figures give equal bytes; every text is escaped; readable on light and dark ground."""
+"""Two kinds of plot as SVG: lines and bars. Equal figures give equal bytes; every text is escaped; readable
+on light and dark ground.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +12,15 @@ Points = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 720, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 32, 60, 52
-_COLOURS = ("#3b82c4", "#d9822b", "#3a9a5b", "#c0504d", "#8e6bbf", "#8c7b52")  # all distinct on white and on black
+# all distinct on white and on black
+_COLOURS = (
+    "#3b82c4",
+    "#d9822b",
+    "#3a9a5b",
+    "#c0504d",
+    "#8e6bbf",
+    "#8c7b52",
+)
 _ROW, _LABELS = 16, 190  # the height of a bar's row, the width of its label
 _MOST_POINTS = 400  # of a line; more of them are not seen at this size
 _STYLE = (
@@ -69,13 +79,17 @@ def bar_plot(title: str, bars: Mapping[str, float]) -> str:
         y = _TOP + _ROW * place
         body.append(_text(_LABELS - 6, y + 11, name if len(name) <= 32 else f"{name[:31]}…", anchor="end"))
         length = value / most * room
-        body.append(f'<rect x="{_LABELS}" y="{y + 2}" width="{length:.1f}" height="{_ROW - 4}" fill="{_COLOURS[0]}"/>')
+        body.append(
+            f'<rect x="{_LABELS}" y="{y + 2}" width="{length:.1f}" height="{_ROW - 4}" fill="{_COLOURS[0]}"/>'
+        )
         body.append(_text(_LABELS + length + 6, y + 11, _number(value)))
     return _document(_WIDTH, _TOP + _ROW * len(bars) + 16, title, body)
 
 
 def ticks(most: float) -> list[float]:
-    """Round numbers from 0 to the first that is not below `most`, three to six of them; 0 and 1 when that is next to nothing."""
+    """Round numbers from 0 to the first that is not below `most`, three to six of them; 0 and 1 when that is
+    next to nothing.
+    """
     if most < 1e-12:
         return [0.0, 1.0]
     unit = 10.0 ** math.floor(math.log10(most))
@@ -108,7 +122,7 @@ def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 def _document(width: int, height: int, title: str, body: list[str]) -> str:
     label = escape(printable(title), {'"': "&quot;"})
     opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-        f' role="img" aria-label="{label}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
+        f' height="{height}" role="img" aria-label="{label}">'
     )
     return "\n".join([opening, _STYLE, *body, "</svg>"]) + "\n"

@@ -1,4 +1,6 @@
-"""How programs hang together: pieces, paths, fan-out, motifs, and the chains of operators that optimisers rewrite."""
+"""How programs hang together: pieces, paths, fan-out, motifs, and the chains of operators that optimisers
+rewrite.
+"""
 
 import math
 from collections import Counter
@@ -14,9 +16,11 @@ _MOST = 4096  # chains that begin at one operation: a model can have more than a
 
 
 class Structure:
-    """Figures over the models added so far. Edges run from an operation to those that read it; what a body reads from around it counts.
+    """Figures over the models added so far. Edges run from an operation to those that read it; what a body
+    reads from around it counts.
 
-    A Constant is a stored value and no operation; what stands in a body or a function hangs together with the node that has it.
+    A Constant is a stored value and no operation; what stands in a body or a function hangs together with the
+    node that has it.
     """
 
     def __init__(self) -> None:
@@ -46,8 +50,10 @@ class Structure:
             met |= chains(nodes, length)
 
     def figures(self) -> dict[str, Any]:
-        """Means over the models (of components, the share of nodes in the largest, operations on the longest path), the share of
-        operations that are read more than once, how many different chains of operators were met, and motifs a model by name."""
+        """Means over the models (of components, the share of nodes in the largest, operations on the longest
+        path), the share of operations that are read more than once, how many different chains of operators
+        were met, and motifs a model by name.
+        """
         models = max(self._models, 1)
         return {
             "components": self._components / models,
@@ -61,7 +67,9 @@ class Structure:
 
 def without_constants(nodes: Sequence[Operation]) -> list[Operation]:
     """The operations that compute something, with the places of each other."""
-    places = {old: new for new, old in enumerate(n for n, node in enumerate(nodes) if node.operator != "Constant")}
+    places = {
+        old: new for new, old in enumerate(n for n, node in enumerate(nodes) if node.operator != "Constant")
+    }
     return [
         replace(
             nodes[old],
@@ -92,10 +100,14 @@ def component_sizes(nodes: Sequence[Operation]) -> list[int]:
 
 
 def longest_path(nodes: Sequence[Operation]) -> int:
-    """The operations on the longest path. Operations are in order, so that readers stand behind what they read."""
+    """The operations on the longest path. Operations are in order, so that readers stand behind what they
+    read.
+    """
     lengths = [1] * len(nodes)
     for place in reversed(range(len(nodes))):
-        lengths[place] += max((lengths[reader] for reader in nodes[place].consumers if reader > place), default=0)
+        lengths[place] += max(
+            (lengths[reader] for reader in nodes[place].consumers if reader > place), default=0
+        )
     return max(lengths, default=0)
 
 
@@ -105,7 +117,12 @@ def chains(nodes: Sequence[Operation], length: int) -> set[tuple[str, ...]]:
     for _ in range(length - 1):
         found = [
             _few(
-                {(node.operator, *chain) for reader in set(node.consumers) if reader > place for chain in found[reader]}
+                {
+                    (node.operator, *chain)
+                    for reader in set(node.consumers)
+                    if reader > place
+                    for chain in found[reader]
+                }
             )
             for place, node in enumerate(nodes)
         ]

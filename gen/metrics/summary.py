@@ -13,7 +13,9 @@ from opsieve.gen.metrics.structure import Structure
 
 
 class Metrics:
-    """The diversity of the models added so far. `growth` holds, after each model, the instances and the edges met."""
+    """The diversity of the models added so far. `growth` holds, after each model, the instances and the edges
+    met.
+    """
 
     def __init__(self) -> None:
         self.coverage = OperatorCoverage()
@@ -22,7 +24,9 @@ class Metrics:
         self._isra = {"isra": Isra(ISRA_CORPUS), "isra_all": Isra(standard_corpus())}
 
     def add(self, model: onnx.ModelProto) -> None:
-        """Count in a model of sound structure, with the types that it declares (see `metrics_graph.lacks_types`)."""
+        """Count in a model of sound structure, with the types that it declares (see
+        `metrics_graph.lacks_types`).
+        """
         nodes = operations(model)
         self.coverage.add_operations(nodes)
         self.structure.add(nodes)
@@ -50,7 +54,9 @@ class Metrics:
 
 
 def families(frequencies: Counter[str]) -> dict[str, dict[str, int]]:
-    """Of every family: its nodes, the operators met, how many of ai.onnx there are, the nodes of the rarest and commonest met."""
+    """Of every family: its nodes, the operators met, how many of ai.onnx there are, the nodes of the rarest
+    and commonest met.
+    """
     met: dict[str, list[int]] = {name: [] for name in FAMILIES}
     for operator, nodes in frequencies.items():
         met.setdefault(family(operator), []).append(nodes)
@@ -67,9 +73,11 @@ def families(frequencies: Counter[str]) -> dict[str, dict[str, int]]:
 
 
 def spread(frequencies: Counter[str]) -> dict[str, float]:
-    """How many times more often the commonest is met than the rarest: of the operators met, and of the families met.
+    """How many times more often the commonest is met than the rarest: of the operators met, and of the
+    families met.
 
-    A family counts by its nodes for each of its operators that was met, so that a large family may have more. 0 when nothing was met.
+    A family counts by its nodes for each of its operators that was met, so that a large family may have more.
+    0 when nothing was met.
     """
     means = [met["nodes"] / met["operators"] for met in families(frequencies).values() if met["operators"]]
     return {

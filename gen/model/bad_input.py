@@ -1,4 +1,6 @@
-"""The exceptions whose message commands print as one sentence, and the exit code of each (docs/reference/exit-codes.md)."""
+"""The exceptions whose message commands print as one sentence, and the exit code of each
+(docs/reference/exit-codes.md).
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -6,13 +8,17 @@ from pathlib import Path
 
 
 class BadInput(ValueError):
-    """Input that cannot be used; the message is one clear sentence that says what to do. Commands print it and exit with `exit_code`."""
+    """Input that cannot be used; the message is one clear sentence that says what to do. Commands print it
+    and exit with `exit_code`.
+    """
 
     exit_code = 2
 
 
 class NoFailure(BadInput):
-    """The case passes, so a command that works on a failure has nothing to do; `reason` says what was tried."""
+    """The case passes, so a command that works on a failure has nothing to do; `reason` says what was
+    tried.
+    """
 
     exit_code, _opening = 3, "no failure to work on: "
 
@@ -22,7 +28,9 @@ class NoFailure(BadInput):
 
 
 class Unjudged(NoFailure):
-    """A target that was asked for gave no verdict of pass or fail, so whether there is a failure is unknown."""
+    """A target that was asked for gave no verdict of pass or fail, so whether there is a failure is
+    unknown.
+    """
 
     exit_code, _opening = 2, "not judged: "
 

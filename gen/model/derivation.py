@@ -1,4 +1,5 @@
-"""The types of a model's outputs as they follow from its inputs alone: what the model declares of its own results is left out.
+"""The types of a model's outputs as they follow from its inputs alone: what the model declares of its own
+results is left out.
 
 For workers only: shape inference is C++ that a hostile model can bring down.
 """
@@ -25,7 +26,8 @@ def derive_types(model: ModelProto, inputs: Mapping[str, Any]) -> list[ValueInfo
         inputs: The value of each input, by name. Its type counts, not the one that the model declares.
 
     Returns:
-        The graph's outputs in order, each with what follows of its type; behind an operator that ONNX does not define nothing does.
+        The graph's outputs in order, each with what follows of its type; behind an operator that ONNX does
+        not define nothing does.
 
     Raises:
         onnx.shape_inference.InferenceError: If a node contradicts its inputs.
@@ -36,7 +38,8 @@ def derive_types(model: ModelProto, inputs: Mapping[str, Any]) -> list[ValueInfo
     functions = (node for function in model.functions for node in function.node)
     for node in all_nodes([*model.graph.node, *functions]):
         if node.op_type == "STFT" and not any(each.name == "onesided" for each in node.attribute):
-            # onnx 1.23 infers the shape of a two-sided transform where the attribute is left out; its default is 1.
+            # onnx 1.23 infers the shape of a two-sided transform where the attribute is left out; its default
+            # is 1.
             node.attribute.append(helper.make_attribute("onesided", 1))
         for body in bodies(node):
             _forget_types(body)

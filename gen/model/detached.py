@@ -1,8 +1,10 @@
-"""Data of large tensors outside of memory: in one file of no name for each process, which models refer to by a digest.
+"""Data of large tensors outside of memory: in one file of no name for each process, which models refer to by
+a digest.
 
-A model that is read keeps a large tensor of its main graph as a reference: `data_location` is EXTERNAL, and the only entry of `external_data` is a
-`location` that says the SHA-256 of the tensor's raw form. Copies of the model and parts cut out of it share the data, equal tensors are
-kept once, and the user's own files may change. References never leave the process: `pieces` has a model as any other program reads it.
+A model that is read keeps a large tensor of its main graph as a reference: `data_location` is EXTERNAL, and
+the only entry of `external_data` is a `location` that says the SHA-256 of the tensor's raw form. Copies of
+the model and parts cut out of it share the data, equal tensors are kept once, and the user's own files may
+change. References never leave the process: `pieces` has a model as any other program reads it.
 """
 
 import hashlib
@@ -20,7 +22,12 @@ from onnx import TensorProto, helper
 LEAST = 1 << 20  # bytes of a tensor that is kept so
 SCHEME = "opsieve-sha256:"
 _PAGE = mmap.ALLOCATIONGRANULARITY
-_GRAPH, _INITIALIZER, _RAW_DATA = b"\x3a", b"\x2a", b"\x4a"  # field 7, 5 and 9 of onnx.proto, length-delimited
+# field 7, 5 and 9 of onnx.proto, length-delimited
+_GRAPH, _INITIALIZER, _RAW_DATA = (
+    b"\x3a",
+    b"\x2a",
+    b"\x4a",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,9 @@ class DataPart:
 
 
 class _DataFile:
-    """Tensors' data by digest. It is removed from its folder at once, so that it goes when the last process that has it open ends."""
+    """Tensors' data by digest. It is removed from its folder at once, so that it goes when the last process
+    that has it open ends.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,7 +105,9 @@ def descriptor() -> int:
 
 
 def detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
-    """Make a tensor refer to data in its raw form, which is written to the file. OSError when the disk is full."""
+    """Make a tensor refer to data in its raw form, which is written to the file. OSError when the disk is
+    full.
+    """
     digest = _file().put(chunks)
     tensor.ClearField("raw_data")
     del tensor.external_data[:]
@@ -105,7 +116,9 @@ def detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
 
 
 def part_of(tensor: TensorProto) -> DataPart | None:
-    """Where a tensor's data is, for one that refers to the file; None for any other, and for a reference that nobody made."""
+    """Where a tensor's data is, for one that refers to the file; None for any other, and for a reference that
+    nobody made.
+    """
     if tensor.data_location != TensorProto.EXTERNAL or len(tensor.external_data) != 1:
         return None
     location = tensor.external_data[0].value
@@ -124,7 +137,9 @@ def detached_bytes(model: onnx.ModelProto) -> int:
 
 
 def as_inputs(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
-    """The model with stored tensors of these names as inputs of their type, without its metadata; the tensors are not copied."""
+    """The model with stored tensors of these names as inputs of their type, without its metadata; the tensors
+    are not copied.
+    """
     light = onnx.ModelProto(ir_version=model.ir_version)
     light.opset_import.extend(model.opset_import)
     light.functions.extend(model.functions)
@@ -136,7 +151,9 @@ def as_inputs(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto
         if tensor.name not in names:
             light.graph.initializer.append(tensor)
         elif tensor.name not in known:
-            light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+            light.graph.input.append(
+                helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            )
     return light
 
 
@@ -146,7 +163,8 @@ def may_refer(data: bytes) -> bool:
 
 
 def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
-    """What the model is when its references are replaced by what they stand for, in order; `data` is the model serialised.
+    """What the model is when its references are replaced by what they stand for, in order; `data` is the
+    model serialised.
 
     Stored tensors come last in the graph then, in their order. Protobuf's fields may stand in any order
     (https://protobuf.dev/programming-guides/encoding/).
@@ -160,7 +178,9 @@ def pieces(model: onnx.ModelProto, data: bytes) -> tuple[bytes | DataPart, ...]:
     rest.ClearField("graph")
     stored = [piece for tensor in model.graph.initializer for piece in _stored(tensor)]
     length = len(graph) + sum(map(len, stored))
-    return tuple(_joined([rest.SerializeToString(deterministic=True), _GRAPH, _number(length), graph, *stored]))
+    return tuple(
+        _joined([rest.SerializeToString(deterministic=True), _GRAPH, _number(length), graph, *stored])
+    )
 
 
 def _stored(tensor: TensorProto) -> Iterator[bytes | DataPart]:

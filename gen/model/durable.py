@@ -1,8 +1,10 @@
-"""Files and folders put in their place so that a death at any moment leaves the old or the new one, never neither.
+"""Files and folders put in their place so that a death at any moment leaves the old or the new one, never
+neither.
 
-A file is written beside its place, flushed to the disk, renamed over the old one, and the rename is flushed with the folder. A folder that
-replaces another is exchanged with it in one step where the system can (Linux: renameat2), so there is no moment without one. What a
-killed process left behind begins with `.saving-` and its number, and goes when the next one saves there.
+A file is written beside its place, flushed to the disk, renamed over the old one, and the rename is flushed
+with the folder. A folder that replaces another is exchanged with it in one step where the system can (Linux:
+renameat2), so there is no moment without one. What a killed process left behind begins with `.saving-` and
+its number, and goes when the next one saves there.
 
 All functions raise OSError.
 """
@@ -30,8 +32,9 @@ def step(what: str) -> None:
 
 
 def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
-    """Write a file, whole or not at all, and on the disk when this returns. A link at `path` is replaced, not followed.
-    `data` may come in pieces."""
+    """Write a file, whole or not at all, and on the disk when this returns. A link at `path` is replaced, not
+    followed. `data` may come in pieces.
+    """
     sweep(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{SAVING}{os.getpid()}-")
     try:
@@ -52,7 +55,8 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
 
 
 def append(path: Path, data: bytes) -> None:
-    """Add to the end of a file, made if need be, on the disk when this returns; what a killed writer left half is ended by a newline.
+    """Add to the end of a file, made if need be, on the disk when this returns; what a killed writer left
+    half is ended by a newline.
 
     A link at `path` is refused, and what is no regular file.
     """
@@ -72,8 +76,12 @@ def append(path: Path, data: bytes) -> None:
 
 
 def open_own(path: Path, flags: int = 0) -> int:
-    """A descriptor of a file that this process writes, made if need be. OSError for a link and for what is no regular file."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
+    """A descriptor of a file that this process writes, made if need be. OSError for a link and for what is no
+    regular file.
+    """
+    descriptor = os.open(
+        path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644
+    )
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, f"{path.name} is no regular file")
@@ -95,7 +103,9 @@ def sync_tree(folder: Path) -> None:
     """Flush all files and folders below one; links are not followed."""
     for path, _, names in os.walk(folder):
         for name in names:
-            descriptor = os.open(os.path.join(path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(
+                os.path.join(path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
             try:
                 os.fsync(descriptor)
             finally:

@@ -12,7 +12,9 @@ LIMIT = BUDGET.bytes
 
 
 def sized(path: Path) -> int:
-    """The size in bytes of a regular file; BadInput for a folder, FIFO, device or socket, none of which is opened."""
+    """The size in bytes of a regular file; BadInput for a folder, FIFO, device or socket, none of which is
+    opened.
+    """
     try:
         status = path.stat()
     except (OSError, ValueError) as error:
@@ -45,10 +47,13 @@ def read_file(path: Path, limit: int = LIMIT) -> bytes:
 
 
 def opened(path: Path) -> io.BufferedReader:
-    """A regular file, open to read. BadInput for a folder, FIFO, device or socket: none is waited for, nor made to act by being opened."""
+    """A regular file, open to read. BadInput for a folder, FIFO, device or socket: none is waited for, nor
+    made to act by being opened.
+    """
     sized(path)
     try:
-        # O_NONBLOCK: were the file swapped for a FIFO since it was looked at, opening it must still not wait for a writer.
+        # O_NONBLOCK: were the file swapped for a FIFO since it was looked at, opening it must still not wait
+        #     for a writer.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except OSError as error:
         raise BadInput(f"cannot read {shown(path, 200)}: {reason(error)}") from None
@@ -60,13 +65,17 @@ def opened(path: Path) -> io.BufferedReader:
 
 
 def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -> bytes:
-    """`length` bytes of a regular file from `offset` on (all the rest for None); BadInput when they are not there."""
+    """`length` bytes of a regular file from `offset` on (all the rest for None); BadInput when they are not
+    there.
+    """
     try:
         with opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             wanted = size - offset if length is None else length
             if offset < 0 or wanted < 0 or offset + wanted > size:
-                raise BadInput(f"{shown(path, 200)} holds {size} bytes, too few for what is said to lie in it")
+                raise BadInput(
+                    f"{shown(path, 200)} holds {size} bytes, too few for what is said to lie in it"
+                )
             if wanted > limit:
                 raise BadInput(f"{shown(path, 200)} holds {wanted} bytes; the limit is {limit}")
             file.seek(offset)
@@ -76,7 +85,9 @@ def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -
 
 
 def confined(folder: Path, location: str) -> Path:
-    """The file that `location`, a relative path from a model, names inside `folder`; BadInput when it leads elsewhere."""
+    """The file that `location`, a relative path from a model, names inside `folder`; BadInput when it leads
+    elsewhere.
+    """
     parts = location.split("/")
     if (
         not location

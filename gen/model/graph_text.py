@@ -13,7 +13,9 @@ _RAILS = 16  # rails drawn; values beyond them are only named
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node, a graph input ("●" is "○" then) or an output: what to write, what it reads and what it makes."""
+    """A node, a graph input ("●" is "○" then) or an output: what to write, what it reads and what it
+    makes.
+    """
 
     label: str
     inputs: tuple[str, ...]
@@ -22,7 +24,9 @@ class Box:
 
 
 def drawn(boxes: Sequence[Box]) -> list[tuple[str, str]]:
-    """A line for each box: its rails and its label. Boxes stand in an order in which values are made before they are read."""
+    """A line for each box: its rails and its label. Boxes stand in an order in which values are made before
+    they are read.
+    """
     left: dict[str, int] = {}
     for box in boxes:
         for name in box.inputs:
@@ -70,7 +74,9 @@ def _more_free(rails: list[str], ending: set[int], home: int, many: int) -> list
     return found
 
 
-def _line(rails: list[str], home: int, joined: list[int], ended: set[int], begun: Sequence[int], sign: str) -> str:
+def _line(
+    rails: list[str], home: int, joined: list[int], ended: set[int], begun: Sequence[int], sign: str
+) -> str:
     """The rails beside one box: `│` passes by, `╯` ends here, `┤` is read and goes on, `╮` begins here."""
     touched = {*joined, *begun, home}
     low, high = min(touched), max(touched)

@@ -1,4 +1,6 @@
-"""Text as HTML, for pages and for notebooks. Whatever came out of a model or a compiler is escaped, made printable and cut."""
+"""Text as HTML, for pages and for notebooks. Whatever came out of a model or a compiler is escaped, made
+printable and cut.
+"""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -16,19 +18,27 @@ def escaped(text: str) -> str:
 def escaped_lines(text: str) -> str:
     """Lines with their spaces kept, for `<pre>`."""
     lines = text.expandtabs(4).split("\n")
-    return html.escape("\n".join("".join(c if c.isprintable() else " " for c in line[:_LINE]) for line in lines))
+    return html.escape(
+        "\n".join("".join(c if c.isprintable() else " " for c in line[:_LINE]) for line in lines)
+    )
 
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> str:
     """Names and values as a table, those without a value left out."""
-    rows = (f"<tr><th>{escaped(name)}</th><td>{escaped(value)}</td></tr>" for name, value in facts if value.strip())
+    rows = (
+        f"<tr><th>{escaped(name)}</th><td>{escaped(value)}</td></tr>"
+        for name, value in facts
+        if value.strip()
+    )
     return f"<table>{''.join(rows)}</table>"
 
 
 def rows_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Rows under heads as a table."""
     top = "".join(f"<th>{escaped(head)}</th>" for head in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escaped(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escaped(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
     return f"<table><tr>{top}</tr>{body}</table>"
 
 

@@ -1,4 +1,6 @@
-"""What a program with a fault on purpose says of itself: the name of its graph (gen/strategies/disruptive.py), or an attribute of its module."""
+"""What a program with a fault on purpose says of itself: the name of its graph
+(gen/strategies/disruptive.py), or an attribute of its module.
+"""
 
 import re
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The lowest IR version and opset that say the same program, so that old releases can be asked about it.
 
-A compiler refuses an IR version or an opset newer than it knows, whether or not the model uses anything new. Lowering
-changes version numbers only: never a node, never upwards.
+A compiler refuses an IR version or an opset newer than it knows, whether or not the model uses anything new.
+Lowering changes version numbers only: never a node, never upwards.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.model.structure import all_nodes
 
-# What each IR version brought (the comments on `Version` in onnx.proto), beside what its operator sets ask for.
+# What each IR version brought (the comments on `Version` in onnx.proto), beside what its operator sets ask
+# for.
 _DTYPE_IR = {
     "BFLOAT16": 4,
     **dict.fromkeys(("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"), 9),
@@ -32,7 +33,9 @@ _FIRST_NEW = 4  # every feature below asks for at least this IR version
 
 
 def lower_ir(model: bytes) -> bytes:
-    """The serialised model with the lowest IR version that it allows; the same bytes when that is the one it has."""
+    """The serialised model with the lowest IR version that it allows; the same bytes when that is the one it
+    has.
+    """
     proto = onnx.ModelProto.FromString(model)
     lowest = lowest_ir(proto)
     if lowest == proto.ir_version:
@@ -43,10 +46,15 @@ def lower_ir(model: bytes) -> bytes:
 
 
 def lowest_ir(model: onnx.ModelProto) -> int:
-    """The lowest IR version that has the model's operator sets and every feature it uses; never above its own."""
+    """The lowest IR version that has the model's operator sets and every feature it uses; never above its
+    own.
+    """
     have = model.ir_version
     floor = 3 if model.opset_import else 1
-    imports = [*model.opset_import, *(entry for function in model.functions for entry in function.opset_import)]
+    imports = [
+        *model.opset_import,
+        *(entry for function in model.functions for entry in function.opset_import),
+    ]
     for entry in imports:
         key = ("" if entry.domain == "ai.onnx" else entry.domain, entry.version)
         if key in _OPSET_IR:
@@ -59,7 +67,9 @@ def lowest_ir(model: onnx.ModelProto) -> int:
 
 
 def lower_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model that imports the lowest opset with exactly the same operator versions; IR version unchanged."""
+    """A copy of the model that imports the lowest opset with exactly the same operator versions; IR version
+    unchanged.
+    """
     lowest = lowest_opset(model)
     lowered = onnx.ModelProto()
     lowered.CopyFrom(model)
@@ -71,15 +81,19 @@ def lower_opset(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def lowest_opset(model: onnx.ModelProto) -> int:
-    """The lowest opset of ONNX's own domain in which every operator used, in bodies and functions too, has the same version.
+    """The lowest opset of ONNX's own domain in which every operator used, in bodies and functions too, has
+    the same version.
 
-    That is the largest version at which one of them last changed; the model's own opset when an operator is unknown to this
-    onnx, 1 when the model uses none of the domain.
+    That is the largest version at which one of them last changed; the model's own opset when an operator is
+    unknown to this onnx, 1 when the model uses none of the domain.
     """
     have = _default_opset(model.opset_import)
     local = {(function.domain, function.name) for function in model.functions}
     lowest = 1
-    scopes = [(have, model.graph.node), *((_default_opset(item.opset_import), item.node) for item in model.functions)]
+    scopes = [
+        (have, model.graph.node),
+        *((_default_opset(item.opset_import), item.node) for item in model.functions),
+    ]
     for training in model.training_info:
         scopes += [(have, training.initialization.node), (have, training.algorithm.node)]
     for opset, nodes in scopes:
@@ -99,7 +113,9 @@ def _is_default(node: onnx.NodeProto, local: set[tuple[str, str]]) -> bool:
 
 
 def _features(model: onnx.ModelProto, floor: int) -> int:
-    """The highest IR version that a feature of the model asks for. `floor` says which features need not be looked for."""
+    """The highest IR version that a feature of the model asks for. `floor` says which features need not be
+    looked for.
+    """
     needs = [1]
     if model.functions:
         needs.append(8)

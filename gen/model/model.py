@@ -23,11 +23,11 @@ _TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in me
 
 
 def load_program(path: Path) -> OnnxProgram:
-    """The model in a file, its external data taken in and its structure checked (pure Python; see `check` for the rest). The data of
-    large tensors of its main graph is not held in memory (gen/model/detached.py).
+    """The model in a file, its external data taken in and its structure checked (pure Python; see `check` for
+    the rest). The data of large tensors of its main graph is not held in memory (gen/model/detached.py).
 
-    BadInput for anything but a regular file, a model over 2 GB together with its external data, external data outside the
-    model's folder, bytes that are no ONNX model, and a broken structure.
+    BadInput for anything but a regular file, a model over 2 GB together with its external data, external data
+    outside the model's folder, bytes that are no ONNX model, and a broken structure.
     """
     if sized(path) > LIMIT:
         raise BadInput(f"{shown(path, 200)} {_TOO_BIG}")
@@ -43,7 +43,8 @@ def load_program(path: Path) -> OnnxProgram:
         raise BadInput(f"{shown(path, 160)} cannot be used: {error}") from None
     if changed:
         data = model.SerializeToString(deterministic=True)
-        model = onnx.ModelProto.FromString(data)  # the memory of a message's parts comes back only with all of it
+        # the memory of a message's parts comes back only with all of it
+        model = onnx.ModelProto.FromString(data)
     program = OnnxProgram(data, name=path.name)
     program.__dict__["proto"] = model  # where `cached_property` keeps it: it is not parsed again
     return program
@@ -58,10 +59,11 @@ def parse_model(data: bytes, path: Path) -> onnx.ModelProto:
 
 
 def check(model: bytes) -> str:
-    """What ONNX's checker and its strict shape inference say against a model: a line of at most 300 characters, or "".
+    """What ONNX's checker and its strict shape inference say against a model: a line of at most 300
+    characters, or "".
 
-    For workers only: the checker is C++ and a hostile model can crash it. It demands a type and a rank of every graph output,
-    which compilers infer and many models leave out; those are filled in for the question.
+    For workers only: the checker is C++ and a hostile model can crash it. It demands a type and a rank of
+    every graph output, which compilers infer and many models leave out; those are filled in for the question.
     """
     try:
         proto = onnx.ModelProto.FromString(model)
@@ -74,7 +76,8 @@ def check(model: bytes) -> str:
         onnx.checker.check_model(proto)
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError as error:
-        # An error inside the body that ONNX gives an operator (MeanVarianceNormalization has one) is no error of the model.
+        # An error inside the body that ONNX gives an operator (MeanVarianceNormalization has one) is no error
+        # of the model.
         line = " ".join(str(error).split())
         return "" if line.count("Inference error(s)") > 1 else ascii(line)[1:-1][:_MAX_COMPLAINT]
     except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
@@ -84,7 +87,8 @@ def check(model: bytes) -> str:
 
 
 def inferred(model: bytes) -> bytes:
-    """The serialised model with the types that ONNX's shape inference finds, without initializers; for workers only, like `check`.
+    """The serialised model with the types that ONNX's shape inference finds, without initializers; for
+    workers only, like `check`.
 
     Where inference meets a contradiction it goes on without that type.
     """
@@ -95,7 +99,9 @@ def inferred(model: bytes) -> bytes:
 
 
 def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
-    """Move external data into the model; False when there is none. Every place and size is checked before any is read."""
+    """Move external data into the model; False when there is none. Every place and size is checked before any
+    is read.
+    """
     parts: list[tuple[TensorProto, Path, int, int]] = []
     for tensor in tensors_of(model):
         if tensor.data_location != TensorProto.EXTERNAL:
@@ -107,7 +113,8 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
         path, offset, length = _place(tensor, folder, wanted)
         if length != wanted:
             raise BadInput(
-                f"the tensor {shown(tensor.name)} takes {wanted} bytes, but {length} lie in {shown(path.name)}"
+                f"the tensor {shown(tensor.name)} takes {wanted} bytes, but {length} lie in"
+                f" {shown(path.name)}"
             )
         size += length
         if size > LIMIT:
@@ -128,7 +135,9 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
 def _lighten(model: onnx.ModelProto) -> bool:
     """Keep the data of large tensors of the main graph outside of memory; whether there were any."""
     large = [
-        tensor for tensor in model.graph.initializer if tensor.ByteSize() >= LEAST and len(tensor.raw_data) >= LEAST
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.ByteSize() >= LEAST and len(tensor.raw_data) >= LEAST
     ]
     for tensor in large:
         _detach(tensor, (tensor.raw_data,))
@@ -140,7 +149,8 @@ def _detach(tensor: TensorProto, chunks: Iterable[bytes]) -> None:
         detach(tensor, chunks)
     except OSError as error:
         raise BadInput(
-            f"its large tensors cannot be kept in {shown(tempfile.gettempdir(), 100)}: {reason(error)}; set TMPDIR"
+            f"its large tensors cannot be kept in {shown(tempfile.gettempdir(), 100)}: {reason(error)}; set"
+            " TMPDIR"
         ) from None
 
 
@@ -150,7 +160,9 @@ def _chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
 
 
 def _check_repeated(parts: Sequence[tuple[Path, int]]) -> None:
-    """BadInput where tensors take much more than their files hold: a small file can be named thousands of times, and one with holes be small."""
+    """BadInput where tensors take much more than their files hold: a small file can be named thousands of
+    times, and one with holes be small.
+    """
     wanted = sum(length for _, length in parts)
     if wanted <= BUDGET.repeated_bytes:
         return
@@ -160,12 +172,15 @@ def _check_repeated(parts: Sequence[tuple[Path, int]]) -> None:
         raise BadInput(f"its external data cannot be read: {reason(error)}") from None
     if wanted > BUDGET.repeated * there + BUDGET.repeated_bytes:
         raise BadInput(
-            f"its external data would take {wanted:,} bytes, of which its files hold {there:,}; write each tensor once, without holes"
+            f"its external data would take {wanted:,} bytes, of which its files hold {there:,}; write each"
+            " tensor once, without holes"
         )
 
 
 def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, int]:
-    """File, offset and length in bytes of a tensor's external data; without a stated length, it is what the tensor takes."""
+    """File, offset and length in bytes of a tensor's external data; without a stated length, it is what the
+    tensor takes.
+    """
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if not isinstance(entry.key, str) or not isinstance(entry.value, str):
@@ -180,7 +195,8 @@ def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, i
     length = _number(entries.get("length", str(wanted)), "length", tensor)
     if offset + length > size:
         raise BadInput(
-            f"the tensor {shown(tensor.name)} lies at {offset} to {offset + length} of {shown(path.name)}, which has {size} bytes"
+            f"the tensor {shown(tensor.name)} lies at {offset} to {offset + length} of {shown(path.name)},"
+            f" which has {size} bytes"
         )
     return path, offset, length
 
@@ -188,6 +204,7 @@ def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, i
 def _number(text: str, what: str, tensor: TensorProto) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise BadInput(
-            f"the {what} of the external data of the tensor {shown(tensor.name)} is {shown(text)}, not a size in bytes"
+            f"the {what} of the external data of the tensor {shown(tensor.name)} is {shown(text)}, not a size"
+            " in bytes"
         )
     return int(text)

@@ -1,4 +1,6 @@
-"""Texts of models, compilers and files made harmless: for a terminal or a picture, and for Markdown; and counts with their nouns."""
+"""Texts of models, compilers and files made harmless: for a terminal or a picture, and for Markdown; and
+counts with their nouns.
+"""
 
 _MARKDOWN = str.maketrans(
     {**{sign: f"\\{sign}" for sign in "\\`*_{}[]()#+!|~@:"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -6,7 +8,9 @@ _MARKDOWN = str.maketrans(
 
 
 def printable(text: str, instead: str = " ") -> str:
-    """Text of the same length; `instead` of each sign that is not printable: control codes, line ends, changes of direction."""
+    """Text of the same length; `instead` of each sign that is not printable: control codes, line ends,
+    changes of direction.
+    """
     return text if text.isprintable() else "".join(sign if sign.isprintable() else instead for sign in text)
 
 

@@ -1,4 +1,6 @@
-"""A program under test, in one of several forms: what the rest of the house asks of any of them, and the form that is an ONNX model."""
+"""A program under test, in one of several forms: what the rest of the house asks of any of them, and the form
+that is an ONNX model.
+"""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -13,14 +15,22 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.detached import DataPart, may_refer, pieces
 from opsieve.gen.model.invalid_marker import Broken, broken
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType, graph_inputs, graph_outputs
+from opsieve.gen.model.tensors import (
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+    graph_inputs,
+    graph_outputs,
+)
 
 
 class Program(ABC):
-    """What a compiler is given. Two programs are equal when their bytes and passes are; the name is for people.
+    """What a compiler is given. Two programs are equal when their bytes and passes are; the name is for
+    people.
 
-    A form is a subclass; what else a floor needs to know of it stands in one module of that floor (gen/forms/registry.py has
-    where it lies in a case folder).
+    A form is a subclass; what else a floor needs to know of it stands in one module of that floor
+    (gen/forms/registry.py has where it lies in a case folder).
     """
 
     form: ClassVar[str]  # its name, as stored in case.json
@@ -69,7 +79,9 @@ class Program(ABC):
         """The operator of every node, inner bodies included, in order."""
 
     def edges(self) -> Iterable[tuple[str, str]]:
-        """Which operator feeds which: (producer, consumer), "" where an input of the program is what is consumed."""
+        """Which operator feeds which: (producer, consumer), "" where an input of the program is what is
+        consumed.
+        """
         return ()
 
     @abstractmethod
@@ -99,7 +111,8 @@ class Program(ABC):
 class OnnxProgram(Program):
     """An ONNX model as serialised bytes, its external data taken in (2 GB at most, protobuf's own limit).
 
-    In `model` and `proto` the data of large tensors may be references (gen/model/detached.py), which `read_tensor` follows; `data` has none.
+    In `model` and `proto` the data of large tensors may be references (gen/model/detached.py), which
+    `read_tensor` follows; `data` has none.
     """
 
     form: ClassVar[str] = "onnx"
@@ -183,7 +196,9 @@ def element_dtype(type_: ValueType) -> str:
 
 
 def onnx_program(program: Program, wanted: str = "this") -> OnnxProgram:
-    """The program itself where it is an ONNX model; BadInput, which names what is `wanted` of it, where it is not."""
+    """The program itself where it is an ONNX model; BadInput, which names what is `wanted` of it, where it is
+    not.
+    """
     if isinstance(program, OnnxProgram):
         return program
     raise BadInput(f"{wanted} takes ONNX models; {shown(program.name or 'the program')} is {program.kind}")

@@ -1,7 +1,9 @@
-"""Temporary folders that do not outlive their owner for long: what a killed process left behind goes when the next one begins.
+"""Temporary folders that do not outlive their owner for long: what a killed process left behind goes when the
+next one begins.
 
-A folder holds a file that its owner keeps locked. The system lets go of the lock however a process ends, so a folder whose file can be
-locked is nobody's. Only folders of this user that hold such a file are ever removed, so nothing that another program made.
+A folder holds a file that its owner keeps locked. The system lets go of the lock however a process ends, so a
+folder whose file can be locked is nobody's. Only folders of this user that hold such a file are ever removed,
+so nothing that another program made.
 """
 
 import contextlib
@@ -18,7 +20,9 @@ _swept: set[str] = set()  # where this process has looked
 
 
 class Scratch:
-    """An empty folder `opsieve-NAME-...` beneath the system's temporary one, until `close` or the end of this process's life."""
+    """An empty folder `opsieve-NAME-...` beneath the system's temporary one, until `close` or the end of this
+    process's life.
+    """
 
     def __init__(self, name: str = "") -> None:
         parent = tempfile.gettempdir()
@@ -52,7 +56,9 @@ class Scratch:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the scratch folders in `parent` whose owners have ended. What cannot be looked at or removed stays, silently."""
+    """Remove the scratch folders in `parent` whose owners have ended. What cannot be looked at or removed
+    stays, silently.
+    """
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
             if entry.name.startswith(PREFIX):

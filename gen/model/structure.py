@@ -1,8 +1,9 @@
 """What can be wrong with a model's structure, found without running any compiler's code.
 
-Every value of a graph is defined once, before it is used, and every tensor holds the data that it declares. The rules of scope
-are those of ONNX's own checker (a body sees the names around it, may hide them by its inputs, and may not define them
-again as outputs), whose C++ could crash on a hostile model and therefore runs in a worker (`opsieve.gen.model.model.check`).
+Every value of a graph is defined once, before it is used, and every tensor holds the data that it declares.
+The rules of scope are those of ONNX's own checker (a body sees the names around it, may hide them by its
+inputs, and may not define them again as outputs), whose C++ could crash on a hostile model and therefore runs
+in a worker (`opsieve.gen.model.model.check`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,9 @@ from opsieve.gen.model.tensors import DTYPES, tensor_problem
 
 
 def check_structure(model: onnx.ModelProto) -> None:
-    """BadInput, naming the place, when the model's structure is broken. Takes time linear in the model's size."""
+    """BadInput, naming the place, when the model's structure is broken. Takes time linear in the model's
+    size.
+    """
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise BadInput("it holds no graph")
     if model.ir_version < 1:
@@ -31,17 +34,22 @@ def check_structure(model: onnx.ModelProto) -> None:
 
 
 def _check_size(model: onnx.ModelProto) -> None:
-    """BadInput for more nodes than the steps after this one can walk through; no more of them are looked at."""
+    """BadInput for more nodes than the steps after this one can walk through; no more of them are looked
+    at.
+    """
     every = chain(model.graph.node, *(function.node for function in model.functions))
     nodes = len(model.graph.node) if len(model.graph.node) > BUDGET.nodes else 0
     if nodes or next(islice(all_nodes(every), BUDGET.nodes, None), None) is not None:
         raise BadInput(
-            f"it has {f'{nodes:,}' if nodes else f'more than {BUDGET.nodes:,}'} nodes, and {BUDGET.nodes:,} are read"
+            f"it has {f'{nodes:,}' if nodes else f'more than {BUDGET.nodes:,}'} nodes, and {BUDGET.nodes:,}"
+            " are read"
         )
 
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of a model, wherever it lies: initializers, attributes, bodies, functions, training graphs."""
+    """Every tensor of a model, wherever it lies: initializers, attributes, bodies, functions, training
+    graphs.
+    """
     yield from _graph_tensors(model.graph, 1)
     for function in model.functions:
         yield from _node_tensors(function.node, 1)
@@ -117,7 +125,8 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_v
             raise BadInput(f"the sparse initializer {shown(sparse.values.name)} has a negative dimension")
     if ir_version < 4 and not constants <= here:
         raise BadInput(
-            f"the initializer {shown(min(constants - here))} is no graph input, which IR version {ir_version} demands"
+            f"the initializer {shown(min(constants - here))} is no graph input, which IR version {ir_version}"
+            " demands"
         )
     here |= constants
     for info in graph.value_info:
@@ -133,7 +142,9 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_v
 def _check_nodes(
     nodes: Iterable[onnx.NodeProto], known: frozenset[str], outer: frozenset[str], depth: int, ir_version: int
 ) -> set[str]:
-    """The names that the nodes of one graph or function define, when each is defined once and before its use."""
+    """The names that the nodes of one graph or function define, when each is defined once and before its
+    use.
+    """
     made: set[str] = set()
     visible = set(outer | known)
     for index, node in enumerate(nodes):
@@ -168,7 +179,9 @@ def _absence(name: str, nodes: Iterable[onnx.NodeProto]) -> str:
     return "is nowhere defined"
 
 
-def _check_attributes(node: onnx.NodeProto, where: str, visible: set[str], depth: int, ir_version: int) -> None:
+def _check_attributes(
+    node: onnx.NodeProto, where: str, visible: set[str], depth: int, ir_version: int
+) -> None:
     for attribute in node.attribute:
         _text(attribute.name, "an attribute's name")
         tensors = ([attribute.t] if attribute.HasField("t") else []) + list(attribute.tensors)
@@ -200,7 +213,9 @@ def _check_functions(model: onnx.ModelProto) -> None:
         if len(set(function.input)) < len(function.input):
             raise BadInput(f"the function {shown(name)} has two inputs of one name")
         try:
-            known = _check_nodes(function.node, frozenset(function.input), frozenset(), 1, max(model.ir_version, 8))
+            known = _check_nodes(
+                function.node, frozenset(function.input), frozenset(), 1, max(model.ir_version, 8)
+            )
         except BadInput as error:
             raise BadInput(f"in the function {shown(name)}, {error}") from None
         missing = [value for value in function.output if value not in known and value not in function.input]
@@ -211,7 +226,9 @@ def _check_functions(model: onnx.ModelProto) -> None:
 
 
 def _check_recursion(calls: dict[tuple[str, str, str], set[tuple[str, str, str]]]) -> None:
-    """BadInput when a function calls itself, by Kahn's elimination of functions that call none of the rest."""
+    """BadInput when a function calls itself, by Kahn's elimination of functions that call none of the
+    rest.
+    """
     left = {key: callees & calls.keys() for key, callees in calls.items()}
     callers: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {key: [] for key in left}
     for key, callees in left.items():

@@ -1,8 +1,8 @@
 """Types and values of a program's inputs and outputs, and how ONNX writes them down.
 
-A *value* is a numpy array (bfloat16, float8, int4 and the like as ml_dtypes arrays, one element per item; strings as an
-object array of `str`), a list of values (an ONNX sequence), or None (an optional that is absent). A string that is no UTF-8
-keeps its bytes as surrogate escapes, so that it is written as it was read.
+A *value* is a numpy array (bfloat16, float8, int4 and the like as ml_dtypes arrays, one element per item;
+strings as an object array of `str`), a list of values (an ONNX sequence), or None (an optional that is
+absent). A string that is no UTF-8 keeps its bytes as surrogate escapes, so that it is written as it was read.
 """
 
 import math
@@ -30,7 +30,15 @@ DTYPES: dict[int, str] = {
     if number != TensorProto.UNDEFINED
 }
 NUMBERS: dict[str, int] = {name: number for number, name in DTYPES.items()}
-_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
+_BITS = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
 _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
 
@@ -38,7 +46,8 @@ _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data
 class TensorType:
     """A tensor: the dtype's name ("" when the model does not say) and its dimensions.
 
-    A dimension is a size, the name of a size (symbolic), or None when nothing is known; `shape` None is an unknown rank.
+    A dimension is a size, the name of a size (symbolic), or None when nothing is known; `shape` None is an
+    unknown rank.
     """
 
     dtype: str
@@ -46,7 +55,9 @@ class TensorType:
 
     def __str__(self) -> str:
         dims = (
-            "..." if self.shape is None else ", ".join("?" if dim is None else str(dim)[:40] for dim in self.shape[:12])
+            "..."
+            if self.shape is None
+            else ", ".join("?" if dim is None else str(dim)[:40] for dim in self.shape[:12])
         )
         return f"{self.dtype or 'untyped'}[{printable(dims)}]"
 
@@ -73,7 +84,9 @@ class OptionalType:
 
 @dataclass(frozen=True, slots=True)
 class OtherType:
-    """A map, a sparse tensor, an opaque type or no type at all: a model may have it, but no value of it can be kept."""
+    """A map, a sparse tensor, an opaque type or no type at all: a model may have it, but no value of it can
+    be kept.
+    """
 
     kind: str
 
@@ -85,7 +98,9 @@ ValueType: TypeAlias = TensorType | SequenceType | OptionalType | OtherType
 
 
 def read_type(proto: onnx.TypeProto) -> ValueType:
-    """The type that a TypeProto tells. A negative size counts as unknown, an unknown element type as dtype ""."""
+    """The type that a TypeProto tells. A negative size counts as unknown, an unknown element type as dtype
+    "".
+    """
     kind = proto.WhichOneof("value")
     if kind == "tensor_type":
         tensor = proto.tensor_type
@@ -99,7 +114,9 @@ def read_type(proto: onnx.TypeProto) -> ValueType:
 
 
 def type_of(value: Any) -> onnx.TypeProto | None:
-    """The static type of a value; None for one whose type its value does not tell (an empty sequence, say)."""
+    """The static type of a value; None for one whose type its value does not tell (an empty sequence,
+    say).
+    """
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
         return helper.make_tensor_type_proto(NUMBERS[dtype_name(array)], array.shape)
@@ -140,10 +157,11 @@ def data_size(dtype: str, count: int) -> int:
 
 
 def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
-    """What is wrong with a tensor's declaration or its data, "" when nothing is; its data is looked at only for its size.
+    """What is wrong with a tensor's declaration or its data, "" when nothing is; its data is looked at only
+    for its size.
 
-    With `external`, data that lies in a file beside the model counts as right: it is checked when it is read. So does what
-    `opsieve.gen.model.detached` keeps, if it is as long as it should be.
+    With `external`, data that lies in a file beside the model counts as right: it is checked when it is read.
+    So does what `opsieve.gen.model.detached` keeps, if it is as long as it should be.
     """
     dtype = DTYPES.get(tensor.data_type, "")
     if not dtype:
@@ -179,7 +197,9 @@ def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
 
 
 def read_tensor(tensor: TensorProto) -> np.ndarray[Any, Any]:
-    """A tensor's value, in its shape (0-d stays 0-d), read-only where its data is mapped; BadInput when its declaration and its data disagree."""
+    """A tensor's value, in its shape (0-d stays 0-d), read-only where its data is mapped; BadInput when its
+    declaration and its data disagree.
+    """
     problem = tensor_problem(tensor)
     if problem:
         raise BadInput(f"tensor {shown(tensor.name)} {problem}")
@@ -205,7 +225,8 @@ def write_tensor(array: np.ndarray[Any, Any], name: str = "") -> TensorProto:
     if array.dtype.kind not in "OUS":
         return numpy_helper.from_array(np.asarray(array), name)
     texts = [
-        item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape") for item in array.ravel()
+        item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
+        for item in array.ravel()
     ]
     return TensorProto(name=name, data_type=TensorProto.STRING, dims=array.shape, string_data=texts)
 
@@ -310,7 +331,9 @@ def _decoded(message: M, data: bytes, type_: ValueType) -> M:
 
 
 def _disagreement(tensor: TensorProto, wanted: int, found: int, unit: str) -> str:
-    return f"declares the shape {shown(list(tensor.dims[:12]))}, which takes {wanted} {unit}, but holds {found}"
+    return (
+        f"declares the shape {shown(list(tensor.dims[:12]))}, which takes {wanted} {unit}, but holds {found}"
+    )
 
 
 def _read_sequence(proto: onnx.SequenceProto) -> list[Value]:

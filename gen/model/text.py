@@ -1,4 +1,6 @@
-"""A model as text, and whether the text says all of it. Printer and parser are C++: a worker is asked (backends/workers/questions/program_text.py)."""
+"""A model as text, and whether the text says all of it. Printer and parser are C++: a worker is asked
+(backends/workers/questions/program_text.py).
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +11,18 @@ _CUT = 1000  # characters of a line, of which a single name may have a million
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
-    """What onnx.printer makes of a model, "" when it makes nothing; `exact` when onnx.parser makes the same model of it."""
+    """What onnx.printer makes of a model, "" when it makes nothing; `exact` when onnx.parser makes the same
+    model of it.
+    """
 
     text: str
     exact: bool
 
 
 def printed(data: bytes) -> ModelText:
-    """The text of a serialised model. One that is not exact is cut to 65,536 characters, its lines to 1,000, and is for reading only."""
+    """The text of a serialised model. One that is not exact is cut to 65,536 characters, its lines to 1,000,
+    and is for reading only.
+    """
     import onnx
 
     model = onnx.load_model_from_string(data)
@@ -25,7 +31,9 @@ def printed(data: bytes) -> ModelText:
     text = "\n".join(line.rstrip() for line in str(onnx.printer.to_text(model)).strip().split("\n"))
     exact = len(text) <= _MOST and _plain(text) and _same(text, model)
     if not exact:
-        text = "\n".join(line if len(line) <= _CUT else f"{line[:_CUT]}..." for line in text[:_MOST].split("\n"))
+        text = "\n".join(
+            line if len(line) <= _CUT else f"{line[:_CUT]}..." for line in text[:_MOST].split("\n")
+        )
     return ModelText(text, exact)
 
 

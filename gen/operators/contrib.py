@@ -1,6 +1,8 @@
-"""onnxruntime's own operators (domain com.microsoft), as a second domain: only programs for targets that have it use them.
+"""onnxruntime's own operators (domain com.microsoft), as a second domain: only programs for targets that have
+it use them.
 
-Facts: onnxruntime's schemas and its document of contrib operators, checked by running each. ONNX's checker knows nothing of them.
+Facts: onnxruntime's schemas and its document of contrib operators, checked by running each. ONNX's checker
+knows nothing of them.
 """
 
 from collections.abc import Mapping
@@ -58,7 +60,12 @@ def _fused_factor(draft: Draft) -> Sizes:
 
 def _fused_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     a, b = ins[0].shape, ins[1].shape
-    return [(ins[0].dtype, (*a[:-2], a[-1] if attrs.get("transA") else a[-2], b[-2] if attrs.get("transB") else b[-1]))]
+    return [
+        (
+            ins[0].dtype,
+            (*a[:-2], a[-1] if attrs.get("transA") else a[-2], b[-2] if attrs.get("transB") else b[-1]),
+        )
+    ]
 
 
 def _fused_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -179,7 +186,10 @@ OPERATORS = (
         sizes_unsaid=True,
     ),
     contrib(
-        "SkipLayerNormalization", parts=(*_SKIP, Input(last, share=0.6), *_SKIPPED), bounds=_skip_bounds, ranks=(3, 3)
+        "SkipLayerNormalization",
+        parts=(*_SKIP, Input(last, share=0.6), *_SKIPPED),
+        bounds=_skip_bounds,
+        ranks=(3, 3),
     ),
     contrib("SkipSimplifiedLayerNormalization", parts=(*_SKIP, *_SKIPPED), bounds=_skip_bounds, ranks=(3, 3)),
     *(
@@ -251,7 +261,12 @@ OPERATORS = (
     ),
     contrib(
         "MatMulIntegerToFloat",
-        parts=(Input(_columns, dtype=other_bytes), scale(), scale(), some(zero_point(0), zero_point(1), share=0.6)),
+        parts=(
+            Input(_columns, dtype=other_bytes),
+            scale(),
+            scale(),
+            some(zero_point(0), zero_point(1), share=0.6),
+        ),
         infer=lambda ins, attrs: [("float32", matrix_shape(ins[0].shape, ins[1].shape))],
         bounds=lambda ins, attrs: (-65025.0 * ins[0].shape[-1] * 0.25, 65025.0 * ins[0].shape[-1] * 0.25),
         dtypes=_BYTES,

@@ -1,7 +1,8 @@
 """Control flow with generated bodies: If, Loop, Scan.
 
-A body is grown like a program, from what it is given and what the graph around it has. What comes out of a branch, or goes round a
-loop, is brought to the one type it must have by choosing among the body's tensors, and to its interval by a Clip.
+A body is grown like a program, from what it is given and what the graph around it has. What comes out of a
+branch, or goes round a loop, is brought to the one type it must have by choosing among the body's tensors,
+and to its interval by a Clip.
 Sources: the ONNX operator pages of If, Loop and Scan.
 """
 
@@ -49,11 +50,15 @@ def _grow(body: GraphBuilder) -> None:
 
 
 def _given(body: GraphBuilder, tensor: Tensor) -> Tensor:
-    """The tensor under a name that the body itself makes: a body cannot give what lies outside, or what it was handed."""
+    """The tensor under a name that the body itself makes: a body cannot give what lies outside, or what it
+    was handed.
+    """
     made = {id(out) for node in body.nodes for out in node.outs}
     if id(tensor) in made:
         return tensor
-    return body.emit("Identity", "", [tensor], {}, [(tensor.dtype, tensor.shape)], (tensor.low, tensor.high))[0]
+    return body.emit("Identity", "", [tensor], {}, [(tensor.dtype, tensor.shape)], (tensor.low, tensor.high))[
+        0
+    ]
 
 
 def _distinct(given: Sequence[Tensor]) -> bool:
@@ -143,21 +148,28 @@ def _handed(
 
 
 def _carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list[Tensor], list[Tensor]]:
-    """Values that go round a loop: what they are at first, and the body's inputs for them, in an interval for every turn."""
+    """Values that go round a loop: what they are at first, and the body's inputs for them, in an interval for
+    every turn.
+    """
     starts, inputs = [], []
     allowed = builder.takes(name, "V") & frozenset(_DTYPES)
     for _ in range(builder.rng.choice((0, 1, 1, 2))):
         start = builder.pick(allowed, 0, 4) or builder.leaf(builder.liked(allowed), builder.shape(0, 3))
         if math.prod(start.shape) == 0:
             continue
-        low, high = max(LEAST[start.dtype], min(start.low, -4.0)), min(LARGEST[start.dtype], max(start.high, 4.0))
+        low, high = (
+            max(LEAST[start.dtype], min(start.low, -4.0)),
+            min(LARGEST[start.dtype], max(start.high, 4.0)),
+        )
         starts.append(start)
         inputs.append(_handed(builder, body, start.dtype, start.shape, math.ceil(low), math.floor(high)))
     return starts, inputs
 
 
 def _turned(body: GraphBuilder, inputs: Sequence[Tensor]) -> list[Tensor] | None:
-    """What goes into the next turn, for each body input; None where one cannot be brought into its interval."""
+    """What goes into the next turn, for each body input; None where one cannot be brought into its
+    interval.
+    """
     outputs = []
     for tensor in inputs:
         found = _clipped(body, _typed_like(body, tensor.dtype, tensor.shape), tensor.low, tensor.high)
@@ -233,7 +245,14 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     if rng.random() < builder.style.rates.second_scan:
         apart.append((builder.match(x.dtype, (length, *x.shape[:axis], *x.shape[axis + 1 :])), 0))
     slices = [
-        _handed(builder, body, tensor.dtype, (*tensor.shape[:at], *tensor.shape[at + 1 :]), tensor.low, tensor.high)
+        _handed(
+            builder,
+            body,
+            tensor.dtype,
+            (*tensor.shape[:at], *tensor.shape[at + 1 :]),
+            tensor.low,
+            tensor.high,
+        )
         for tensor, at in apart
     ]
     _grow(body)
@@ -246,7 +265,10 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     given = [*outputs, *collected]
     if not _distinct(given):
         return None
-    attrs: Attributes = {"num_scan_inputs": len(apart), "body": BodyGraph((*states, *slices), body.nodes, given)}
+    attrs: Attributes = {
+        "num_scan_inputs": len(apart),
+        "body": BodyGraph((*states, *slices), body.nodes, given),
+    }
     if axis or len(apart) > 1:
         attrs["scan_input_axes"] = [at for _, at in apart]
     if rng.random() < builder.style.rates.unlikely_attribute:
@@ -302,6 +324,12 @@ OPERATORS = (
         scalars=(0, 1),
     ),
     Operator(
-        "Scan", in_graph(_scan), infer=_scan_types, bounds=_scan_bounds, ranks=(1, 4), dtypes=_DTYPES, family="control"
+        "Scan",
+        in_graph(_scan),
+        infer=_scan_types,
+        bounds=_scan_bounds,
+        ranks=(1, 4),
+        dtypes=_DTYPES,
+        family="control",
     ),
 )

@@ -20,7 +20,9 @@ from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit,
 
 
 def _ceil(draft: Draft) -> None:
-    """Opsets and compilers differ over a window that would begin in the padding at the end: there is none here."""
+    """Opsets and compilers differ over a window that would begin in the padding at the end: there is none
+    here.
+    """
     if "auto_pad" in draft.attrs or draft.rng.random() >= draft.builder.style.rates.rare_attribute:
         return
     if draft.holds(*_begin_inside(draft.x.shape[2:], draft["kernel"], draft.attrs)):
@@ -31,12 +33,17 @@ def _begin_inside(sides: Sequence[Size], kernel: Sequence[Size], attrs: Mapping[
     """No window begins in the padding at the end, when their number is rounded up."""
     strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
     ends = placed(sides, kernel, attrs, True)
-    return [(end - 1) * stride < side + pad for end, stride, side, pad in zip(ends, strides, sides, pads, strict=False)]
+    return [
+        (end - 1) * stride < side + pad
+        for end, stride, side, pad in zip(ends, strides, sides, pads, strict=False)
+    ]
 
 
 def _pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     x = ins[0].shape
-    return [(ins[0].dtype, (*x[:2], *placed(x[2:], attrs["kernel_shape"], attrs, bool(attrs.get("ceil_mode")))))]
+    return [
+        (ins[0].dtype, (*x[:2], *placed(x[2:], attrs["kernel_shape"], attrs, bool(attrs.get("ceil_mode")))))
+    ]
 
 
 def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -133,5 +140,7 @@ OPERATORS = (
         rounding=Rounding.EXACT,
         rows=rows_of_first,
     ),
-    windowed("GlobalLpPool", _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True),
+    windowed(
+        "GlobalLpPool", _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True
+    ),
 )

@@ -84,7 +84,9 @@ def conv_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
 
 
 def _spread(draft: Draft) -> None:
-    """Kernel, strides, dilations and paddings of a transposed convolution, which leave every side something."""
+    """Kernel, strides, dilations and paddings of a transposed convolution, which leave every side
+    something.
+    """
     rng, rates, attrs, sides = draft.rng, draft.builder.style.rates, draft.attrs, draft.x.shape[2:]
     kernel = [rng.binned(1, 4) if draft.open is None else draft.open.number(1, 5) for _ in sides]
     strides = [rng.choice((1, 1, 2, 3)) for _ in sides]
@@ -99,11 +101,15 @@ def _spread(draft: Draft) -> None:
             attrs["pads"] = [draft.open.number(0, 4, (0,)) for _ in (*sides, *sides)]
             draft.holds(*(pad < k for pad, k in zip(attrs["pads"], kernel * 2, strict=True)))
         else:
-            full = [(n - 1) * s + (k - 1) * d for n, s, k, d in zip(sides, strides, kernel, dilations, strict=True)]
+            full = [
+                (n - 1) * s + (k - 1) * d
+                for n, s, k, d in zip(sides, strides, kernel, dilations, strict=True)
+            ]
             most = [min(2, size // 2, k - 1) for size, k in zip(full, kernel, strict=True)]
             attrs["pads"] = [rng.between(0, end) for end in most * 2]
     if draft.open is None and rng.random() < rates.rare_attribute:
-        # Below the stride: the page names the dilation too, but onnxruntime 1.31 refuses what only the dilation allows.
+        # Below the stride: the page names the dilation too, but onnxruntime 1.31 refuses what only the
+        # dilation allows.
         attrs["output_padding"] = [rng.between(0, stride - 1) for stride in strides]
 
 

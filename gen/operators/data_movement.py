@@ -1,4 +1,5 @@
-"""Operators that move elements about: transposing, repeating, blocks and depth, reversing; and those of a shape, with reshaping.py.
+"""Operators that move elements about: transposing, repeating, blocks and depth, reversing; and those of a
+shape, with reshaping.py.
 
 Sources: the ONNX operator pages.
 """
@@ -11,7 +12,18 @@ from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import Moves, RankEnds
 from opsieve.gen.declarations.domains import Domain, Site, exact, lengths
 from opsieve.gen.declarations.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Numbers, between, flag, named, since, some
+from opsieve.gen.declarations.instance import (
+    Attr,
+    Count,
+    Draft,
+    First,
+    Numbers,
+    between,
+    flag,
+    named,
+    since,
+    some,
+)
 from opsieve.gen.declarations.rounding import Rounding
 from opsieve.gen.declarations.row_rules import rows_of_first, transposed_rows
 from opsieve.gen.declarations.symbolic_arith import (
@@ -46,11 +58,19 @@ def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _repeats(draft: Draft) -> list[int]:
     """Drawn also where sizes are open, so that products stay linear."""
-    return [draft.rng.choice((1, 1, 1, 2, 3)) if draft.open is None else draft.rng.binned(1, 4) for _ in draft.x.shape]
+    return [
+        draft.rng.choice((1, 1, 1, 2, 3)) if draft.open is None else draft.rng.binned(1, 4)
+        for _ in draft.x.shape
+    ]
 
 
 def _tiled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[0].dtype, tuple(side * times for side, times in zip(ins[0].shape, values_of(ins[1]), strict=True)))]
+    return [
+        (
+            ins[0].dtype,
+            tuple(side * times for side, times in zip(ins[0].shape, values_of(ins[1]), strict=True)),
+        )
+    ]
 
 
 def _fits_depth(draft: Draft) -> bool:
@@ -177,13 +197,20 @@ OPERATORS = (
                 15,
                 some(
                     Attr("start", lambda draft: draft.rng.between(-draft.x.rank, draft.x.rank - 1)),
-                    Attr("end", lambda draft: draft.rng.between(draft["start"] % draft.x.rank + 1, draft.x.rank), 0.5),
+                    Attr(
+                        "end",
+                        lambda draft: draft.rng.between(draft["start"] % draft.x.rank + 1, draft.x.rank),
+                        0.5,
+                    ),
                     share=0.5,
                 ),
             ),
         ),
         ranks=(1, 5),  # that of a scalar is empty
-        bounds=lambda ins, attrs: (1.0, max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1)),
+        bounds=lambda ins, attrs: (
+            1.0,
+            max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1),
+        ),
         symbolic=True,
         rounding=Rounding.EXACT,
     ),

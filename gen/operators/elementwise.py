@@ -1,6 +1,7 @@
 """Operators that work element by element: arithmetic, activations, comparisons, logic, bits, casts.
 
-Sources: the ONNX operator pages. A unary operator is one line: where it is well-conditioned, and the bounds of its result.
+Sources: the ONNX operator pages. A unary operator is one line: where it is well-conditioned, and the bounds
+of its result.
 """
 
 import math
@@ -51,14 +52,21 @@ def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 def corners(a: Tensor, b: Tensor, function: Callable[[float, float], float]) -> Bounds:
     """The interval of a function that is monotone in each of two operands."""
-    ends = (function(a.low, b.low), function(a.low, b.high), function(a.high, b.low), function(a.high, b.high))
+    ends = (
+        function(a.low, b.low),
+        function(a.low, b.high),
+        function(a.high, b.low),
+        function(a.high, b.high),
+    )
     return min(ends), max(ends)
 
 
 def binary(
     name: str, bounds: Callable[[Tensor, Tensor], Bounds], safe: tuple[Domain, ...] = (), **more: Any
 ) -> Operator:
-    """An operator with two inputs of one type that broadcast; they change places where no domain tells them apart."""
+    """An operator with two inputs of one type that broadcast; they change places where no domain tells them
+    apart.
+    """
     return Operator(
         name,
         parts=more.pop("parts", (Partner(safe[1]),) if safe else (Partner(kept=0.6),)),
@@ -113,7 +121,9 @@ def _exponent_type(draft: Draft) -> str:
 
 def _exponent(draft: Draft) -> float:
     x = draft.x
-    exponent = draft.rng.choice((0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3))
+    exponent = draft.rng.choice(
+        (0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3)
+    )
     return exponent if is_float(draft["type"]) else max(1, int(exponent))
 
 
@@ -123,7 +133,13 @@ def _powered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         return -math.inf, math.inf
     if max(x.size, 1.0) ** max(abs(y.low), abs(y.high)) > 1e12:
         return -math.inf, math.inf
-    ends = [x.low**y.low, x.low**y.high, x.high**y.low, x.high**y.high, *([0.0] if x.low <= 0 <= x.high else [1.0])]
+    ends = [
+        x.low**y.low,
+        x.low**y.high,
+        x.high**y.low,
+        x.high**y.high,
+        *([0.0] if x.low <= 0 <= x.high else [1.0]),
+    ]
     return min(ends), max(ends)
 
 
@@ -164,7 +180,9 @@ def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 BINARY = (
-    binary("Add", lambda a, b: (a.low + b.low, a.high + b.high), undefined=(overflow(np.add),), commutes=True),
+    binary(
+        "Add", lambda a, b: (a.low + b.low, a.high + b.high), undefined=(overflow(np.add),), commutes=True
+    ),
     binary("Sub", _subtracted, parts=(Partner(_subtrahend),), undefined=(overflow(np.subtract),)),
     binary("Mul", _multiplied, undefined=(overflow(np.multiply),), commutes=True),
     binary("Div", _divided, (ANY, Domain(nonzero=True)), undefined=(integer_division,)),
@@ -176,7 +194,8 @@ BINARY = (
         undefined=(integer_division,),
         rounding=Rounding.COMPUTES,
     ),
-    # NNSmith, table 1: a positive base, and y log(x) small enough; asked where the bounds alone do not promise finite results.
+    # NNSmith, table 1: a positive base, and y log(x) small enough; asked where the bounds alone do not
+    # promise finite results.
     Operator(
         "Pow",
         parts=(
@@ -313,7 +332,9 @@ def _branches(draft: Draft) -> None:
 
 
 def holds_all(dtype: str, x: Tensor) -> bool:
-    """Whether a type can hold what a tensor of another type holds: truths are held by all, though programs without ranges do not say what they are."""
+    """Whether a type can hold what a tensor of another type holds: truths are held by all, though programs
+    without ranges do not say what they are.
+    """
     fits = "bool" in (dtype, x.dtype) or (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype])
     return dtype != x.dtype and fits
 

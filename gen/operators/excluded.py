@@ -1,4 +1,5 @@
-"""Operators that no program is made of, each with its reason. What is known of them serves models that users bring.
+"""Operators that no program is made of, each with its reason. What is known of them serves models that users
+bring.
 
 Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.training.
 """
@@ -27,9 +28,15 @@ OPERATORS = (
     random("Bernoulli", usual={0: Domain(0, 1)}, rounding=Rounding.JUMPS),
     random("Multinomial", rounding=Rounding.JUMPS),
     *map(random, ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),
-    Operator("ImageDecoder", excluded="its input is a file format, and compilers differ in the pixels by design"),
-    Operator("Constant", excluded="every leaf may be one (gen/graph/graph_builder.py)", rounding=Rounding.EXACT),
-    Operator("SequenceEmpty", excluded="made where something is put into it at once (gen/operators/sequences.py)"),
+    Operator(
+        "ImageDecoder", excluded="its input is a file format, and compilers differ in the pixels by design"
+    ),
+    Operator(
+        "Constant", excluded="every leaf may be one (gen/graph/graph_builder.py)", rounding=Rounding.EXACT
+    ),
+    Operator(
+        "SequenceEmpty", excluded="made where something is put into it at once (gen/operators/sequences.py)"
+    ),
     Operator("Scatter", excluded=_REPLACED, usual={1: axis_index(0)}, undefined=(repeated_elements,)),
     Operator(
         "Upsample",
@@ -38,10 +45,16 @@ OPERATORS = (
         size_rule=SizeRule.RESCALED,
         rounding=Rounding.COMPUTES,
     ),
-    Operator("ArrayFeatureExtractor", domain="ai.onnx.ml", excluded=_OTHER_DOMAIN, usual={1: dim_index(0, -1)}),
+    Operator(
+        "ArrayFeatureExtractor", domain="ai.onnx.ml", excluded=_OTHER_DOMAIN, usual={1: dim_index(0, -1)}
+    ),
     *(
         Operator(name, domain="com.microsoft", excluded=_MADE, scales=scales, rounding=Rounding.REQUANTISES)
-        for name, scales in (("QGemm", (1, 4, 7)), ("QLinearAveragePool", (1, 3)), ("QLinearWhere", (2, 5, 7)))
+        for name, scales in (
+            ("QGemm", (1, 4, 7)),
+            ("QLinearAveragePool", (1, 3)),
+            ("QLinearWhere", (2, 5, 7)),
+        )
     ),
     *(
         Operator(name, domain="com.microsoft", excluded=_UNDRAWN, rounding=Rounding.COMPUTES)

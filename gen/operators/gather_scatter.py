@@ -1,6 +1,7 @@
 """Operators that pick and place elements by index: gathers, scatters, one-hot, compress, unique.
 
-Sources: the ONNX operator pages. An index is a leaf whose numbers lie inside the axis, or an existing tensor whose interval does.
+Sources: the ONNX operator pages. An index is a leaf whose numbers lie inside the axis, or an existing tensor
+whose interval does.
 """
 
 import math
@@ -11,7 +12,17 @@ from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull
 from opsieve.gen.declarations.domains import Domain, Site, axis_index, below, exact, size_of
 from opsieve.gen.declarations.dtype_facts import NUMERIC
-from opsieve.gen.declarations.instance import Attr, AxisAttr, Count, Draft, Input, Numbers, drawn_axis, since, some
+from opsieve.gen.declarations.instance import (
+    Attr,
+    AxisAttr,
+    Count,
+    Draft,
+    Input,
+    Numbers,
+    drawn_axis,
+    since,
+    some,
+)
 from opsieve.gen.declarations.rounding import Rounding
 from opsieve.gen.declarations.size_rules import SizeRule
 from opsieve.gen.declarations.symbolic_arith import Truth
@@ -61,7 +72,9 @@ def _coordinates(draft: Draft) -> Domain:
 
 
 def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Beside the axis no index tensor is longer than the data; updates, where there are some, are as many as indices."""
+    """Beside the axis no index tensor is longer than the data; updates, where there are some, are as many as
+    indices.
+    """
     found = list(_same_rank(ins, attrs))
     if not all(found):
         return found
@@ -82,7 +95,11 @@ def _coordinates_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     data, at, batch = ins[0].shape, ins[1].shape, attrs.get("batch_dims", 0)
     if not at or not 0 <= batch < min(len(data), len(at)):
         return [False]
-    return [at[-1] >= 1, at[-1] <= len(data) - batch, *(p == q for p, q in zip(data[:batch], at[:batch], strict=True))]
+    return [
+        at[-1] >= 1,
+        at[-1] <= len(data) - batch,
+        *(p == q for p, q in zip(data[:batch], at[:batch], strict=True)),
+    ]
 
 
 def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -98,7 +115,9 @@ def _distinct(draft: Draft, count: int, side: int) -> list[int]:
 
 
 def _distinct_along(draft: Draft) -> list[int]:
-    """Without a reduction indices must not repeat: along the axis they are distinct, and the same for every other place."""
+    """Without a reduction indices must not repeat: along the axis they are distinct, and the same for every
+    other place.
+    """
     axis, sides = draft.axis % draft.x.rank, draft["places"]
     along = _distinct(draft, sides[axis], draft.side)
     before, after = math.prod(sides[:axis]), math.prod(sides[axis + 1 :])
@@ -121,7 +140,8 @@ _REDUCTION = since(
     16,
     some(
         Attr(
-            "reduction", lambda draft: draft.rng.choice(("add", "mul", "max", "min")[: 4 if draft.opset >= 18 else 2])
+            "reduction",
+            lambda draft: draft.rng.choice(("add", "mul", "max", "min")[: 4 if draft.opset >= 18 else 2]),
         ),
         share=0.4,
         where=lambda draft: draft.x.dtype not in ("bool", "string"),
@@ -158,7 +178,12 @@ def _hot(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     rank, axis = len(ins[0].shape), attrs.get("axis", -1)
-    return [-rank - 1 <= axis, axis <= rank, len(ins[2].shape) == 1, *(side == 2 for side in ins[2].shape[:1])]
+    return [
+        -rank - 1 <= axis,
+        axis <= rank,
+        len(ins[2].shape) == 1,
+        *(side == 2 for side in ins[2].shape[:1]),
+    ]
 
 
 def _some_kept(draft: Draft) -> list[int]:

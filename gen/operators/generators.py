@@ -1,6 +1,8 @@
-"""Operators that make tensors from sizes and numbers, and those whose result has a size that only a run tells.
+"""Operators that make tensors from sizes and numbers, and those whose result has a size that only a run
+tells.
 
-Sources: the ONNX operator pages of ConstantOfShape, Range, the window functions, NonZero, Unique, NonMaxSuppression.
+Sources: the ONNX operator pages of ConstantOfShape, Range, the window functions, NonZero, Unique,
+NonMaxSuppression.
 """
 
 import math
@@ -225,7 +227,9 @@ OPERATORS = (
             Count("classes", between(1, 3)),
             Numbers(_corners, "float32", first=True, shape=_BOXES),
             Input(_SCORES),
-            Numbers(lambda draft: [draft.rng.between(1, 4)], shape=lambda draft: draft.rng.choice(((), (1,)))),
+            Numbers(
+                lambda draft: [draft.rng.between(1, 4)], shape=lambda draft: draft.rng.choice(((), (1,)))
+            ),
             some(
                 Numbers((0.3, 0.5, 0.7), "float32", scalar=True),
                 Numbers((-1.0, 0.0, 0.4), "float32", scalar=True, share=0.5),

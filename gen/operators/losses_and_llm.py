@@ -1,6 +1,7 @@
 """Losses, and what the newest opsets brought for language models.
 
-Sources: the ONNX operator pages of NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, SwiGLU, LinearAttention, CausalConvWithState.
+Sources: the ONNX operator pages of NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, SwiGLU,
+LinearAttention, CausalConvWithState.
 """
 
 import math
@@ -10,7 +11,17 @@ from typing import Any
 from opsieve.gen.declarations.declaration import Operator, RankEnds
 from opsieve.gen.declarations.domains import Domain, dim_index
 from opsieve.gen.declarations.dtype_facts import FLOATS
-from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, OutputCount, Part, between, whole
+from opsieve.gen.declarations.instance import (
+    Attr,
+    Count,
+    Draft,
+    First,
+    Input,
+    OutputCount,
+    Part,
+    between,
+    whole,
+)
 from opsieve.gen.declarations.shape_patterns import agree
 from opsieve.gen.declarations.symbolic_arith import Truth, divisors
 from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
@@ -92,13 +103,18 @@ def _linear_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     batch, length, width = ins[0].shape
     heads, groups = attrs["q_num_heads"], attrs["kv_num_heads"]
     value = ins[2].shape[2] // groups
-    return [(ins[0].dtype, (batch, length, heads * value)), (ins[0].dtype, (batch, groups, width // heads, value))]
+    return [
+        (ins[0].dtype, (batch, length, heads * value)),
+        (ins[0].dtype, (batch, groups, width // heads, value)),
+    ]
 
 
 def _linear_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     length, size = ins[0].shape[1], ins[0].shape[2] // attrs["q_num_heads"]
     state = (
-        (1 + size) ** length * (length + 1.0) if "delta" in attrs.get("update_rule", "gated_delta") else length + 1.0
+        (1 + size) ** length * (length + 1.0)
+        if "delta" in attrs.get("update_rule", "gated_delta")
+        else length + 1.0
     )
     return [(-ins[0].size * size * state, ins[0].size * size * state), (-state, state)]
 

@@ -73,7 +73,8 @@ GEMM = (
         where=lambda draft: draft.x.dtype in FLOATS,
     ),
     Input(
-        lambda draft: draft.rng.choice(("", "columns", "columns", "1 columns", "rows columns", "rows 1")), share=0.75
+        lambda draft: draft.rng.choice(("", "columns", "columns", "1 columns", "rows columns", "rows 1")),
+        share=0.75,
     ),
 )
 
@@ -110,7 +111,14 @@ _EQUATIONS = {
     1: ("i,i->", "i,i->i", "i,j->ij", "i->", "i,ij->j"),
     2: ("ij,jk->ik", "ij,kj->ik", "ij->ji", "ij->i", "ij,ij->", "ij,jk", "ij,j->i", "ij,ik->jk", "ij,ij->ij"),
     3: ("bij,bjk->bik", "bij,jk->bik", "ijk->kji", "ijk->ik", "bij,bkj->bik", "bij,bij->b"),
-    4: ("bhid,bhjd->bhij", "bhij,bhjd->bhid", "bhwc,cd->bhwd", "bhij->bjih", "bhij,hij->b", "...ij,jk->...ik"),
+    4: (
+        "bhid,bhjd->bhij",
+        "bhij,bhjd->bhid",
+        "bhwc,cd->bhwd",
+        "bhij->bjih",
+        "bhij,hij->b",
+        "...ij,jk->...ik",
+    ),
 }
 
 
@@ -135,7 +143,11 @@ def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         sides |= _letters(term, tensor.shape)
     if not arrow:  # letters that occur once, in order
         right = "".join(sorted(letter for letter in sides if left.count(letter) == 1))
-    lead = ins[0].shape[: len(ins[0].shape) - len(terms[0].replace("...", ""))] if right.startswith("...") else ()
+    lead = (
+        ins[0].shape[: len(ins[0].shape) - len(terms[0].replace("...", ""))]
+        if right.startswith("...")
+        else ()
+    )
     return [(ins[0].dtype, (*lead, *(sides[letter] for letter in right.replace("...", ""))))]
 
 

@@ -1,7 +1,7 @@
 """Normalisations over channels, features or groups, and dropout in inference.
 
-Sources: the ONNX operator pages of BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization,
-RMSNormalization, LRN, MeanVarianceNormalization, Dropout.
+Sources: the ONNX operator pages of BatchNormalization, InstanceNormalization, LayerNormalization,
+GroupNormalization, RMSNormalization, LRN, MeanVarianceNormalization, Dropout.
 """
 
 import math
@@ -53,7 +53,9 @@ def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 def normal(ins: Ins, terms: int) -> Bounds:
     """Bounds of a normalised operand times a scale (second input) plus a bias (third)."""
     scale, bias = optional(ins, 1), optional(ins, 2)
-    size = math.sqrt(max(terms, 1)) * (1.0 if scale is None else scale.size) + (0.0 if bias is None else bias.size)
+    size = math.sqrt(max(terms, 1)) * (1.0 if scale is None else scale.size) + (
+        0.0 if bias is None else bias.size
+    )
     return -size, size
 
 
@@ -114,15 +116,23 @@ _UNEQUAL = 6
 
 
 def _unequal(draft: Draft) -> None:
-    """Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal: those of a leaf differ."""
+    """Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal:
+    those of a leaf differ.
+    """
     x = draft.x
     if math.prod(x.shape) < _UNEQUAL or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
-        shape = x.shape if math.prod(x.shape) >= _UNEQUAL else (2, 3, *(draft.rng.between(1, 3) for _ in x.shape[2:]))
+        shape = (
+            x.shape
+            if math.prod(x.shape) >= _UNEQUAL
+            else (2, 3, *(draft.rng.between(1, 3) for _ in x.shape[2:]))
+        )
         draft.begin(draft.builder.leaf(x.dtype, shape, Domain(-2, 2), ("input", "input", "initializer")))
 
 
 def _axes_of_several(draft: Draft) -> list[int]:
-    """Axes with so many elements that some differ; always given: the checker of onnx 1.23 refuses the default."""
+    """Axes with so many elements that some differ; always given: the checker of onnx 1.23 refuses the
+    default.
+    """
     shape = draft.x.shape
     axes = draft.rng.some(range(len(shape)), draft.rng.between(1, len(shape)))
     return axes if math.prod(shape[axis] for axis in axes) >= _UNEQUAL else list(range(len(shape)))
@@ -134,7 +144,9 @@ def _axes_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    """None where each element stands alone: the difference that is to be its variance is rounded, and negative at times."""
+    """None where each element stands alone: the difference that is to be its variance is rounded, and
+    negative at times.
+    """
     x = ins[0]
     axes = attrs.get("axes", [axis for axis in (0, 2, 3) if axis < x.rank])
     if math.prod(x.shape[axis] for axis in axes) < 2:
@@ -148,7 +160,9 @@ def norm(name: str, **more: Any) -> Operator:
 
 
 def _one_type_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """ONNX gives the scale, and the result, a type of their own; its inference gives the result that of the input, so that only one type passes."""
+    """ONNX gives the scale, and the result, a type of their own; its inference gives the result that of the
+    input, so that only one type passes.
+    """
     return [*_scale_fits(ins, attrs), ins[0].dtype == ins[1].dtype]
 
 
@@ -200,7 +214,12 @@ OPERATORS = (
     ),
     norm(
         "GroupNormalization",
-        parts=(Attr("num_groups", _groups), Input(_group_parameters, _SCALE), Input(_group_parameters), _EPSILON),
+        parts=(
+            Attr("num_groups", _groups),
+            Input(_group_parameters, _SCALE),
+            Input(_group_parameters),
+            _EPSILON,
+        ),
         requires=_groups_fit,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])),
         ranks=(3, 5),

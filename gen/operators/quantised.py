@@ -1,7 +1,7 @@
 """Quantisation: scaled integers and the products that work on them.
 
-Sources: the ONNX operator pages of QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, ConvInteger,
-QLinearMatMul, QLinearConv. Scales are constants: compilers fuse only those.
+Sources: the ONNX operator pages of QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger,
+ConvInteger, QLinearMatMul, QLinearConv. Scales are constants: compilers fuse only those.
 """
 
 import math
@@ -41,7 +41,9 @@ def scale(dtype: str | Callable[[Draft], str] = "float32", shape: str = "") -> P
     if not shape:
         return Numbers(SCALES, dtype, scalar=True)
     return Numbers(
-        lambda draft: [draft.rng.choice(SCALES) for _ in range(math.prod(draft.shape(shape)))], dtype, shape=shape
+        lambda draft: [draft.rng.choice(SCALES) for _ in range(math.prod(draft.shape(shape)))],
+        dtype,
+        shape=shape,
     )
 
 
@@ -72,7 +74,9 @@ def other_bytes(draft: Draft) -> str:
 
 
 def _grain(draft: Draft) -> None:
-    """The shape of scales: one for the whole tensor, one for each place of an axis, or since opset 21 one for each block of it."""
+    """The shape of scales: one for the whole tensor, one for each place of an axis, or since opset 21 one for
+    each block of it.
+    """
     rng, rates, shape = draft.rng, draft.builder.style.rates, draft.x.shape
     draft.sizes["grain"] = ()
     if not shape or rng.random() < rates.whole_tensor:
@@ -118,11 +122,16 @@ def _dequantized_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """One scale, or one for each place of an axis, or (opset 21) one for each block of it; as many zero points."""
+    """One scale, or one for each place of an axis, or (opset 21) one for each block of it; as many zero
+    points.
+    """
     x, scale = ins[0].shape, ins[1].shape
     found: list[Truth] = []
     if len(ins) > 2:
-        found = [len(ins[2].shape) == len(scale), *(p == q for p, q in zip(ins[2].shape, scale, strict=False))]
+        found = [
+            len(ins[2].shape) == len(scale),
+            *(p == q for p, q in zip(ins[2].shape, scale, strict=False)),
+        ]
     if len(scale) == 1 and not attrs.get("block_size") and len(x) > 1:
         axis = attrs.get("axis", 1)
         found.append(-len(x) <= axis < len(x) and scale[0] == x[axis])
@@ -168,7 +177,9 @@ _WINDOWS = (First("batch channels sides..."), Windows(), Count("maps", lambda dr
 
 
 def _one_for_all(ins: Ins, attrs: Mapping[str, Any]) -> bool:
-    """A single scale or zero point may be a scalar or a vector; the type of the output may be given by an attribute."""
+    """A single scale or zero point may be a scalar or a vector; the type of the output may be given by an
+    attribute.
+    """
     return math.prod(ins[1].shape) == 1 or "output_dtype" in attrs
 
 
@@ -229,7 +240,10 @@ OPERATORS = (
         "MatMulInteger",
         lambda ins, attrs: [("int32", matrix_shape(ins[0].shape, ins[1].shape))],
         lambda ins, attrs: _integer_bounds(ins[0].shape[-1]),
-        parts=(Input(second_factor, dtype=other_bytes), some(zero_point(0), zero_point(1, share=0.5), share=0.5)),
+        parts=(
+            Input(second_factor, dtype=other_bytes),
+            some(zero_point(0), zero_point(1, share=0.5), share=0.5),
+        ),
         requires=inner,
         ranks=(1, 4),
         symbolic=True,
@@ -281,7 +295,9 @@ OPERATORS = (
             scale(shape="grain..."),
             Numbers(_filter_zeros, _filter_type, shape="grain..."),
             *scaled(0),
-            Numbers(lambda draft: [draft.rng.between(-100, 100) for _ in range(draft["maps"])], "int32", share=0.4),
+            Numbers(
+                lambda draft: [draft.rng.between(-100, 100) for _ in range(draft["maps"])], "int32", share=0.4
+            ),
         ),
         requires=_conv_relations(0, 3),
         ranks=(3, 4),

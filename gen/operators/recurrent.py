@@ -57,7 +57,9 @@ def _directed(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _weights_fit(name: str) -> Any:
-    return lambda ins, attrs: sized(_shapes(_GATES[name], bool(attrs.get("layout"))), ins, _directed(attrs))[1]
+    return lambda ins, attrs: sized(_shapes(_GATES[name], bool(attrs.get("layout"))), ins, _directed(attrs))[
+        1
+    ]
 
 
 def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -116,10 +118,16 @@ def _recurrent_parts(name: str) -> tuple[Part, ...]:
         *(Input(shaped(place), _SMALL) for place in (1, 2)),
         Input(shaped(3), _SMALL, share=0.5),
         Numbers(
-            lambda draft: [draft.rng.between(1, draft["length"]) for _ in range(draft["batch"])], "int32", share=0.2
+            lambda draft: [draft.rng.between(1, draft["length"]) for _ in range(draft["batch"])],
+            "int32",
+            share=0.2,
         ),
         Input(shaped(5), _SMALL, share=0.4),
-        *((Input(shaped(6), _SMALL, share=0.4), Input(shaped(7), _SMALL, share=0.2)) if name == "LSTM" else ()),
+        *(
+            (Input(shaped(6), _SMALL, share=0.4), Input(shaped(7), _SMALL, share=0.2))
+            if name == "LSTM"
+            else ()
+        ),
         *_OWN[name],
     )
 
@@ -146,7 +154,9 @@ def recurrent(name: str) -> Operator:
 def _some_kept(draft: Draft) -> list[int]:
     """No row may be masked out whole: nothing would be left to attend to."""
     return [
-        1 if column == 0 else draft.rng.below(2) for _ in range(draft["queries"]) for column in range(draft["keys"])
+        1 if column == 0 else draft.rng.below(2)
+        for _ in range(draft["queries"])
+        for column in range(draft["keys"])
     ]
 
 
@@ -209,7 +219,9 @@ _ROTARY = (
             Input("rows half", _SMALL),
             Input("rows half", _SMALL),
             Numbers(
-                lambda draft: [draft.rng.below(draft["rows"]) for _ in range(draft["batch"] * draft["length"])],
+                lambda draft: [
+                    draft.rng.below(draft["rows"]) for _ in range(draft["batch"] * draft["length"])
+                ],
                 shape="batch length",
             ),
         ),
@@ -218,13 +230,17 @@ _ROTARY = (
 
 
 def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """Two caches of half as many columns as are turned, a row for each place or for each position that is asked for."""
+    """Two caches of half as many columns as are turned, a row for each place or for each position that is
+    asked for.
+    """
     if len(ins[0].shape) != 4:
         return ()
     batch, _, length, size = ins[0].shape
     half = (attrs.get("rotary_embedding_dim") or size) // 2
     positions = optional(ins, 3)
-    found = [len(cache.shape) == (3 if positions is None else 2) and cache.shape[-1] == half for cache in ins[1:3]]
+    found = [
+        len(cache.shape) == (3 if positions is None else 2) and cache.shape[-1] == half for cache in ins[1:3]
+    ]
     found += [p == q for p, q in zip(ins[1].shape, ins[2].shape, strict=False)]
     places = ins[1].shape[:2] if positions is None else positions.shape
     return [*found, *(p == q for p, q in zip(places, (batch, length), strict=False))]

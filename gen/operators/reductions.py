@@ -1,7 +1,7 @@
 """Operators that run along axes: reductions, running sums, softmax and its like, the largest elements.
 
-Sources: the ONNX operator pages. Until opset 18 most reductions take their axes as an attribute, since then as an input; the schema
-tells which.
+Sources: the ONNX operator pages. Until opset 18 most reductions take their axes as an attribute, since then
+as an input; the schema tells which.
 """
 
 import math
@@ -46,7 +46,9 @@ def _given_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Number]:
 
 
 def axes_of(ins: Ins, attrs: Mapping[str, Any], rank: int) -> list[int]:
-    """The axes that a node names, as attribute or as second input, counted from the front; all where it names none."""
+    """The axes that a node names, as attribute or as second input, counted from the front; all where it names
+    none.
+    """
     given = _given_axes(ins, attrs)
     return sorted({int(axis) % rank for axis in given}) if given and rank else list(range(rank))
 
@@ -60,7 +62,9 @@ def _axes_for(name: str) -> Part:
         if not rank or rng.random() < draft.builder.style.rates.all_axes:
             return
         drawn = rng.some(range(rank), rng.between(1, rank))
-        drawn = [axis - rank if rng.random() < draft.builder.style.rates.negative_axis else axis for axis in drawn]
+        drawn = [
+            axis - rank if rng.random() < draft.builder.style.rates.negative_axis else axis for axis in drawn
+        ]
         if "axes" in had.attributes:
             draft.attrs = {"axes": drawn, **draft.attrs}
         else:
@@ -92,7 +96,9 @@ def _no_axes(ins: Ins, attrs: Mapping[str, Any]) -> bool:
     return len(ins) > 1 and 0 in ins[1].shape
 
 
-def reduction(name: str, bounds: Callable[[float, float, int], Bounds], safe: Domain = ANY, **more: Any) -> Operator:
+def reduction(
+    name: str, bounds: Callable[[float, float, int], Bounds], safe: Domain = ANY, **more: Any
+) -> Operator:
     """A reduction; `bounds` maps the operand's interval and the number of terms to that of the result."""
     return Operator(
         name,
@@ -269,12 +275,20 @@ def _top_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     rank, axis, values = len(ins[0].shape), attrs.get("axis", -1), ins[1].values
     inside = [-rank <= axis, axis < rank]
-    return inside if values is None or not all(inside) else [*inside, values[0] >= 0, values[0] <= ins[0].shape[axis]]
+    return (
+        inside
+        if values is None or not all(inside)
+        else [*inside, values[0] >= 0, values[0] <= ins[0].shape[axis]]
+    )
 
 
 _AXIS = (Attr("axis", drawn_axis, 0.8),)
 _BEST = (*_AXIS, flag("keepdims", 0.5), flag("select_last_index", 0.3))
-_RUNNING = (flag("exclusive", 0.4), flag("reverse", 0.4), Numbers(drawn_axis, ("int64", "int32"), scalar=True))
+_RUNNING = (
+    flag("exclusive", 0.4),
+    flag("reverse", 0.4),
+    Numbers(drawn_axis, ("int64", "int32"), scalar=True),
+)
 
 
 def along(name: str, **more: Any) -> Operator:

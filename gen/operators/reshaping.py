@@ -28,7 +28,9 @@ def _same_elements(draft: Draft) -> list[int]:
     """A shape for as many elements; of its sizes one may be left to infer, and some be copied."""
     rng, rates, x = draft.rng, draft.builder.style.rates, draft.x
     count = math.prod(x.shape)
-    asked: list[int] = [] if count == 1 and rng.random() < rates.to_scalar else sides_for(draft.builder, count)
+    asked: list[int] = (
+        [] if count == 1 and rng.random() < rates.to_scalar else sides_for(draft.builder, count)
+    )
     if asked and rng.random() < rates.inferred_size:
         asked[rng.below(len(asked))] = -1
     if rng.random() < rates.copied_size:  # a zero copies the size of the same axis
@@ -49,7 +51,10 @@ def _reshaped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     asked = values_of(ins[1])
-    if any(side == 0 and place >= len(ins[0].shape) for place, side in enumerate(asked)) or asked.count(-1) > 1:
+    if (
+        any(side == 0 and place >= len(ins[0].shape) for place, side in enumerate(asked))
+        or asked.count(-1) > 1
+    ):
         return [False]
     return [product(_reshaped(ins, attrs)[0][1]) == product(ins[0].shape)]
 
@@ -84,7 +89,9 @@ def _unsqueezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     given = values_of(ins[1])
     rank = len(ins[0].shape) + len(given)
-    return [all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given)]
+    return [
+        all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given)
+    ]
 
 
 def _is_squeezed(draft: Draft) -> bool:
@@ -150,7 +157,9 @@ def _expanded_shape(site: Site) -> Domain:
     data, out = site.shape(0), site.output()
     if out is not None and len(out) == site.length:
         return exact(out)
-    return exact([1] * site.length) if data is None else exact(([1] * site.length + list(data))[-site.length :])
+    return (
+        exact([1] * site.length) if data is None else exact(([1] * site.length + list(data))[-site.length :])
+    )
 
 
 def _ones_of(site: Site) -> Domain:
@@ -160,7 +169,9 @@ def _ones_of(site: Site) -> Domain:
 
 
 def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
-    """An axis split by a factor, two merged, axes in another order, or ones put in; then a size left open or copied."""
+    """An axis split by a factor, two merged, axes in another order, or ones put in; then a size left open or
+    copied.
+    """
     rng, view = builder.rng, list(x.shape)
     kind = rng.choice(("split", "split", "merge", "merge", "order", "ones"))
     if kind == "split" and x.rank in range(1, 5):
@@ -183,7 +194,9 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
     if asked and rng.random() < builder.style.rates.inferred_size:
         builder.inferred.add((shape.name, rng.below(len(asked))))
     elif rng.random() < builder.style.rates.copied_open_size:
-        builder.copied |= {(shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]}
+        builder.copied |= {
+            (shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]
+        }
     return Instance([viewed(x, tuple(view)), shape])
 
 
@@ -203,7 +216,9 @@ def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:
         for place in group:
             if place != kept:
                 view[place] = builder.pinned(view[place])
-    return Instance([viewed(x, tuple(view))], {"axis": signed(builder, axis, x.rank) if axis < x.rank else axis})
+    return Instance(
+        [viewed(x, tuple(view))], {"axis": signed(builder, axis, x.rank) if axis < x.rank else axis}
+    )
 
 
 def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
@@ -215,7 +230,9 @@ def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
         asked.append(1 if kind == "one" else side if kind == "same" else builder.number(1, 16))
     if x.rank < 5 and rng.random() < builder.style.rates.new_axis:
         asked.insert(0, builder.number(1, 8))
-    view = tuple(1 if _open_grows(q, p) else p for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True))
+    view = tuple(
+        1 if _open_grows(q, p) else p for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True)
+    )
     return Instance([viewed(x, view), builder.ints(asked)])
 
 

@@ -63,7 +63,12 @@ def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         return [(ins[0].dtype, tuple(values_of(ins[3])))]
     scales = ins[2].values
     assert scales is not None
-    return [(ins[0].dtype, tuple(math.floor(side * scale) for side, scale in zip(ins[0].shape, scales, strict=True)))]
+    return [
+        (
+            ins[0].dtype,
+            tuple(math.floor(side * scale) for side, scale in zip(ins[0].shape, scales, strict=True)),
+        )
+    ]
 
 
 def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -76,7 +81,9 @@ def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 def _grid_mode(draft: Draft) -> str:
     """Cubic ones are for images of two dimensions; the names changed with opset 20."""
-    modes = ("linear", "nearest", "cubic") if draft.builder.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    modes = (
+        ("linear", "nearest", "cubic") if draft.builder.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    )
     return draft.rng.choice(modes if draft.x.rank == 4 else modes[:2])
 
 
@@ -122,7 +129,10 @@ def _regions(draft: Draft) -> list[float]:
 
 def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [
-        (ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], attrs.get("output_height", 1), attrs.get("output_width", 1)))
+        (
+            ins[0].dtype,
+            (ins[1].shape[0], ins[0].shape[1], attrs.get("output_height", 1), attrs.get("output_width", 1)),
+        )
     ]
 
 
@@ -153,7 +163,9 @@ def _own_places(draft: Draft) -> list[int]:
 
 def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     x = ins[0].shape
-    return [(ins[0].dtype, (*x[:2], *(side * k for side, k in zip(x[2:], attrs["kernel_shape"], strict=True))))]
+    return [
+        (ins[0].dtype, (*x[:2], *(side * k for side, k in zip(x[2:], attrs["kernel_shape"], strict=True))))
+    ]
 
 
 def _grid_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -205,7 +217,9 @@ def _resize_sizes(site: Site) -> Domain:
 def _affine_sizes(site: Site) -> Domain:
     """Batch, one channel, and the sizes of the grid."""
     batch, out = size_of(site.shape(0), 0) or 1, site.output()
-    spatial = list(out[1:-1]) if out is not None and len(out) == site.length else [2] * max(site.length - 2, 0)
+    spatial = (
+        list(out[1:-1]) if out is not None and len(out) == site.length else [2] * max(site.length - 2, 0)
+    )
     return exact([batch, 1, *spatial])
 
 
@@ -231,7 +245,9 @@ OPERATORS = (
             Attr("coordinate_transformation_mode", _PLACES, 0.6),
             some(Attr("nearest_mode", _ROUNDINGS, 0.5), where=_is_mode("nearest")),
             some(
-                Attr("cubic_coeff_a", (-0.5, -0.75), 0.4), Attr("exclude_outside", (1,), 0.3), where=_is_mode("cubic")
+                Attr("cubic_coeff_a", (-0.5, -0.75), 0.4),
+                Attr("exclude_outside", (1,), 0.3),
+                where=_is_mode("cubic"),
             ),
             Count("sized", lambda draft: draft.open is not None or draft.draws(0.5)),
             some(left_out, left_out, Numbers(_near_sizes), where=named("sized")),
@@ -292,7 +308,9 @@ OPERATORS = (
         _affine_type,
         parts=(
             Count("axes", (2, 3)),
-            First(fits=never, other=lambda draft: (draft.rng.between(1, 2), draft["axes"], draft["axes"] + 1)),
+            First(
+                fits=never, other=lambda draft: (draft.rng.between(1, 2), draft["axes"], draft["axes"] + 1)
+            ),
             Numbers(_grid_sizes),
             flag("align_corners", 0.5),
         ),

@@ -1,8 +1,8 @@
 """Sequences and optionals.
 
-A sequence's elements all have one shape, the shape of its tensor here, and there is always one at least: what would be empty is only
-made where something is put into it at once. Sources: the ONNX operator pages of Sequence*, SplitToSequence, ConcatFromSequence,
-Optional*.
+A sequence's elements all have one shape, the shape of its tensor here, and there is always one at least: what
+would be empty is only made where something is put into it at once. Sources: the ONNX operator pages of
+Sequence*, SplitToSequence, ConcatFromSequence, Optional*.
 """
 
 from collections.abc import Mapping
@@ -56,11 +56,17 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
     new = builder.match(element(x.dtype), x.shape)
     if rng.random() < builder.style.rates.into_empty:
         dtype = element(x.dtype)
-        attrs = {} if dtype == "float32" and rng.random() < builder.style.rates.default else {"dtype": NUMBER[dtype]}
+        attrs = (
+            {}
+            if dtype == "float32" and rng.random() < builder.style.rates.default
+            else {"dtype": NUMBER[dtype]}
+        )
         made = Tensor(builder.program.named("v"), x.dtype, x.shape, new.low, new.high)
         builder.emit_as("SequenceEmpty", [], attrs, made)
         return Instance([made, new])
-    return Instance([x, new] if rng.random() < builder.style.rates.no_position else [x, new, _place(builder, -1)])
+    return Instance(
+        [x, new] if rng.random() < builder.style.rates.no_position else [x, new, _place(builder, -1)]
+    )
 
 
 def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
@@ -109,7 +115,9 @@ def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
     operands = [taken, taken] if name == "Add" else [taken]
     if had is None or dtype not in had.dtypes(0) or not builder.has(name, operands, {}):
         name = "Identity"
-    low, high = {"Relu": (max(x.low, 0.0), max(x.high, 0.0)), "Neg": (-x.high, -x.low)}.get(name, (x.low, x.high))
+    low, high = {"Relu": (max(x.low, 0.0), max(x.high, 0.0)), "Neg": (-x.high, -x.low)}.get(
+        name, (x.low, x.high)
+    )
     operands = [taken]
     if name == "Add":
         other = builder.match(dtype, x.shape)

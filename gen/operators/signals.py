@@ -35,7 +35,9 @@ from opsieve.gen.operators.layouts import values_of
 
 
 def _length_axis(draft: Draft) -> int:
-    """Not the last axis, which holds real and imaginary parts, nor that of the batch where there is another."""
+    """Not the last axis, which holds real and imaginary parts, nor that of the batch where there is
+    another.
+    """
     draft.axis = draft.rng.between(1, draft.x.rank - 2) if draft.x.rank > 2 else 0
     return draft.axis
 
@@ -74,7 +76,11 @@ def _fourier_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 _SHORT_TIME = (
-    First("batch length 1", fits=never, other=lambda draft: (draft.rng.between(1, 2), draft.rng.between(4, 16), 1)),
+    First(
+        "batch length 1",
+        fits=never,
+        other=lambda draft: (draft.rng.between(1, 2), draft.rng.between(4, 16), 1),
+    ),
     Numbers(between(1, 4), scalar=True),
     Count("frame", lambda draft: draft.rng.between(2, draft["length"])),
     Input("frame", Domain(0, 1), share=0.5),
@@ -159,7 +165,10 @@ OPERATORS = (
         ranks=(2, 4),
         family="signal",
         dtypes=("float32", "float64", "float16"),
-        usual={1: lambda site: exact([max(size_of(site.shape(0), site.attribute("axis", 1)) or 4, 1)]), 2: exact([1])},
+        usual={
+            1: lambda site: exact([max(size_of(site.shape(0), site.attribute("axis", 1)) or 4, 1)]),
+            2: exact([1]),
+        },
         unmodelled=lambda ins, attrs: bool(attrs.get("inverse") and attrs.get("onesided")),
         sizes_unsaid=True,
         rounding=Rounding.SUMS,

@@ -32,7 +32,9 @@ from opsieve.gen.operators.layouts import all_hull, layout, values_of, with_zero
 
 
 def _slice(builder: Builder, x: Tensor) -> Instance:
-    """Starts and ends inside, at and beyond the border, from both sides, steps in both directions; never an empty result."""
+    """Starts and ends inside, at and beyond the border, from both sides, steps in both directions; never an
+    empty result.
+    """
     rng, rates = builder.rng, builder.style.rates
     axes = rng.some(range(x.rank), rng.between(1, x.rank))
     starts, ends, steps = [], [], []
@@ -43,7 +45,8 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
         low, high = min(first, last), max(first, last)
         start, end = (low, high + 1) if step > 0 else (high, low - 1)
         if step < 0 and end < 0:
-            end = -side - 1 - rng.below(2) * 1000  # before the first: counting from the end has no other way to say so
+            # before the first: counting from the end has no other way to say so
+            end = -side - 1 - rng.below(2) * 1000
         elif rng.random() < rates.end_beyond:
             end = end - side if 0 < end < side else (2**31 - 1 if step > 0 and high == side - 1 else end)
         if rng.random() < rates.negative_start:
@@ -54,7 +57,12 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
     dtype = rng.choice(("int64", "int64", "int32"))
     given = [axis - x.rank if rng.random() < rates.negative_axis else axis for axis in axes]
     ins = [x, builder.ints(starts, dtype), builder.ints(ends, dtype)]
-    if axes != list(range(len(axes))) or set(steps) != {1} or rng.random() < rates.optional_input or min(given) < 0:
+    if (
+        axes != list(range(len(axes)))
+        or set(steps) != {1}
+        or rng.random() < rates.optional_input
+        or min(given) < 0
+    ):
         ins.append(builder.ints(given, dtype))
     if set(steps) != {1} or (len(ins) == 4 and rng.random() < rates.rare_input):
         ins.append(builder.ints(steps, dtype))
@@ -164,7 +172,9 @@ def _others(draft: Draft) -> None:
     """Up to three more tensors that differ along the axis alone, in any order with the first."""
     x = draft.x
     wanted = tuple(FREE if place == draft.axis % x.rank else side for place, side in enumerate(x.shape))
-    draft.inputs += [draft.builder.match(x.dtype, wanted) for _ in range(draft.rng.choice((0, 1, 1, 1, 2, 3)))]
+    draft.inputs += [
+        draft.builder.match(x.dtype, wanted) for _ in range(draft.rng.choice((0, 1, 1, 1, 2, 3)))
+    ]
     draft.inputs = draft.rng.shuffled(draft.inputs)
 
 
@@ -230,7 +240,11 @@ def _split_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def _crop_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     rank, sizes = len(ins[0].shape), values_of(ins[1])
     axes = attrs.get("axes", range(rank))
-    return [len(axes) == len(sizes), all(-rank <= axis < rank for axis in axes), *(size >= 0 for size in sizes)]
+    return [
+        len(axes) == len(sizes),
+        all(-rank <= axis < rank for axis in axes),
+        *(size >= 0 for size in sizes),
+    ]
 
 
 def _some_axes(draft: Draft) -> list[int]:
@@ -262,7 +276,12 @@ def _slice_ends(site: Site) -> Domain:
     """Where a slice from 0 ends."""
     data, out, length = site.shape(0), site.output(), site.length
     axes = site.constant(3) or list(range(length))
-    if data is None or out is None or len(data) != len(out) or any(not -len(out) <= axis < len(out) for axis in axes):
+    if (
+        data is None
+        or out is None
+        or len(data) != len(out)
+        or any(not -len(out) <= axis < len(out) for axis in axes)
+    ):
         return Domain(1, 3)
     return exact([out[axis] for axis in axes])
 
@@ -367,7 +386,10 @@ OPERATORS = (
         infer=_split_types,
         parts=(
             AxisAttr(0),
-            Count("parts", lambda draft: draft.rng.between(1, 4 if draft.open is not None else min(draft.side, 4))),
+            Count(
+                "parts",
+                lambda draft: draft.rng.between(1, 4 if draft.open is not None else min(draft.side, 4)),
+            ),
             Count("even", _even),
             some(Attr("num_outputs", named("parts")), where=named("even")),
             some(Numbers(_part_sizes), where=lambda draft: not draft["even"]),

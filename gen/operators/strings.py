@@ -1,6 +1,7 @@
 """Operators on strings. Their leaves are words from a short list (gen/graph/writing.py).
 
-Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer.
+Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer, RegexFullMatch,
+TfIdfVectorizer.
 """
 
 from collections.abc import Mapping
@@ -81,7 +82,8 @@ OPERATORS = (
         _same,
         parts=(
             First(
-                fits=lambda draft: draft.x.rank < 2 or draft.x.shape[0] == 1, other=lambda draft: (1, draft.x.shape[1])
+                fits=lambda draft: draft.x.rank < 2 or draft.x.shape[0] == 1,
+                other=lambda draft: (1, draft.x.shape[1]),
             ),
             Attr("locale", ("C",)),  # the default, en_US, is not on every machine
             Attr("case_change_action", ("LOWER", "UPPER", "NONE"), 0.7),

@@ -48,7 +48,9 @@ def falling(function: Callable[[float], float]) -> Interval:
 
 
 def above(least: float, slope: float, most: float = 1.0) -> Interval:
-    """The interval of an activation with one dip to `least`, that is between `slope` and `most` times its operand where that is positive."""
+    """The interval of an activation with one dip to `least`, that is between `slope` and `most` times its
+    operand where that is positive.
+    """
     return lambda low, high: (slope * low if low >= 0 else least, most * _positive(high))
 
 
@@ -74,7 +76,9 @@ def _softplus(x: float) -> float:
     return x if x > 30 else math.log1p(math.exp(x))
 
 
-def unary(name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, ...] = (), **more: Any) -> Operator:
+def unary(
+    name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, ...] = (), **more: Any
+) -> Operator:
     """An operator with one input, whose result has the same type."""
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -149,7 +153,9 @@ UNARY = (
     unary("Identity", lambda low, high: (low, high), moves=Moves.IN_ORDER, rounding=Rounding.EXACT),
     unary("Log", rising(math.log), Domain(0.1, 1e8), usual={0: Domain(0.1, 8)}),
     unary("Mish", above(-0.4, 0.6)),
-    unary("Neg", lambda low, high: (-high, -low), undefined=(overflow(np.negative),), rounding=Rounding.EXACT),
+    unary(
+        "Neg", lambda low, high: (-high, -low), undefined=(overflow(np.negative),), rounding=Rounding.EXACT
+    ),
     unary("Reciprocal", lambda low, high: (1 / high, 1 / low), Domain(0.1, 1e4)),
     unary("Relu", rising(_positive), undefined=(nan_element,), rounding=Rounding.EXACT),
     unary("Round", rising(round), rounding=Rounding.EXACT | Rounding.JUMPS),

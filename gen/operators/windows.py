@@ -1,4 +1,5 @@
-"""Windows that move over an image: their places, sizes and paddings. What convolutions, pools and samplers share.
+"""Windows that move over an image: their places, sizes and paddings. What convolutions, pools and samplers
+share.
 
 Sources: the ONNX operator pages.
 """
@@ -32,7 +33,9 @@ def placed(
     pads = spatial(attrs, "pads", 2 * count, 0) if auto == "NOTSET" else [0] * (2 * count)
     sizes = []
     for axis, side in enumerate(shape):
-        size = window(side, kernel[axis], strides[axis], dilations[axis], pads[axis] + pads[axis + count], ceil)
+        size = window(
+            side, kernel[axis], strides[axis], dilations[axis], pads[axis] + pads[axis + count], ceil
+        )
         sizes.append(size)
     return tuple(sizes)
 
@@ -45,9 +48,11 @@ def strides_fit(attrs: Mapping[str, Any], count: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows over all axes of the first input but two: a `kernel`, and the attributes that place it where the operator page allows.
+    """Windows over all axes of the first input but two: a `kernel`, and the attributes that place it where
+    the operator page allows.
 
-    With `keeps` paddings are smaller than the kernel, as poolings ask. `dilates` is the first opset that has dilations.
+    With `keeps` paddings are smaller than the kernel, as poolings ask. `dilates` is the first opset that has
+    dilations.
     """
 
     keeps: bool = False
@@ -56,12 +61,18 @@ class Windows:
     def __call__(self, draft: Draft) -> None:
         """Draw them."""
         rng, rates, attrs, sides = draft.rng, draft.builder.style.rates, draft.attrs, draft.x.shape[2:]
-        kernel = [rng.binned(1, min(side, 5)) if draft.open is None else draft.open.number(1, 7) for side in sides]
+        kernel = [
+            rng.binned(1, min(side, 5)) if draft.open is None else draft.open.number(1, 7) for side in sides
+        ]
         draft.sizes["kernel"] = kernel
         if draft.opset >= self.dilates and rng.random() < rates.dilated:
-            attrs["dilations"] = [self._dilation(draft, side, k) for side, k in zip(sides, kernel, strict=True)]
+            attrs["dilations"] = [
+                self._dilation(draft, side, k) for side, k in zip(sides, kernel, strict=True)
+            ]
         if rng.random() < rates.strided:
-            attrs["strides"] = [rng.choice((1, 1, 2, 3)) if draft.open is None else rng.binned(1, 4) for _ in sides]
+            attrs["strides"] = [
+                rng.choice((1, 1, 2, 3)) if draft.open is None else rng.binned(1, 4) for _ in sides
+            ]
         if rng.random() < rates.auto_pad:
             attrs["auto_pad"] = rng.choice(_AUTO)
             if attrs["auto_pad"] != "VALID":
@@ -97,4 +108,6 @@ class Windows:
 
 def windowed(name: str, infer: Any, **more: Any) -> Operator:
     """An operator over images: batch, channels and one to three spatial axes."""
-    return Operator(name, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more)
+    return Operator(
+        name, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more
+    )

@@ -1,8 +1,12 @@
-"""Programs of chains of operators which optimisers rewrite, so that all chains of three of them come up as soon as may be.
+"""Programs of chains of operators which optimisers rewrite, so that all chains of three of them come up as
+soon as may be.
 
-Which operator comes next says a linear recurrence over a prime field whose period is as long as can be: each window of three of its symbols comes once before any comes again (Golomb,
-Shift Register Sequences, 1967, chapter III). A seed tells where in the sequence a program begins, without those before it. Of the next few symbols that is taken first which a recent result fits as it is: what makes it fit
-would stand between the two. Now and then what comes next is a rewrite that an optimiser lists (rewrites.txt), or a near miss of one, so that rewrites meet.
+Which operator comes next says a linear recurrence over a prime field whose period is as long as can be: each
+window of three of its symbols comes once before any comes again (Golomb, Shift Register Sequences, 1967,
+chapter III). A seed tells where in the sequence a program begins, without those before it. Of the next few
+symbols that is taken first which a recent result fits as it is: what makes it fit would stand between the
+two. Now and then what comes next is a rewrite that an optimiser lists (rewrites.txt), or a near miss of one,
+so that rewrites meet.
 """
 
 import functools
@@ -24,7 +28,8 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 NAME: Final = "chains"
 _TABLE: Final = Path(__file__).with_name("rewrites.txt")
 _WITH_BODIES: Final = "control"
-# Operators in the rewrites of onnxruntime (graph transformers of all levels), onnxoptimizer, onnxslim and onnxscript, by their sources; as many as the field has elements.
+# Operators in the rewrites of onnxruntime (graph transformers of all levels), onnxoptimizer, onnxslim and
+# onnxscript, by their sources; as many as the field has elements.
 OPERATORS: Final = (
     "Add",
     "Sub",
@@ -101,8 +106,11 @@ Row = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ChainRates:
-    """How often: `listed`, what comes next is a rewrite of the table, of which at the rate `missed` one operator is another, missing, or has a neighbour more; `fixed`, the further inputs of one
-    are parameters rather than results; `in_body`, it stands in a body; `shared`, a chain goes on from a result before the last; `given`, a result on the chain is an output."""
+    """How often: `listed`, what comes next is a rewrite of the table, of which at the rate `missed` one
+    operator is another, missing, or has a neighbour more; `fixed`, the further inputs of one are parameters
+    rather than results; `in_body`, it stands in a body; `shared`, a chain goes on from a result before the
+    last; `given`, a result on the chain is an output.
+    """
 
     listed: float = 0.1
     missed: float = 0.3
@@ -122,7 +130,9 @@ def chains(request: GenRequest, seed: int) -> Case:
 
 
 def chained(request: GenRequest, seed: int) -> GraphBuilder:
-    """As much of the sequence and as many rewrites as the nodes wished for hold, and other nodes where operators are not there."""
+    """As much of the sequence and as many rewrites as the nodes wished for hold, and other nodes where
+    operators are not there.
+    """
     builder = start(request, seed, NAME, palettes=_PALETTES)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     there, bodied = _table(builder.opset, request.only, request.dtypes)
@@ -154,7 +164,9 @@ def _table(
 ) -> tuple[dict[str, OpChoice], list[OpChoice]]:
     """What may be drawn by name, and what has bodies."""
     table = choices(opset, only, dtypes)
-    return {choice.op.name: choice for choice in table}, [each for each in table if each.op.family == _WITH_BODIES]
+    return {choice.op.name: choice for choice in table}, [
+        each for each in table if each.op.family == _WITH_BODIES
+    ]
 
 
 def _rewrite(builder: GraphBuilder, there: Mapping[str, OpChoice], ends: list[Tensor]) -> None:
@@ -198,7 +210,9 @@ def _names(symbols: Iterator[int], count: int) -> Iterator[str]:
 
 
 def _next(waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool) -> tuple[OpChoice, Tensor | None]:
-    """An operator that waits and a result that it takes as it is, late results first; else the first operator: what makes a result fit would stand between the two."""
+    """An operator that waits and a result that it takes as it is, late results first; else the first
+    operator: what makes a result fit would stand between the two.
+    """
     for end in reversed(ends):
         for place, choice in enumerate(waiting):
             if not steps_first(end, choice, ranged):
@@ -207,7 +221,9 @@ def _next(waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool) -> tupl
 
 
 def _laid(builder: GraphBuilder, choice: OpChoice, last: Tensor | None) -> Tensor | None:
-    """What a node of an operator gives that reads the last result, made to fit if need be; None where there is none."""
+    """What a node of an operator gives that reads the last result, made to fit if need be; None where there
+    is none.
+    """
     mark, inner = len(builder.nodes), builder.program.inner
     x = adapt_first(builder, last, choice) if last is not None else None
     made = builder.instance(choice.op, builder.first(choice) if x is None else x)

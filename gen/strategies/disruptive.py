@@ -1,9 +1,11 @@
-"""Programs with exactly one fault (HirFuzz, section 3.1.5): compilers are to reject them with an error, not to accept them, not to crash.
+"""Programs with exactly one fault (HirFuzz, section 3.1.5): compilers are to reject them with an error, not
+to accept them, not to crash.
 
-A sound program of the strategy isra has one rule broken at one node (gen/generation/constraint_violations.py); what would read that node's outputs is taken
-out, so that nothing else is wrong. What was tried is remembered for each operator and rule within a batch of 64 seeds, and what was tried
-least comes next; the memory is built anew for each batch, so a program can be made again from its seed alone. The name of its graph
-tells what is broken.
+A sound program of the strategy isra has one rule broken at one node
+(gen/generation/constraint_violations.py); what would read that node's outputs is taken out, so that nothing
+else is wrong. What was tried is remembered for each operator and rule within a batch of 64 seeds, and what
+was tried least comes next; the memory is built anew for each batch, so a program can be made again from its
+seed alone. The name of its graph tells what is broken.
 """
 
 from collections import Counter
@@ -43,13 +45,21 @@ def disruptive(request: GenRequest, seed: int) -> Case:
     """The program of a seed, with a fault that was tried least in its batch."""
     builder, chosen = _BATCHES.made(request, seed)
     if chosen is None:
-        raise BadInput(f"none of the operators wished for has a rule that the strategy {NAME} can break; let more in")
+        raise BadInput(
+            f"none of the operators wished for has a rule that the strategy {NAME} can break; let more in"
+        )
     sound = finish(builder, request, NAME, seed)
     node, violation = chosen
     declared = _break(builder, node, violation)
     outputs = [
         *declared,
-        *(out for other in builder.nodes if other is not node for out in other.outs if out.name and not out.reads),
+        *(
+            out
+            for other in builder.nodes
+            if other is not node
+            for out in other.outs
+            if out.name and not out.reads
+        ),
     ]
     title = str(Broken(node.op, violation.kind, violation.place))
     model, inputs = serialize(builder, outputs, title, request.types)
@@ -58,8 +68,12 @@ def disruptive(request: GenRequest, seed: int) -> Case:
     return replace(sound, program=OnnxProgram(model, f"{NAME}-{seed}"), inputs=inputs)
 
 
-def _grown(request: GenRequest, seed: int, tried: _Attempts) -> tuple[GraphBuilder, tuple[Node, Violation] | None]:
-    """A sound program, with the node and the violation that are to come; None for these where nothing in it can be broken."""
+def _grown(
+    request: GenRequest, seed: int, tried: _Attempts
+) -> tuple[GraphBuilder, tuple[Node, Violation] | None]:
+    """A sound program, with the node and the violation that are to come; None for these where nothing in it
+    can be broken.
+    """
     builder = start(request, seed, NAME)
     fill(builder, request)
     chosen = _chosen(builder, tried)
@@ -125,7 +139,9 @@ def _break(builder: GraphBuilder, node: Node, violation: Violation) -> list[Tens
 
 
 def _unshaped(model: bytes, names: set[str]) -> bytes:
-    """The model with some outputs declared without a shape: what a broken node gives has none, and its old one would be a second fault."""
+    """The model with some outputs declared without a shape: what a broken node gives has none, and its old
+    one would be a second fault.
+    """
     proto = onnx.ModelProto.FromString(model)
     for info in (*proto.graph.output, *proto.graph.value_info):
         if info.name in names:

@@ -1,9 +1,11 @@
-"""Documented tests as parts of programs: what ONNX's own node tests, or the models of a corpus, do, among random nodes.
+"""Documented tests as parts of programs: what ONNX's own node tests, or the models of a corpus, do, among
+random nodes.
 
-The idea is that of OATest and OPERA: a test that is known to mean something is cut out with the conditions under which it holds, and planted into a context
-that it was not written for. Here a piece is a whole node test, its conditions are the
-values of its integer, boolean and text inputs, which stay as they are; its other inputs become tensors of the program of the same
-type and shape, so that what is before it feeds it and what comes behind reads it.
+The idea is that of OATest and OPERA: a test that is known to mean something is cut out with the conditions
+under which it holds, and planted into a context that it was not written for. Here a piece is a whole node
+test, its conditions are the values of its integer, boolean and text inputs, which stay as they are; its other
+inputs become tensors of the program of the same type and shape, so that what is before it feeds it and what
+comes behind reads it.
 """
 
 import functools
@@ -39,7 +41,9 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class DocumentedRates:
-    """How often: `planted`, the next nodes are those of a piece; `joined`, an input of a piece is a tensor of the program."""
+    """How often: `planted`, the next nodes are those of a piece; `joined`, an input of a piece is a tensor of
+    the program.
+    """
 
     planted: float = 0.3
     joined: float = 0.8
@@ -49,7 +53,9 @@ _RATES = DocumentedRates()
 
 
 def documented(request: GenRequest, seed: int) -> Case:
-    """The program of a seed: a piece first, then in turn with random nodes others of its opset. BadInput when no piece can be read."""
+    """The program of a seed: a piece first, then in turn with random nodes others of its opset. BadInput when
+    no piece can be read.
+    """
     rng = Rng(f"{NAME} {seed}", request.bins)
     first = _first(request, rng, seed)
     builder = start(replace(request, opset=first.opset), seed, NAME)
@@ -72,7 +78,9 @@ def _first(request: GenRequest, rng: Rng, seed: int) -> Source:
         found = _another(request, rng, seed, opset)
         if found is not None:
             return found
-    raise BadInput("no documented test or model of the corpus can be read as parts of a program with these operators")
+    raise BadInput(
+        "no documented test or model of the corpus can be read as parts of a program with these operators"
+    )
 
 
 def _another(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | None:
@@ -90,25 +98,35 @@ def _another(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | N
         )
         # A model in training draws numbers, or has more outputs than it is asked for.
         training = any(node.attrs.get("training_mode") for node in found.nodes)
-        if wanted and not training and all(operator is not None and not operator.excluded for operator in named):
+        if (
+            wanted
+            and not training
+            and all(operator is not None and not operator.excluded for operator in named)
+        ):
             return found
     return None
 
 
 @functools.lru_cache(maxsize=4)
 def _pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto, ...]]:
-    """Small models by opset: those of the corpus, else ONNX's node tests, their conditions as initializers."""
+    """Small models by opset: those of the corpus, else ONNX's node tests, their conditions as
+    initializers.
+    """
     given = [each.proto for each in corpus if isinstance(each, OnnxProgram)] or _node_tests()
     found: dict[int, list[onnx.ModelProto]] = {}
     for model in given:
-        opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
+        opset = max(
+            (each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0
+        )
         if OLDEST <= opset <= SUPPORTED and len(model.graph.node) <= _LARGEST_PIECE:
             found.setdefault(opset, []).append(model)
     return {opset: tuple(models) for opset, models in found.items()}
 
 
 def _node_tests() -> list[onnx.ModelProto]:
-    """ONNX's node tests, conditioned. To make them takes seconds, for their outputs are computed: they are kept in the user's cache."""
+    """ONNX's node tests, conditioned. To make them takes seconds, for their outputs are computed: they are
+    kept in the user's cache.
+    """
     kept = user_cache_path("opsieve") / "node-tests" / f"onnx-{onnx.__version__}-numpy-{np.__version__}.zip"
     with suppress(OSError, BadZipFile, DecodeError), ZipFile(kept) as held:
         return [onnx.ModelProto.FromString(held.read(name)) for name in held.namelist()]
@@ -142,7 +160,9 @@ def _made_node_tests() -> dict[str, onnx.ModelProto]:
 def _conditioned(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.ModelProto:
     """The model with the inputs that are no floats as initializers of their values."""
     held = {
-        name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.dtype.kind in "iub"
+        name: value
+        for name, value in values.items()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iub"
     }
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

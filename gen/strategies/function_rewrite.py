@@ -1,12 +1,14 @@
-"""Programs of other strategies with parts of them in local functions, and the calls rewritten (HirFuzz, sections 3.2 and 3.3.2).
+"""Programs of other strategies with parts of them in local functions, and the calls rewritten (HirFuzz,
+sections 3.2 and 3.3.2).
 
-What a program computes stays the same, so its outputs are to be those of the program before. As HirFuzz composes functions from
-subgraphs, parts that hang together become functions, one inside another now and then. Its three rewrites of a function f, in
-the terms of ONNX, where a function is no value:
+What a program computes stays the same, so its outputs are to be those of the program before. As HirFuzz
+composes functions from subgraphs, parts that hang together become functions, one inside another now and then.
+Its three rewrites of a function f, in the terms of ONNX, where a function is no value:
 
-    closure   f turned into a local closure of a new g: the calls go to g, where f stands in the branch of an If that captures g's parameters
-    handed    f wrapped in an empty function: what f takes or gives goes through a function that hands on what it is given
-    through   f called and returned by a new g of the same parameters, which forwards its attributes; the calls go to g
+    closure   f turned into a local closure of a new g: the calls go to g, where f stands in the branch of an
+    If that captures g's parameters handed    f wrapped in an empty function: what f takes or gives goes
+    through a function that hands on what it is given through   f called and returned by a new g of the same
+    parameters, which forwards its attributes; the calls go to g
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,19 +41,23 @@ _BASES: Final[tuple[tuple[str, Callable[[GenRequest, int], GraphBuilder]], ...]]
     ("pattern", planted),
     ("mutate", mutated),
 )
-# From a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but others.
+# From a seed to that of its base: programs that `mix` has of the other strategies are not rewritten, but
+# others.
 _BESIDE: Final = 1 << 48
 _DOMAINS: Final = ("local", "local.inner", "opsieve")
 _MOST: Final = 6  # nodes of one function
 _IDENTITY, _IF = "Identity", "If"
-# What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as parameters.
+# What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as
+# parameters.
 _PASSED: Final = frozenset((*PLAIN, "string"))
 _SEQUENCE: Final = "sequence("
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteRates:
-    """How often an equal node calls the same function, a call is repeated, results are handed on, before the call or behind, a twin is read."""
+    """How often an equal node calls the same function, a call is repeated, results are handed on, before the
+    call or behind, a twin is read.
+    """
 
     shared: float = 0.7
     repeated: float = 0.25
@@ -65,7 +71,9 @@ _RATES: Final = RewriteRates()
 
 @dataclass(frozen=True, slots=True)
 class RewriteLimits:
-    """What may be added: operators of `only` (None: any) that the compilers have by `supports` (None: nobody was asked)."""
+    """What may be added: operators of `only` (None: any) that the compilers have by `supports` (None: nobody
+    was asked).
+    """
 
     only: frozenset[str] | None = None
     supports: Supports | None = None
@@ -108,7 +116,8 @@ def function_rewrite(request: GenRequest, seed: int) -> Case:
 
 
 def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> OnnxProgram:
-    """A program that computes the same with local functions; its own names of values must be unique, bodies included.
+    """A program that computes the same with local functions; its own names of values must be unique, bodies
+    included.
 
     The program must have no functions.
     """
@@ -183,7 +192,11 @@ def _handed(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> 
     before = bool(f.input) and rng.chance(_RATES.handed_before)
     calls = [place for place, node in enumerate(taken.nodes) if _calls(node, f)]
     copied = limits.copied(taken.versions[""])
-    names = {name for place in calls for name in (taken.nodes[place].input if before else taken.nodes[place].output)}
+    names = {
+        name
+        for place in calls
+        for name in (taken.nodes[place].input if before else taken.nodes[place].output)
+    }
     if not calls or not copied or not all(_in_type(taken, name, copied) for name in names):
         return
     count = len(f.input) if before else len(f.output)
@@ -241,7 +254,10 @@ def _call(f: FunctionProto, inputs: Iterable[str], outputs: Iterable[str]) -> No
 def _kinds(f: FunctionProto) -> dict[str, int]:
     """The kind of every attribute of a function: as its nodes use it."""
     used = {
-        item.ref_attr_name: item.type for node in all_nodes(f.node) for item in node.attribute if item.ref_attr_name
+        item.ref_attr_name: item.type
+        for node in all_nodes(f.node)
+        for item in node.attribute
+        if item.ref_attr_name
     }
     return {name: used[name] for name in (*f.attribute, *(value.name for value in f.attribute_proto))}
 
@@ -269,7 +285,9 @@ def _calls(node: NodeProto, f: FunctionProto) -> bool:
 def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
     """Have other nodes call f that are the node which f was made of, but for attributes that f takes."""
     pattern = f.node[0]
-    if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in pattern.attribute):
+    if any(
+        attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in pattern.attribute
+    ):
         return
     absent = [not name for name in pattern.input]
     if len(set(filter(None, pattern.input))) < len(pattern.input) - sum(absent):

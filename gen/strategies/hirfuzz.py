@@ -1,8 +1,10 @@
-"""Coverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
+"""Coverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that
+covers most that is new.
 
-What is counted is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator; to these come chains of three operators with the dtypes of
-the first two. Dtypes and shapes are those of the first input: all is known before an instance is drawn, so one instance is drawn for a node. A program
-is guided by the programs before it in its batch of 256 seeds.
+What is counted is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator; to these
+come chains of three operators with the dtypes of the first two. Dtypes and shapes are those of the first
+input: all is known before an instance is drawn, so one instance is drawn for a node. A program is guided by
+the programs before it in its batch of 256 seeds.
 """
 
 import functools
@@ -37,7 +39,8 @@ def hirfuzz(request: GenRequest, seed: int) -> Case:
 
 
 class _Source:
-    """What made a result, and what reads such results in a batch: those of this operator, and those of it behind each of the links before it.
+    """What made a result, and what reads such results in a batch: those of this operator, and those of it
+    behind each of the links before it.
 
     One is made for every node: a frozen dataclass would take three times as long.
     """
@@ -50,7 +53,9 @@ class _Source:
         self.behind = behind
 
     def adds(self, name: str) -> int:
-        """How many of its edge and its chains an operator would be the first to read: several chains through one result count once."""
+        """How many of its edge and its chains an operator would be the first to read: several chains through
+        one result count once.
+        """
         for readers in self.behind:
             if name not in readers:
                 return 1 + (name not in self.readers)
@@ -68,8 +73,10 @@ class Guide:
 
     def __init__(self) -> None:
         self._by_type: defaultdict[str | Shape, Readers] = defaultdict(set)  # of a dtype, and of a shape
-        self._behind: defaultdict[str | tuple[Link, Link], Readers] = defaultdict(set)  # an operator, and two links
-        self._worn: defaultdict[str | Shape, int] = defaultdict(int)  # what a dtype or shape loses by its readers
+        # an operator, and two links
+        self._behind: defaultdict[str | tuple[Link, Link], Readers] = defaultdict(set)
+        # what a dtype or shape loses by its readers
+        self._worn: defaultdict[str | Shape, int] = defaultdict(int)
         self._counts: Counter[str] = Counter()
         self._total = 0
         self._sources: dict[str, _Source] = {}
@@ -81,7 +88,9 @@ class Guide:
         self._noted = 0
 
     def near(self, recent: Sequence[Tensor]) -> Tensor:
-        """Of the last results one that many nodes lead to, and of a dtype and shape that few operators have read."""
+        """Of the last results one that many nodes lead to, and of a dtype and shape that few operators have
+        read.
+        """
         worn, near, most = self._worn, recent[-1], -1 << 30
         for tensor in recent[: -_RECENT - 1 : -1]:
             good = _DEPTH * tensor.depth - worn[tensor.shape] - worn[tensor.dtype]
@@ -90,7 +99,9 @@ class Guide:
         return near
 
     def choice(self, builder: GraphBuilder, from_all: OpTable, near: Tensor) -> OpChoice:
-        """Of some operators the one that would cover most by reading a result: of those that take it as it is, and one of all that is there less often than others."""
+        """Of some operators the one that would cover most by reading a result: of those that take it as it
+        is, and one of all that is there less often than others.
+        """
         random, ranged, counts, few = (
             builder.rng.random,
             builder.style.ranged,
@@ -120,7 +131,11 @@ class Guide:
         """Where a result comes from that a node which reads another may read, too."""
         dtype, shape = near.dtype, near.shape
         for tensor in reversed(builder.scope.recent):
-            if tensor.dtype == dtype and tensor is not near and builder.fits(shape, tensor.shape, oneway=False):
+            if (
+                tensor.dtype == dtype
+                and tensor is not near
+                and builder.fits(shape, tensor.shape, oneway=False)
+            ):
                 return self._sources[tensor.name]
         return None
 
@@ -149,7 +164,9 @@ class Guide:
 
 @functools.lru_cache(maxsize=4096)
 def _fitting(from_all: OpTable, dtype: str, rank: int) -> tuple[tuple[str, OpChoice, bool], ...]:
-    """Those of some operators whose first input can have a dtype and so many dimensions: by name, and whether they can bring several tensors together."""
+    """Those of some operators whose first input can have a dtype and so many dimensions: by name, and whether
+    they can bring several tensors together.
+    """
     return tuple(
         (choice.op.name, choice, choice.op.pairs)
         for choice in from_all

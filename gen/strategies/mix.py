@@ -1,9 +1,11 @@
-"""The default strategy: each seed goes to one of the others, as often as cost and the balance of operators allow.
+"""The default strategy: each seed goes to one of the others, as often as cost and the balance of operators
+allow.
 
-In every batch of 256 seeds each strategy has its share of places, in an order drawn for the batch. The programs that a strategy makes in
-a batch have seeds of its own in a row from the batch's first, so that one that is guided by what came before in its batch (hirfuzz)
-is guided by its own programs and pays nothing for the others. The case's origin names the strategy and that seed: it is the case that
-`opsieve gen --strategy NAME --seed SEED` makes.
+In every batch of 256 seeds each strategy has its share of places, in an order drawn for the batch. The
+programs that a strategy makes in a batch have seeds of its own in a row from the batch's first, so that one
+that is guided by what came before in its batch (hirfuzz) is guided by its own programs and pays nothing for
+the others. The case's origin names the strategy and that seed: it is the case that `opsieve gen --strategy
+NAME --seed SEED` makes.
 """
 
 import functools
@@ -15,8 +17,10 @@ from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.strategies.registry import names, strategy
 
 BATCH = 256
-# Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time, and what only they found
-# (docs/benchmarks/generator.md, "Yield"), by planted faults that need several neighbours (`chains` meets most of these), by the balance of operators (`pattern` would drown the rest in Add and Mul), and by cost.
+# Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time,
+# and what only they found (docs/benchmarks/generator.md, "Yield"), by planted faults that need several
+# neighbours (`chains` meets most of these), by the balance of operators (`pattern` would drown the rest in
+# Add and Mul), and by cost.
 WEIGHTS = {
     "isra": 140,
     "hirfuzz": 240,
@@ -35,7 +39,9 @@ def mix(request: GenRequest, seed: int) -> Case:
 
 
 def placed(seed: int, shares: tuple[tuple[str, float], ...] = ()) -> tuple[str, int]:
-    """The strategy that has the place of a seed in its batch, by the usual `shares` or others, and the seed that is its own."""
+    """The strategy that has the place of a seed in its batch, by the usual `shares` or others, and the seed
+    that is its own.
+    """
     batch, place = divmod(seed, BATCH)
     name, ordinal = _places(batch, shares or _usual())[place]
     return name, batch * BATCH + ordinal

@@ -1,8 +1,10 @@
-"""Programs made of others: grown, with typed subtrees exchanged, other attributes, other dtypes, other shapes.
+"""Programs made of others: grown, with typed subtrees exchanged, other attributes, other dtypes, other
+shapes.
 
-What is mutated are programs of the corpus that the request has (real models), else parts of architectures (gen/generation/architectures.py) and programs of other strategies.
-At times a second one is laid before the first, so that subtrees can come from there, and parts of architectures or of the corpus are spliced in behind. Symbolic sizes
-of a corpus program's inputs are bound.
+What is mutated are programs of the corpus that the request has (real models), else parts of architectures
+(gen/generation/architectures.py) and programs of other strategies. At times a second one is laid before the
+first, so that subtrees can come from there, and parts of architectures or of the corpus are spliced in
+behind. Symbolic sizes of a corpus program's inputs are bound.
 """
 
 import math
@@ -29,7 +31,17 @@ from opsieve.gen.strategies.patterns.strategy import planted
 
 NAME: Final = "mutate"
 _DTYPES: Final = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
-_KINDS: Final = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "doubled", "dtype", "shape")
+_KINDS: Final = (
+    "inserted",
+    "inserted",
+    "swapped",
+    "swapped",
+    "redrawn",
+    "dropped",
+    "doubled",
+    "dtype",
+    "shape",
+)
 _MOST_SPLICED: Final = 8  # nodes
 # From a seed to those of its sources, so that they are no programs that `mix` has of the other strategies.
 _BESIDE: Final = 1 << 48
@@ -40,9 +52,11 @@ _GROWN: Final = 5  # nodes added to a program of the corpus, at most
 class MutationRates:
     """How often, and how much: rates and shares between 0 and 1.
 
-    `newest`: a program of its own is at the newest opset; it has one of the shares `own` of the nodes wished before it is changed. `crossed`: it
-    is laid on another one, which has the share `donor`; then its own share is one of `beside`. `architecture`: a program of its own is part of an architecture;
-    `spliced`: one is laid behind it, whose inputs are tensors of the program at the rate `joined`. `alike`: with a leaf all of its dtype change;
+    `newest`: a program of its own is at the newest opset; it has one of the shares `own` of the nodes wished
+    before it is changed. `crossed`: it is laid on another one, which has the share `donor`; then its own
+    share is one of `beside`. `architecture`: a program of its own is part of an architecture;
+    `spliced`: one is laid behind it, whose inputs are tensors of the program at the rate `joined`. `alike`:
+    with a leaf all of its dtype change;
     `alone`: with a size no other one changes.
     """
 
@@ -78,7 +92,9 @@ def mutated(request: GenRequest, seed: int) -> GraphBuilder:
             elements=request.budget.elements + sum(map(_size, tensors)),
             work=1 << 40,
         )
-        wished = replace(request, opset=source.opset, budget=budget, nodes=len(source.nodes) + rng.between(0, _GROWN))
+        wished = replace(
+            request, opset=source.opset, budget=budget, nodes=len(source.nodes) + rng.between(0, _GROWN)
+        )
     else:
         opset = request.opset or (SUPPORTED if rng.chance(_RATES.newest) else rng.between(OLDEST, SUPPORTED))
         wished = replace(request, opset=opset)
@@ -100,7 +116,9 @@ def mutated(request: GenRequest, seed: int) -> GraphBuilder:
 
 
 def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
-    """Part of an architecture, or a program of the strategy isra, chains or pattern as it was grown, with a share of the nodes wished for."""
+    """Part of an architecture, or a program of the strategy isra, chains or pattern as it was grown, with a
+    share of the nodes wished for.
+    """
     smaller = replace(request, nodes=max(1, round(request.nodes * share)))
     part = _architecture(smaller, rng) if rng.chance(_RATES.architecture) else None
     if part is not None:
@@ -110,7 +128,9 @@ def _made(request: GenRequest, rng: Rng, seed: int, share: float) -> Source:
 
 
 def _architecture(request: GenRequest, rng: Rng) -> Source | None:
-    """Part of an architecture with the nodes wished for; None where none of the program's opset has only the operators and dtypes asked for."""
+    """Part of an architecture with the nodes wished for; None where none of the program's opset has only the
+    operators and dtypes asked for.
+    """
     found = drawn(rng, request.opset)
     part = cut(found, rng, request.nodes) if found is not None else None
     return part if part is not None and _is_wanted(part, request) else None
@@ -150,7 +170,12 @@ def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
 
 
 def _tensors(source: Source) -> list[Tensor]:
-    return [tensor for node in source.nodes for tensor in (*node.ins, *node.outs) if tensor is not None and tensor.name]
+    return [
+        tensor
+        for node in source.nodes
+        for tensor in (*node.ins, *node.outs)
+        if tensor is not None and tensor.name
+    ]
 
 
 def _size(tensor: Tensor) -> int:
@@ -170,14 +195,18 @@ def _changes(source: Source, rng: Rng, request: GenRequest) -> Changes:
                 leaves |= _other_shape(source, rng)
             else:
                 places[kind].add(rng.below(len(source.nodes)))
-    chosen = {kind: frozenset(places[kind]) for kind in ("inserted", "swapped", "redrawn", "dropped", "doubled")}
+    chosen = {
+        kind: frozenset(places[kind]) for kind in ("inserted", "swapped", "redrawn", "dropped", "doubled")
+    }
     return Changes(leaves, **chosen)
 
 
 def _data(source: Source) -> list[Tensor]:
     """The leaves that hold data rather than shapes and axes."""
     found = {tensor.name: tensor for tensor in _tensors(source) if tensor.leaf}
-    return [leaf for leaf in found.values() if leaf.values is None or (leaf.rank > 0 and "float" in leaf.dtype)]
+    return [
+        leaf for leaf in found.values() if leaf.values is None or (leaf.rank > 0 and "float" in leaf.dtype)
+    ]
 
 
 def _other_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tuple[str, Shape]]:

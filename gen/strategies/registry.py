@@ -1,7 +1,8 @@
-"""Strategies by name: each a small policy over the same core (gen/generation/random_graph.py), a function of a request and a seed.
+"""Strategies by name: each a small policy over the same core (gen/generation/random_graph.py), a function of
+a request and a seed.
 
-Found by entry point (`opsieve.strategies`), so that a user's own is one function and one line; docs/how-to/write-a-strategy.md walks
-through one. Equal requests and seeds give equal bytes.
+Found by entry point (`opsieve.strategies`), so that a user's own is one function and one line;
+docs/how-to/write-a-strategy.md walks through one. Equal requests and seeds give equal bytes.
 """
 
 import functools
@@ -36,7 +37,9 @@ def declarative(request: GenRequest, seed: int) -> Case:
 
 
 def randoop(request: GenRequest, seed: int) -> Case:
-    """One random operation after another, each kept when it is valid (gen/strategies/baselines/strategies.py)."""
+    """One random operation after another, each kept when it is valid
+    (gen/strategies/baselines/strategies.py).
+    """
     return _baseline("randoop", request, seed)
 
 
@@ -47,7 +50,9 @@ def pad_slice(request: GenRequest, seed: int) -> Case:
 
 @functools.cache
 def _points() -> dict[str, EntryPoint]:
-    """Every strategy installed, the first of a name: looked up once, for that reads a file of every distribution."""
+    """Every strategy installed, the first of a name: looked up once, for that reads a file of every
+    distribution.
+    """
     return {point.name: point for point in reversed(tuple(entry_points(group=GROUP)))}
 
 
@@ -61,19 +66,23 @@ def names() -> tuple[str, ...]:
 def strategy(name: str) -> Strategy:
     """The strategy of a name; BadInput when there is none."""
     if name not in _points():
-        raise BadInput(f"there is no strategy {shown(name)}; there are {', '.join(names())}{meant(name, names())}")
+        raise BadInput(
+            f"there is no strategy {shown(name)}; there are {', '.join(names())}{meant(name, names())}"
+        )
     found: Strategy = _points()[name].load()
     return found
 
 
 def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:
-    """The program of a seed by a strategy, with values for its inputs (those that a search is to find excepted).
+    """The program of a seed by a strategy, with values for its inputs (those that a search is to find
+    excepted).
 
     BadInput when there is no such strategy.
     """
     request = request or GenRequest()
     collecting = gc.isenabled()
-    gc.disable()  # what makes a program holds no cycles, and looking for some takes a tenth to a sixth of the time
+    # what makes a program holds no cycles, and looking for some takes a tenth to a sixth of the time
+    gc.disable()
     try:
         made = strategy(name)(draw_nodes(request, seed), seed)
         return with_special(made, request.values, made.origin.seed or 0)
@@ -89,7 +98,8 @@ def _baseline(name: str, request: GenRequest, seed: int) -> Case:
         or "float32" not in (request.dtypes or {"float32"})
     ):
         raise BadInput(
-            f"the baseline {name} knows its own operators in float32 at opset {baselines.OPSET}, and no others"
+            f"the baseline {name} knows its own operators in float32 at opset {baselines.OPSET}, and no"
+            " others"
         )
     made = baselines.BASELINES[name](seed, request.nodes)
     return replace(made, origin=replace(made.origin, wish=to_record(request)))

@@ -1,6 +1,8 @@
-"""TIR functions with sequences of passes, without feedback: a basic function mutated as often as nodes are wished for.
+"""TIR functions with sequences of passes, without feedback: a basic function mutated as often as nodes are
+wished for.
 
-`opsieve fuzz --strategy tir` has Tzer's loop in its place (triage/campaign/guidance.py), which is guided by what was reached.
+`opsieve fuzz --strategy tir` has Tzer's loop in its place (triage/campaign/guidance.py), which is guided by
+what was reached.
 """
 
 from opsieve.gen.case.case import Case, Origin
@@ -21,4 +23,8 @@ def tir(request: GenRequest, seed: int) -> Case:
     for _ in range(request.nodes):
         function, _ = mutated(rng, function)
     sequence = passes.runnable(passes.drawn(rng))
-    return Case(program(function, sequence), values(function, seed), origin=Origin(NAME, seed, wish=to_record(request)))
+    return Case(
+        program(function, sequence),
+        values(function, seed),
+        origin=Origin(NAME, seed, wish=to_record(request)),
+    )

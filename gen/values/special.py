@@ -1,8 +1,10 @@
-"""Inputs with the numbers at which compilers cut corners: signed zeros, subnormals, extremes, infinities, NaN.
+"""Inputs with the numbers at which compilers cut corners: signed zeros, subnormals, extremes, infinities,
+NaN.
 
-On request only: where ONNX leaves the result of such a number open (a cast of NaN to an integer, Relu of NaN) the judge's hazards say so
-(backends/reference/hazards.py), and a NaN that the reference has too is no mismatch. Source of the classes: IEEE 754-2019, section 3.4; what a
-narrow type lacks (ONNX's float8 pages) is left out.
+On request only: where ONNX leaves the result of such a number open (a cast of NaN to an integer, Relu of NaN)
+the judge's hazards say so (backends/reference/hazards.py), and a NaN that the reference has too is no
+mismatch. Source of the classes: IEEE 754-2019, section 3.4; what a narrow type lacks (ONNX's float8 pages) is
+left out.
 """
 
 import math
@@ -33,11 +35,13 @@ _WIDE = 1 << 16  # integers up to this bound are an index, a size or a count rat
 def special_inputs(
     model: onnx.ModelProto, seed: int, kinds: Sequence[str] = KINDS, inputs: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
-    """Values for every input (those given, else seeded ones) with special numbers of these kinds strewn in, one element of four.
+    """Values for every input (those given, else seeded ones) with special numbers of these kinds strewn in,
+    one element of four.
 
-    Every kind that a type has stands in each tensor that has room for it. Inputs that say where or how much (indices, shapes, counts:
-    what the declarations ask of integers) keep their values, also where they do so by way of other operators, and
-    so do texts and truths. Equal seeds give equal values. BadInput for a kind that there is not.
+    Every kind that a type has stands in each tensor that has room for it. Inputs that say where or how much
+    (indices, shapes, counts: what the declarations ask of integers) keep their values, also where they do so
+    by way of other operators, and so do texts and truths. Equal seeds give equal values. BadInput for a kind
+    that there is not.
     """
     check_kinds(kinds)
     values = seeded_inputs(model, seed) if inputs is None else dict(inputs)
@@ -53,9 +57,11 @@ def special_inputs(
 
 
 def steering(model: onnx.ModelProto) -> frozenset[str]:
-    """The inputs whose elements come, on whatever way, to an integer operand that is asked something: an index, a size, a divisor.
+    """The inputs whose elements come, on whatever way, to an integer operand that is asked something: an
+    index, a size, a divisor.
 
-    A float that is cast to an index on its way is one of them; so is what a body or a function takes in which there is such an operand.
+    A float that is cast to an index on its way is one of them; so is what a body or a function takes in which
+    there is such an operand.
     """
     functions = {
         (item.domain, item.name)
@@ -86,7 +92,9 @@ def _steers(body: TypedGraph) -> bool:
     return any(
         any(_steers(inner) for inner in step.bodies.values())
         or any(
-            tensor is not None and tensor.leaf not in ("initializer", "constant") and _asked(step, position, tensor)
+            tensor is not None
+            and tensor.leaf not in ("initializer", "constant")
+            and _asked(step, position, tensor)
             for position, tensor in enumerate(step.ins)
         )
         for step in body.nodes
@@ -119,7 +127,9 @@ def check_kinds(kinds: Sequence[str]) -> None:
 
 
 def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
-    """The special numbers of an element type (numpy's or ml_dtypes' name), of these kinds, in their order; none for most of integers."""
+    """The special numbers of an element type (numpy's or ml_dtypes' name), of these kinds, in their order;
+    none for most of integers.
+    """
     if "float" in dtype:
         return _floats(dtype, kinds)
     if "int" not in dtype:
@@ -193,5 +203,7 @@ def _sizes(model: onnx.ModelProto, values: Mapping[str, Value]) -> dict[str, int
     for name, type_ in graph_inputs(model).items():
         shape, value = getattr(type_, "shape", None), values.get(name)
         if shape is not None and isinstance(value, np.ndarray) and len(shape) == value.ndim:
-            sizes.update((dim, side) for dim, side in zip(shape, value.shape, strict=True) if isinstance(dim, str))
+            sizes.update(
+                (dim, side) for dim, side in zip(shape, value.shape, strict=True) if isinstance(dim, str)
+            )
     return sizes

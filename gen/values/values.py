@@ -1,8 +1,10 @@
-"""How the values of a program's inputs are chosen, as one word of a request: `ranged`, `search`, `special`, or `special:zeros,nan`.
+"""How the values of a program's inputs are chosen, as one word of a request: `ranged`, `search`, `special`,
+or `special:zeros,nan`.
 
-`ranged` is how the generator grows programs: every value has an interval, and operators stand only where it lies in their domain. With
-`search` it grows them without, and values are looked for afterwards, in workers (backends/probing/value_search.py). With `special`
-numbers at which compilers cut corners are strewn into the values that are there (gen/values/special.py).
+`ranged` is how the generator grows programs: every value has an interval, and operators stand only where it
+lies in their domain. With `search` it grows them without, and values are looked for afterwards, in workers
+(backends/probing/value_search.py). With `special` numbers at which compilers cut corners are strewn into the
+values that are there (gen/values/special.py).
 """
 
 from dataclasses import replace
@@ -16,7 +18,9 @@ RANGED, SEARCH, SPECIAL = "ranged", "search", "special"
 
 
 def named_values(text: str, choices: tuple[str, ...] = (RANGED, SEARCH, SPECIAL)) -> str:
-    """The word for what a user wrote, kinds of special values in their usual order; BadInput when it is none of the choices."""
+    """The word for what a user wrote, kinds of special values in their usual order; BadInput when it is none
+    of the choices.
+    """
     name, colon, rest = text.partition(":")
     if name not in choices or (colon and name != SPECIAL):
         raise BadInput(f"{shown(text)} is no choice of values; there are {_listed(choices)}")
@@ -24,7 +28,11 @@ def named_values(text: str, choices: tuple[str, ...] = (RANGED, SEARCH, SPECIAL)
         return name
     given = [kind.strip() for kind in rest.split(",") if kind.strip()]
     check_kinds(given or [""])
-    return name if len(set(given)) == len(KINDS) else f"{name}:{','.join(kind for kind in KINDS if kind in given)}"
+    return (
+        name
+        if len(set(given)) == len(KINDS)
+        else f"{name}:{','.join(kind for kind in KINDS if kind in given)}"
+    )
 
 
 def special_kinds(values: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The census of a subject: every part of it, with what became of the edits of that part alone.
 
-A form lists the parts (`opsieve.reducer.onnx_edit.parts` those of ONNX models); passes say which parts an edit simplifies. A part that no edit
-was tried of is listed with the reason, and the result is then not called minimal.
+A form lists the parts (`opsieve.reducer.onnx_edit.parts` those of ONNX models); passes say which parts an
+edit simplifies. A part that no edit was tried of is listed with the reason, and the result is then not called
+minimal.
 """
 
 from collections import Counter
@@ -22,8 +23,8 @@ _NO_EDIT = "no edit of it applies"
 class Part(Generic[S]):
     """One part of a subject, by the key that edits name it by.
 
-    `simplest` says why nothing simpler can take its place, "" where edits have to be tried. `edits` are the plainest ones, of this part
-    alone; they are tried where no pass has an edit of it that loses the failure.
+    `simplest` says why nothing simpler can take its place, "" where edits have to be tried. `edits` are the
+    plainest ones, of this part alone; they are tried where no pass has an edit of it that loses the failure.
     """
 
     kind: str
@@ -75,15 +76,21 @@ def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[Single
 
 
 def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census[S]) -> bool:
-    """Try the plainest edits of parts that no pass has an edit of that loses the failure; those that keep it are taken. Whether any does."""
+    """Try the plainest edits of parts that no pass has an edit of that loses the failure; those that keep it
+    are taken. Whether any does.
+    """
     known = _by_part(try_singles(engine, passes))
     engine.dimension = "census"
     parts = list(census(engine.best))
-    gains = sum(engine.improve(edit.apply(engine.best), edit.label) for part in parts for edit in _wanted(part, known))
+    gains = sum(
+        engine.improve(edit.apply(engine.best), edit.label) for part in parts for edit in _wanted(part, known)
+    )
     return gains > 0
 
 
-def census_lines(engine: Engine[S], singles: Iterable[SingleResult[S]], census: Census[S]) -> tuple[PartLine, ...]:
+def census_lines(
+    engine: Engine[S], singles: Iterable[SingleResult[S]], census: Census[S]
+) -> tuple[PartLine, ...]:
     """A line for each part of the best subject; `singles` is what became of the edits of the passes."""
     known = _by_part(singles)
     engine.dimension = "census"

@@ -16,7 +16,9 @@ _MAX_ROUNDS = 40
 
 @dataclass(frozen=True)
 class CertificateLine:
-    """One dimension: how many edits are left, and what became of them; minimal when none is `same`. `untried`: pairs beyond the budget."""
+    """One dimension: how many edits are left, and what became of them; minimal when none is `same`.
+    `untried`: pairs beyond the budget.
+    """
 
     name: str
     edits: int
@@ -29,8 +31,8 @@ class CertificateLine:
 def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
     """Sweep the passes until none gains.
 
-    What failed is tried again only when something that it touches has changed; and once more at the end, all of it: what is
-    left then is what `certify` proves.
+    What failed is tried again only when something that it touches has changed; and once more at the end, all
+    of it: what is left then is what `certify` proves.
     """
     for _ in range(_MAX_ROUNDS):
         gained = [engine.sweep(each, retry=False) for each in passes]
@@ -42,7 +44,9 @@ def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The proof: what became of the edits that are left, by dimension and by part; whether one of them keeps the failure."""
+    """The proof: what became of the edits that are left, by dimension and by part; whether one of them keeps
+    the failure.
+    """
 
     lines: tuple[CertificateLine, ...]
     parts: tuple[PartLine, ...]

@@ -1,7 +1,7 @@
 """Edits and the passes that propose them: all that a dimension of reduction needs to know of the engine.
 
-A pass lists single steps that would make a subject simpler; the engine (`opsieve.reducer.engine.engine`) decides which are tried,
-merges those that do not touch each other, and drops those that lose the failure.
+A pass lists single steps that would make a subject simpler; the engine (`opsieve.reducer.engine.engine`)
+decides which are tried, merges those that do not touch each other, and drops those that lose the failure.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,9 +15,11 @@ S = TypeVar("S")
 class Edit(Generic[S]):
     """One step that makes a subject strictly simpler in the order of its form.
 
-    `label` is for the log and the certificate ("drop node 17 (Relu)"). `touches` are the names of the nodes and values it
-    changes: edits with disjoint touches may be merged. `apply` is pure and gives None when the edit no longer applies. `parts` are the
-    keys of the parts (`opsieve.reducer.engine.census`) that it simplifies, where they are not what it touches.
+    `label` is for the log and the certificate ("drop node 17 (Relu)"). `touches` are the names of the nodes
+    and values it
+    changes: edits with disjoint touches may be merged. `apply` is pure and gives None when the edit no longer
+    applies. `parts` are the keys of the parts (`opsieve.reducer.engine.census`) that it simplifies, where
+    they are not what it touches.
     """
 
     label: str
@@ -37,4 +39,6 @@ class Pass(Protocol[S]):
     name: str  # the dimension, as the certificate calls it
 
     def edits(self, subject: S) -> Iterator[Edit[S]]:
-        """Every single edit left, the most promising (largest) first; the same subject gives the same edits."""
+        """Every single edit left, the most promising (largest) first; the same subject gives the same
+        edits.
+        """

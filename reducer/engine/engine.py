@@ -1,9 +1,10 @@
 """The engine: tries what passes propose, and keeps the simplest subject that still shows the failure.
 
-A candidate is looked up by its digest, must be simpler than the best so far, must be valid, and only then costs a test. Edits that do
-not touch each other are tried together first, then in halves, then one by one. Which candidate is accepted depends on their order
-alone, never on timing: results that are at hand early, from a journal or from a test that ran beside, are not looked at before
-their turn, so that any number of workers and any interruption give the same subject. It knows nothing of what a subject is but its form.
+A candidate is looked up by its digest, must be simpler than the best so far, must be valid, and only then
+costs a test. Edits that do not touch each other are tried together first, then in halves, then one by one.
+Which candidate is accepted depends on their order alone, never on timing: results that are at hand early,
+from a journal or from a test that ran beside, are not looked at before their turn, so that any number of
+workers and any interruption give the same subject. It knows nothing of what a subject is but its form.
 """
 
 import time
@@ -25,7 +26,9 @@ _FILTERED_BYTES = 64 << 20  # candidates that may be made only to see which were
 
 
 class Engine(Generic[S]):
-    """One reduction under way. `checks` counts the tests that were run, `invalid` the candidates that never were."""
+    """One reduction under way. `checks` counts the tests that were run, `invalid` the candidates that never
+    were.
+    """
 
     def __init__(self, start: S, rules: Rules[S], journal: Journal, mark: str = ""):
         """`mark` tells the results of one kind of test in a journal from those of others."""
@@ -36,9 +39,12 @@ class Engine(Generic[S]):
         self.checks = 0
         self.invalid = 0
         self.slippage: dict[str, S] = {}
-        self.result = CheckResult("gone")  # what the test said last of a subject that is now the best, or of the start
+        # what the test said last of a subject that is now the best, or of the start
+        self.result = CheckResult("gone")
         self.dimension = "start"
-        self._known: dict[str, CheckResult] = {}  # what was tested, in order: what is tried next depends on this alone
+        self._known: dict[
+            str, CheckResult
+        ] = {}  # what was tested, in order: what is tried next depends on this alone
         self._cached = {  # what is at hand: from an earlier call, or prefetched
             attempt.digest.removeprefix(mark): attempt.result()
             for attempt in journal.attempts
@@ -54,8 +60,12 @@ class Engine(Generic[S]):
         self._since = time.monotonic()
         self._testing = 0.0  # seconds that tests took, one by one: as many at a time as may be
 
-    def evaluate(self, candidate: S | None, label: str, look: Callable[[S], CheckResult] | None = None) -> CheckResult:
-        """What the test says of a candidate, whether or not it is simpler; run once. None is no program. `look` asks in the test's place."""
+    def evaluate(
+        self, candidate: S | None, label: str, look: Callable[[S], CheckResult] | None = None
+    ) -> CheckResult:
+        """What the test says of a candidate, whether or not it is simpler; run once. None is no program.
+        `look` asks in the test's place.
+        """
         if candidate is None:
             return CheckResult("invalid", "a value that it needs is unknown")
         digest = self.form.digest(candidate)
@@ -76,9 +86,11 @@ class Engine(Generic[S]):
         return result
 
     def prefetch(self, candidates: Iterable[tuple[Callable[[], S | None], str]]) -> None:
-        """Test, at the same time, what will probably be tested next, the likeliest first; what is known is passed over.
+        """Test, at the same time, what will probably be tested next, the likeliest first; what is known is
+        passed over.
 
-        It changes what is known early, and nothing else. Only where tests are slow enough for it to pay, and there are workers.
+        It changes what is known early, and nothing else. Only where tests are slow enough for it to pay, and
+        there are workers.
         """
         width = len(self.rules.tests)
         if width < 2 or self.test_seconds < _SLOW:
@@ -98,7 +110,9 @@ class Engine(Generic[S]):
         self._run(wave)
 
     def improve(self, candidate: S | None, label: str, touches: frozenset[str] = frozenset()) -> bool:
-        """Take a candidate for the best when it is simpler and shows the failure; `touches` is what changed, {} for anything."""
+        """Take a candidate for the best when it is simpler and shows the failure; `touches` is what changed,
+        {} for anything.
+        """
         if candidate is None or not self.form.simpler(candidate, self.best):
             return False
         result = self.evaluate(candidate, label)
@@ -114,7 +128,9 @@ class Engine(Generic[S]):
         return True
 
     def begin(self, known: CheckResult | None = None) -> CheckResult:
-        """Test the premise: whether the subject that it starts from shows the failure; `known` is a result that is there."""
+        """Test the premise: whether the subject that it starts from shows the failure; `known` is a result
+        that is there.
+        """
         digest = self.form.digest(self.best)
         if known is not None and digest not in self._cached:
             self.checks += 1
@@ -136,8 +152,8 @@ class Engine(Generic[S]):
     def sweep(self, dimension: Pass[S], together: bool = True, retry: bool = True) -> bool:
         """Try all that a pass proposes, again and again until nothing more is gained; whether anything was.
 
-        `together` tries edits that do not touch each other at once first: it pays where several are likely to hold. Without
-        `retry`, edits that failed are left out until something that they touch has changed.
+        `together` tries edits that do not touch each other at once first: it pays where several are likely to
+        hold. Without `retry`, edits that failed are left out until something that they touch has changed.
         """
         self.dimension = dimension.name
         gained = False
@@ -152,7 +168,9 @@ class Engine(Generic[S]):
             gained = True
 
     def single(self, edit: Edit[S]) -> CheckResult | None:
-        """What becomes of one edit alone on the best subject; None when it does not apply or makes nothing simpler."""
+        """What becomes of one edit alone on the best subject; None when it does not apply or makes nothing
+        simpler.
+        """
         candidate = edit.apply(self.best)
         if candidate is None or not self.form.simpler(candidate, self.best):
             return None
@@ -207,14 +225,18 @@ class Engine(Generic[S]):
                 continue
             left.append((digest, edit))
         self._validate(fresh)
-        refused = {digest for digest in fresh if digest in self._cached and self._cached[digest].kind == "invalid"}
+        refused = {
+            digest for digest in fresh if digest in self._cached and self._cached[digest].kind == "invalid"
+        }
         self._known.update((digest, self._cached[digest]) for digest in refused)
         return [edit for digest, edit in left if digest not in refused]
 
     def _validate(self, wave: dict[str, tuple[S, str]]) -> None:
         """Remember what is invalid in a wave, as far as that is not known."""
         wave = {
-            digest: item for digest, item in wave.items() if digest not in self._cached and digest not in self._valid
+            digest: item
+            for digest, item in wave.items()
+            if digest not in self._cached and digest not in self._valid
         }
         complaints = self.rules.validator.complaints([subject for subject, _ in wave.values()])
         for (digest, (subject, label)), complaint in zip(wave.items(), complaints, strict=True):
@@ -250,14 +272,23 @@ class Engine(Generic[S]):
         nodes = size.nodes + size.inner_nodes
         self.journal.add(
             Attempt(
-                self._mark + digest, self.dimension, label, nodes, result.kind, result.why, result.key, result.wrong
+                self._mark + digest,
+                self.dimension,
+                label,
+                nodes,
+                result.kind,
+                result.why,
+                result.key,
+                result.wrong,
             )
         )
 
     def _report(self) -> None:
         size = self.form.size(self.best)
         seconds = time.monotonic() - self._since
-        self.rules.progress(Progress(self.dimension, size.nodes, size.inner_nodes, size.bytes, self.checks, seconds))
+        self.rules.progress(
+            Progress(self.dimension, size.nodes, size.inner_nodes, size.bytes, self.checks, seconds)
+        )
 
 
 def _tested(test: InterestingnessTest[S], subject: S) -> CheckResult:
@@ -279,7 +310,9 @@ def _label(used: Sequence[Edit[S]]) -> str:
 
 
 def _merged(start: S, edits: Sequence[Edit[S]]) -> tuple[S | None, list[Edit[S]], list[Edit[S]]]:
-    """The edits applied one upon the other as far as they do not touch each other; those that were, and those left over."""
+    """The edits applied one upon the other as far as they do not touch each other; those that were, and those
+    left over.
+    """
     subject: S | None = None
     touched: set[str] = set()
     used: list[Edit[S]] = []

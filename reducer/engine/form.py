@@ -1,6 +1,7 @@
 """What a form of program has to say of itself to be reduced. The engine knows nothing else of it.
 
-`docs/explanation/reduction.md` and `reducer/README.md` show how a form plugs in; `problem/onnx_form.py` is the one of ONNX models.
+`docs/explanation/reduction.md` and `reducer/README.md` show how a form plugs in; `problem/onnx_form.py` is
+the one of ONNX models.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,9 @@ S_contra = TypeVar("S_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a subject is, for people and for the journal: nodes outside and inside of bodies, bytes when stored."""
+    """How large a subject is, for people and for the journal: nodes outside and inside of bodies, bytes when
+    stored.
+    """
 
     nodes: int
     inner_nodes: int
@@ -25,7 +28,8 @@ class Size:
 class SubjectKind(Protocol[S_contra]):
     """A kind of subject: which of two is simpler, when two are equal, how large one is.
 
-    A subject is never changed in place. `simpler` is a strict total order under which every chain ends, so that a reduction does.
+    A subject is never changed in place. `simpler` is a strict total order under which every chain ends, so
+    that a reduction does.
     """
 
     def simpler(self, candidate: S_contra, than: S_contra) -> bool:
@@ -59,11 +63,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Rules(Generic[S]):
-    """What an engine is given: the form of its subjects, how to test, validate and record values anew, and who hears of progress.
+    """What an engine is given: the form of its subjects, how to test, validate and record values anew, and
+    who hears of progress.
 
-    `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure is lost in all when it is lost
-    in one, "" where that cannot be said. `refresh` is called of a new best subject before passes see it. `accepted`
-    hears of every new best subject.
+    `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure
+    is lost in all when it is lost in one, "" where that cannot be said. `refresh` is called of a new best
+    subject before passes see it. `accepted` hears of every new best subject.
     """
 
     form: SubjectKind[S]

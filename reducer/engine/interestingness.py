@@ -1,4 +1,6 @@
-"""The test that a reduction runs again and again: does this subject still show the failure? For subjects of any form."""
+"""The test that a reduction runs again and again: does this subject still show the failure? For subjects of
+any form.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,9 +21,9 @@ _MOST_RUNS = 200
 class CheckResult:
     """What an interestingness test says of one subject.
 
-    `same`: it shows the failure. `slippage`: it fails otherwise; `key` is then that failure's fingerprint. `gone`: it is well, or
-    could not be run. `invalid`: it is no valid program and was not run. `why` is for the journal. `wrong` names the outputs
-    that differ, where the failure is a mismatch.
+    `same`: it shows the failure. `slippage`: it fails otherwise; `key` is then that failure's fingerprint.
+    `gone`: it is well, or could not be run. `invalid`: it is no valid program and was not run. `why` is for
+    the journal. `wrong` names the outputs that differ, where the failure is a mismatch.
     """
 
     kind: ResultKind
@@ -66,10 +68,12 @@ def replayed_by(tests: Sequence[InterestingnessTest[S]], subject: S, runs: int) 
 
 @dataclass(frozen=True)
 class RepeatedTest(Generic[S]):
-    """A test of a failure that shows only sometimes: `same` once it was seen `sightings` times in `runs` runs.
+    """A test of a failure that shows only sometimes: `same` once it was seen `sightings` times in `runs`
+    runs.
 
-    A subject that fails with the rate of the whole program is missed with at most the probability that `runs_for` was given;
-    one that is accepted was seen to fail, and more than once, so that the rate does not dwindle step by step.
+    A subject that fails with the rate of the whole program is missed with at most the probability that
+    `runs_for` was given; one that is accepted was seen to fail, and more than once, so that the rate does not
+    dwindle step by step.
     """
 
     inner: InterestingnessTest[S]
@@ -104,7 +108,9 @@ class RepeatedTest(Generic[S]):
 
 
 def runs_for(rate: float, sightings: int = 2, miss: float = 0.01) -> int:
-    """How many runs show a failure of this rate `sightings` times, but for a probability of `miss`; 200 at most."""
+    """How many runs show a failure of this rate `sightings` times, but for a probability of `miss`; 200 at
+    most.
+    """
     runs = sightings
     while runs < _MOST_RUNS and _fewer(rate, runs, sightings) > miss:
         runs += 1

@@ -1,4 +1,6 @@
-"""Every attempt of a reduction, one JSON object a line, so that one that was killed goes on where it stood."""
+"""Every attempt of a reduction, one JSON object a line, so that one that was killed goes on where it
+stood.
+"""
 
 import os
 from pathlib import Path
@@ -88,7 +90,9 @@ class Journal:
 
 
 def _read(path: Path, head: _Head) -> tuple[list[Attempt], int] | None:
-    """The attempts in a journal that answers the question of `head`, and where they end in the file; None for any other file."""
+    """The attempts in a journal that answers the question of `head`, and where they end in the file; None for
+    any other file.
+    """
     first, *lines = read_file(path, _LIMIT).split(b"\n")
     try:
         if not lines or msgspec.json.decode(first, type=_Head) != head:

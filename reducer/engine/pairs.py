@@ -15,9 +15,11 @@ _MOST = 120  # pairs of one subject
 
 @dataclass
 class PairsPass(Generic[S]):
-    """Pairs of the single edits of other passes, as far as the budget goes: of each two dimensions in turn, the first edits first.
+    """Pairs of the single edits of other passes, as far as the budget goes: of each two dimensions in turn,
+    the first edits first.
 
-    `left` is how many pairs of the subject seen last were not made. Pairs that give the same candidate as another, or as a single edit, are left out.
+    `left` is how many pairs of the subject seen last were not made. Pairs that give the same candidate as
+    another, or as a single edit, are left out.
     """
 
     form: SubjectKind[S]
@@ -40,9 +42,14 @@ class PairsPass(Generic[S]):
         for each in self.passes:
             made = [(edit, edit.apply(subject)) for edit in each.edits(subject)]
             singles.append([(edit, once) for edit, once in made if once is not None])
-        known = {self.form.digest(subject), *(self.form.digest(once) for group in singles for _, once in group)}
+        known = {
+            self.form.digest(subject),
+            *(self.form.digest(once) for group in singles for _, once in group),
+        }
         found: list[Edit[S]] = []
-        pairs = list(_in_turn([_products(*groups) for groups in itertools.combinations_with_replacement(singles, 2)]))
+        pairs = list(
+            _in_turn([_products(*groups) for groups in itertools.combinations_with_replacement(singles, 2)])
+        )
         for place, ((first, once), (second, _)) in enumerate(pairs):
             if len(found) == self.most:
                 return found, len(pairs) - place
@@ -67,7 +74,9 @@ def _products(one: list[_Single[S]], other: list[_Single[S]]) -> Iterator[tuple[
     return ((one[a], other[b]) for a, b in places)
 
 
-def _in_turn(groups: Sequence[Iterator[tuple[_Single[S], _Single[S]]]]) -> Iterator[tuple[_Single[S], _Single[S]]]:
+def _in_turn(
+    groups: Sequence[Iterator[tuple[_Single[S], _Single[S]]]],
+) -> Iterator[tuple[_Single[S], _Single[S]]]:
     """One of each group in turn, until all are empty."""
     waiting = deque(groups)
     while waiting:

@@ -1,8 +1,10 @@
-"""Searches for a small set of items that passes a test, when the whole set does. Pure: the test is all they know.
+"""Searches for a small set of items that passes a test, when the whole set does. Pure: the test is all they
+know.
 
-A test is run of a list of items and is taken to be monotone where that saves tests; what comes back always passed it. Bisection of
-a prefix and growing over an order are those of the measured prototype (docs/benchmarks/reduce.md); finding the needed items one
-after the other is the linear form of QuickXplain (Junker 2004), each by bisection.
+A test is run of a list of items and is taken to be monotone where that saves tests; what comes back always
+passed it. Bisection of a prefix and growing over an order are those of the measured prototype
+(docs/benchmarks/reduce.md); finding the needed items one after the other is the linear form of QuickXplain
+(Junker 2004), each by bisection.
 """
 
 from bisect import bisect_left
@@ -16,7 +18,9 @@ Test = Callable[[Places], bool]
 Prefetch = Callable[[Iterator[Places]], None]
 _LARGE = 8  # items: smaller sets are searched as they are, beyond them sizes grow faster
 _STEEP = 4
-_NEIGHBOURS = 4  # items before one that was found far away: what else is needed is first looked for among them
+_NEIGHBOURS = (
+    4  # items before one that was found far away: what else is needed is first looked for among them
+)
 _FEW = 3  # items
 _DENSE = 3  # items left for each that was found
 
@@ -36,10 +40,11 @@ def minimal_prefix(
 ) -> int:
     """How many items of `order`, from its beginning, the smallest prefix has that passes.
 
-    The prefix of `known` items (all of them by default) is known to pass, that of `failing` items to fail. `weights` says of each item of
-    `order` how likely it is the last of that prefix: half of what is likely is left out at once, and an item of the share p of all is found in
-    about log2(1/p) tests. `prefetch` is given the lists that may be tested next, whatever the results: the next one, then the two of which
-    one is the one after it, and so on.
+    The prefix of `known` items (all of them by default) is known to pass, that of `failing` items to fail.
+    `weights` says of each item of `order` how likely it is the last of that prefix: half of what is likely is
+    left out at once, and an item of the share p of all is found in about log2(1/p) tests. `prefetch` is given
+    the lists that may be tested next, whatever the results: the next one, then the two of which one is the
+    one after it, and so on.
     """
     low, high = failing, len(order) if known is None else known
     before = [0.0, *accumulate(weights)] if weights else range(len(order) + 1)
@@ -54,7 +59,9 @@ def minimal_prefix(
 
 
 def _middle(low: int, high: int, before: Sequence[float]) -> int:
-    """The size between two others that has half of their weight on either side; `before` is the weight of a prefix by its size."""
+    """The size between two others that has half of their weight on either side; `before` is the weight of a
+    prefix by its size.
+    """
     half = (before[low] + before[high]) / 2
     size = bisect_left(before, half, low + 1, high - 1)
     return size - 1 if size - 1 > low and half - before[size - 1] <= before[size] - half else size
@@ -72,7 +79,9 @@ def _middles(low: int, high: int, before: Sequence[float]) -> Iterator[int]:
 
 
 def prefix_sizes(count: int) -> list[int]:
-    """The sizes of growing prefixes of `count` items that are worth a test: 1, 2, 4 and 8, then four times as many each time."""
+    """The sizes of growing prefixes of `count` items that are worth a test: 1, 2, 4 and 8, then four times as
+    many each time.
+    """
     sizes, size = [], 1
     while size < count:
         sizes.append(size)
@@ -83,7 +92,9 @@ def prefix_sizes(count: int) -> list[int]:
 def passing_prefix(
     order: Sequence[int], test: Test, sizes: Sequence[int], prefetch: Prefetch = no_prefetch
 ) -> tuple[int, int]:
-    """The first of these sizes whose prefix passes, and the size before it, which failed; the whole length when none does."""
+    """The first of these sizes whose prefix passes, and the size before it, which failed; the whole length
+    when none does.
+    """
     failing = 0
     for place, size in enumerate(sizes):
         if size > len(order):
@@ -118,16 +129,20 @@ class _PrefetchWithFixed:
 
 
 def smaller_window(order: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch) -> Places | None:
-    """A run of neighbours in `order` that passes and is at most half as long; None where none is found. All of `order` passes.
+    """A run of neighbours in `order` that passes and is at most half as long; None where none is found. All
+    of `order` passes.
 
-    For so many items that a test costs what its list is long: beside a bisection of prefixes, whose lists stay long, each question costs half
-    of the one before it. Where a first half fails the other is taken for the one that passes, and asked about only when three
-    such guesses stand; when they were wrong, what is needed lies across a cut, and the runs around the cuts are asked for.
+    For so many items that a test costs what its list is long: beside a bisection of prefixes, whose lists
+    stay long, each question costs half of the one before it. Where a first half fails the other is taken for
+    the one that passes, and asked about only when three such guesses stand; when they were wrong, what is
+    needed lies across a cut, and the runs around the cuts are asked for.
     """
     items = list(order)
     size = len(items)
     starts = [0, size // 2, size - size // 4, size - size // 8]
-    guesses = [(low, high) for low, high in zip(starts, [*starts[1:], size], strict=True) if low < high < size]
+    guesses = [
+        (low, high) for low, high in zip(starts, [*starts[1:], size], strict=True) if low < high < size
+    ]
     across = [(size // 2, size), (size // 4, size - size // 4)]
     runs = [*guesses, (starts[-1], size), *across]
     for place, (low, high) in enumerate(runs):
@@ -140,11 +155,12 @@ def smaller_window(order: Sequence[int], test: Test, prefetch: Prefetch = no_pre
 def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no_prefetch) -> Places:
     """The items that are needed beside `fixed`, found one after the other.
 
-    `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is found is the last one of
-    the shortest prefix of `rest` that passes: at most log2(rest) tests an item, and one to see whether it was the last. `rest` may
-    stand in any order; where what is needed lies near what is fixed, near items first make it cheap, for the prefix grows. Where an item was
-    found far away, the few before it are asked for first: patterns stand together, also at the end of the order. Where
-    what was found stands densely, what is left of `rest` is sooner left out one by one, and comes back whole.
+    `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is
+    found is the last one of the shortest prefix of `rest` that passes: at most log2(rest) tests an item, and
+    one to see whether it was the last. `rest` may stand in any order; where what is needed lies near what is
+    fixed, near items first make it cheap, for the prefix grows. Where an item was found far away, the few
+    before it are asked for first: patterns stand together, also at the end of the order. Where what was found
+    stands densely, what is left of `rest` is sooner left out one by one, and comes back whole.
     """
     fixed, rest = list(fixed), list(rest)
     far = False
@@ -169,7 +185,8 @@ def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no
 
 
 def one_minimal(items: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch) -> Places:
-    """The items without those that can go, the last ones tried first: in chunks of a quarter, then one by one.
+    """The items without those that can go, the last ones tried first: in chunks of a quarter, then one by
+    one.
 
     No single item of what comes back can go, as long as the test is monotone.
     """

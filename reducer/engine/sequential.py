@@ -1,7 +1,8 @@
 """A sequential test of a share: as many trials as the evidence needs, and no more. Pure.
 
-Wald's sequential probability ratio test ("Sequential Tests of Statistical Hypotheses", 1945, section 5): of the hypotheses that a trial
-succeeds with a probability of at most `FAIR` and of at least `CLEAR`, one is taken as soon as the likelihood ratio says so.
+Wald's sequential probability ratio test ("Sequential Tests of Statistical Hypotheses", 1945, section 5): of
+the hypotheses that a trial succeeds with a probability of at most `FAIR` and of at least `CLEAR`, one is
+taken as soon as the likelihood ratio says so.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ Decision = Literal["yes", "no", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Successes among trials so far: eight in a row are enough for `yes`, three failures in a row for `no`."""
+    """Successes among trials so far: eight in a row are enough for `yes`, three failures in a row for
+    `no`.
+    """
 
     successes: int = 0
     failures: int = 0

@@ -1,7 +1,9 @@
-"""From all parts of a program to the few that a failure needs: parts are numbered, and any of them make a candidate.
+"""From all parts of a program to the few that a failure needs: parts are numbered, and any of them make a
+candidate.
 
-For every form whose programs have parts in an order (nodes, bindings, statements): the last part that is needed is found by bisection,
-what else is needed by growing around it, and far away by QuickXplain; then parts are left out until none can be.
+For every form whose programs have parts in an order (nodes, bindings, statements): the last part that is
+needed is found by bisection, what else is needed by growing around it, and far away by QuickXplain; then
+parts are left out until none can be.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,8 +27,9 @@ MANY = 1024  # parts, beyond which lists are halved before a prefix is bisected
 
 
 class SubsetSearch(Generic[S]):
-    """The search on an engine: `keep` makes the candidate of some parts, `nearest` sorts parts by their distance from others, `likely` says
-    how likely each part is needed, where that is known."""
+    """The search on an engine: `keep` makes the candidate of some parts, `nearest` sorts parts by their
+    distance from others, `likely` says how likely each part is needed, where that is known.
+    """
 
     def __init__(
         self,

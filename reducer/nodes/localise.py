@@ -1,4 +1,6 @@
-"""Where in a graph a failure is likely to sit, judged by what the compiler said: names of nodes and values, and operators."""
+"""Where in a graph a failure is likely to sit, judged by what the compiler said: names of nodes and values,
+and operators.
+"""
 
 import re
 from collections import Counter
@@ -20,12 +22,16 @@ _SHORT = {
     "maxpool": "maxpool",
     "avgpool": "averagepool",
 }
-_PLAIN = frozenset(["if", "loop", "scan", "constant", "shape", "size", "identity", "cast", "not", "and", "or", "where"])
+_PLAIN = frozenset(
+    ["if", "loop", "scan", "constant", "shape", "size", "identity", "cast", "not", "and", "or", "where"]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Where to look first: nodes, the likeliest first, whether the text names them (as far as it names any), and the few that may be enough."""
+    """Where to look first: nodes, the likeliest first, whether the text names them (as far as it names any),
+    and the few that may be enough.
+    """
 
     foci: list[int]
     exact: bool
@@ -35,8 +41,8 @@ class Hint:
 def hint(graph: Graph, text: str) -> Hint:
     """What a compiler's words point at.
 
-    Where they name no node, it is those that bring the operators together that they name. Linear in the graph and the text; the
-    text is untrusted and only compared.
+    Where they name no node, it is those that bring the operators together that they name. Linear in the graph
+    and the text; the text is untrusted and only compared.
     """
     text = text[:MOST_TEXT]
     own, made = _named(graph, text)
@@ -51,8 +57,10 @@ def hint(graph: Graph, text: str) -> Hint:
 
 
 def likelihood(graph: Graph, groups: Sequence[Sequence[int]]) -> list[float]:
-    """How likely each node is one that the failure needs, in all 1: a third of it is shared by all nodes, a third by the operators that there
-    are, and within each by its nodes, and a third by `groups` of nodes, those that the optimiser rewrote."""
+    """How likely each node is one that the failure needs, in all 1: a third of it is shared by all nodes, a
+    third by the operators that there are, and within each by its nodes, and a third by `groups` of nodes,
+    those that the optimiser rewrote.
+    """
     counts = Counter(node.op_type for node in graph.nodes)
     shares = [1 / len(graph.nodes) + 1 / (len(counts) * counts[node.op_type]) for node in graph.nodes]
     for group in groups:
@@ -63,7 +71,9 @@ def likelihood(graph: Graph, groups: Sequence[Sequence[int]]) -> list[float]:
 
 
 def _named(graph: Graph, text: str) -> tuple[list[int], list[int]]:
-    """Nodes whose own name the text has as a word, or as a part of one between slashes; and those of which it has a result."""
+    """Nodes whose own name the text has as a word, or as a part of one between slashes; and those of which it
+    has a result.
+    """
     words: dict[str, None] = {}
     for word in _WORD.findall(text):
         words[word.strip(".:")] = None
@@ -80,7 +90,9 @@ def _hinted_operators(graph: Graph, text: str) -> list[dict[str, float]]:
     parts = {part.lower() for word in re.findall(r"\w+", text) for part in _CAMEL.findall(word)}
     operators = [{name.lower() for name in inner_operators(node)} for node in graph.nodes]
     counts = Counter(name for names in operators for name in names)
-    hinted = {name for name in counts if name not in _PLAIN and (name in plain if len(name) > 3 else name in parts)}
+    hinted = {
+        name for name in counts if name not in _PLAIN and (name in plain if len(name) > 3 else name in parts)
+    }
     hinted |= {full for short, full in _SHORT.items() if short in parts and full in counts}
     return [{name: 1.0 / counts[name] for name in sorted(names & hinted)} for names in operators]
 
@@ -90,7 +102,9 @@ def _near(graph: Graph, place: int) -> tuple[int, ...]:
 
 
 def _scored(graph: Graph, operators: Sequence[dict[str, float]]) -> list[int]:
-    """Nodes of hinted operators, by how many different ones meet in their neighbourhood, then by how rare their own is."""
+    """Nodes of hinted operators, by how many different ones meet in their neighbourhood, then by how rare
+    their own is.
+    """
     scores: list[tuple[int, float, int]] = []
     for place, own in enumerate(operators):
         if own:

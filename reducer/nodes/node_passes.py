@@ -32,7 +32,9 @@ class Nodes:
 
 
 class Bypass:
-    """A node replaced by a value of the type of its result: one of its inputs, or another that is there before it."""
+    """A node replaced by a value of the type of its result: one of its inputs, or another that is there
+    before it.
+    """
 
     name = "bypass"
 
@@ -40,11 +42,15 @@ class Bypass:
         """A few edits a node."""
         graph = Graph(subject)
         for place, node in enumerate(graph.nodes):
-            results = [name for name in node.output if name and (name in graph.readers or name in graph.outputs)]
+            results = [
+                name for name in node.output if name and (name in graph.readers or name in graph.outputs)
+            ]
             if len(results) != 1 or results[0] in graph.outputs:
                 continue
             fits = _stand_ins(graph, place, results[0])
-            others = [name for name in graph.reads[place] if name not in fits] if len(graph.nodes) <= _FEW else []
+            others = (
+                [name for name in graph.reads[place] if name not in fits] if len(graph.nodes) <= _FEW else []
+            )
             for name in (*fits, *others):
                 yield OnnxEdit(
                     f"{_called('bypass', graph, place)} by {name}",
@@ -100,7 +106,9 @@ def _called(verb: str, graph: Graph, place: int) -> str:
 def _edit(verb: str, graph: Graph, place: int, change: Callable[[Subject, str], Subject | None]) -> OnnxEdit:
     key = first_output(graph.nodes[place])
     touches = frozenset([*graph.reads[place], *filter(None, graph.nodes[place].output)])
-    return OnnxEdit(_called(verb, graph, place), touches, lambda subject: change(subject, key), frozenset([key]))
+    return OnnxEdit(
+        _called(verb, graph, place), touches, lambda subject: change(subject, key), frozenset([key])
+    )
 
 
 def _dropped(subject: Subject, key: str) -> Subject | None:
@@ -117,7 +125,9 @@ def _frozen(subject: Subject, key: str) -> Subject | None:
     place = graph.producer[key]
     names = [name for name in graph.nodes[place].output if name in graph.readers]
     values = {name: subject.values.get(name) for name in names}
-    if not names or not all(isinstance(value, np.ndarray) and value.nbytes <= SMALL for value in values.values()):
+    if not names or not all(
+        isinstance(value, np.ndarray) and value.nbytes <= SMALL for value in values.values()
+    ):
         return None
     model = _copied(subject.model)
     del model.graph.node[place]
@@ -179,7 +189,8 @@ def _stand_ins(graph: Graph, place: int, result: str) -> list[str]:
     others = [name for name in (*graph.inputs, *before) if name not in own]
     fits = [name for name in own if _alike(graph, name, value)]
     further = [name for name in others if _alike(graph, name, value)][:_OTHERS]
-    # What lies further up is reached by several steps of its own; others are asked only where that way is closed, or of a small graph.
+    # What lies further up is reached by several steps of its own; others are asked only where that way is
+    # closed, or of a small graph.
     return [*fits, *further] if len(graph.nodes) <= _FEW else fits or further
 
 

@@ -1,6 +1,7 @@
 """The node phase: from a whole model to the few nodes that the failure needs.
 
-What the failure says comes first (what the optimiser rewrote there, names in a message, the outputs that differ), then the search of `opsieve.reducer.engine.subset_search`.
+What the failure says comes first (what the optimiser rewrote there, names in a message, the outputs that
+differ), then the search of `opsieve.reducer.engine.subset_search`.
 """
 
 import math
@@ -29,12 +30,16 @@ _GROWING = (
 )
 _FUSED = 16  # nodes that an optimiser makes one of
 _SHOWN = 96  # groups of them whose results are shown at once
-_TRACED = 20_000  # nodes of a model of which, when a result is wrong, a half costs less than the optimised graph and a run that shows values
+# nodes of a model of which, when a result is wrong, a half costs less than the optimised graph and a run that
+# shows values
+_TRACED = 20_000
 _TAPS = 12  # further outputs that a probe has
 
 
 class NodePhase:
-    """One run of the phase on the engine's best subject. `text` is all that the compiler said when it failed; `optimised` asks for its optimised graph."""
+    """One run of the phase on the engine's best subject. `text` is all that the compiler said when it failed;
+    `optimised` asks for its optimised graph.
+    """
 
     def __init__(
         self,
@@ -49,7 +54,9 @@ class NodePhase:
 
     def _begin(self) -> None:
         self.graph = Graph(self.engine.best)
-        self.search = SubsetSearch(self.engine, self._kept, self.graph.nearest, likely=likelihood(self.graph, ()))
+        self.search = SubsetSearch(
+            self.engine, self._kept, self.graph.nearest, likely=likelihood(self.graph, ())
+        )
 
     def run(self) -> bool:
         """Replace the engine's best by fewer nodes; whether it was."""
@@ -86,8 +93,9 @@ class NodePhase:
         return None
 
     def _first_wrong(self, groups: Sequence[Places]) -> Places | None:
-        """The first of these groups from which a wrong value comes: what they give is shown, of many of them what some give, and then again of
-        those that lie between the last right and the first wrong value."""
+        """The first of these groups from which a wrong value comes: what they give is shown, of many of them
+        what some give, and then again of those that lie between the last right and the first wrong value.
+        """
         region = self._above(range(len(self.graph.nodes)), self.engine.result.wrong, ())
         while True:
             inside = set(region)
@@ -103,7 +111,9 @@ class NodePhase:
             if result.kind != "same":
                 return None
             wrong = {*result.wrong, *self.engine.result.wrong}
-            bad = [group for group in shown if not wrong.isdisjoint(self.graph.results[group[-1]])] or groups[-1:]
+            bad = [group for group in shown if not wrong.isdisjoint(self.graph.results[group[-1]])] or groups[
+                -1:
+            ]
             smaller = self._above(region, self.graph.results[bad[0][-1]], taps)
             if stride == 1 or len(smaller) == len(region):
                 return bad[0]
@@ -134,7 +144,9 @@ class NodePhase:
         want(self.graph, [name for name in self.graph.producer if name in wanted])
 
     def _narrowed(self) -> Places | None:
-        """A region found by looking at which values differ first, for failures that are mismatches; not yet tried by itself."""
+        """A region found by looking at which values differ first, for failures that are mismatches; not yet
+        tried by itself.
+        """
         everything = range(len(self.graph.nodes))
         if not self.engine.result.wrong:
             return None
@@ -142,7 +154,10 @@ class NodePhase:
         while len(region) > 2 * ENOUGH:
             stride = max(3, math.ceil(len(region) / _TAPS))
             taps = [
-                name for place in region[stride - 1 :: stride] for name in self.graph.nodes[place].output[:1] if name
+                name
+                for place in region[stride - 1 :: stride]
+                for name in self.graph.nodes[place].output[:1]
+                if name
             ]
             label = f"keep {counted(len(region), 'node')} and show values between them"
             result = self.engine.evaluate(self._kept(region, taps), label)
@@ -164,7 +179,9 @@ class NodePhase:
         return sorted((self.graph.ancestors([first]) & inside) - (self.graph.ancestors(good) - {first}))
 
     def _traced(self) -> Places | None:
-        """The nodes that the first wrong value comes from, for failures that are mismatches, when they show the failure."""
+        """The nodes that the first wrong value comes from, for failures that are mismatches, when they show
+        the failure.
+        """
         region = self._narrowed()
         if region is None:
             return None
@@ -183,7 +200,9 @@ class NodePhase:
         return self.search.within(list(range(len(self.graph.nodes))))
 
     def _halved(self) -> bool:
-        """Replace the engine's best by a run of its nodes, with its values recorded anew: what comes next costs what that is large."""
+        """Replace the engine's best by a run of its nodes, with its values recorded anew: what comes next
+        costs what that is large.
+        """
         total = len(self.graph.nodes)
         found = smaller_window(range(total), self.search.test, self.search.prefetch)
         if found is None or not self.engine.improve(

@@ -1,4 +1,6 @@
-"""What the compiler's optimiser rewrote: the places where its optimised graph is another than the model, to be looked at first."""
+"""What the compiler's optimiser rewrote: the places where its optimised graph is another than the model, to
+be looked at first.
+"""
 
 import re
 from collections.abc import Sequence
@@ -17,8 +19,9 @@ _HEAVY = 64 << 20  # bytes of a model whose optimised graph is not asked for
 
 
 def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | None:
-    """What the target makes of a model; None where it does not tell, or where it fails before it has made it. What another compiler runs can be
-    had, though it may be what that compiler refuses."""
+    """What the target makes of a model; None where it does not tell, or where it fails before it has made it.
+    What another compiler runs can be had, though it may be what that compiler refuses.
+    """
     target = test.target.showing_graph
     was_made = test.failure.verdict.stage == "run" or test.target.runtime is not None
     if target is None or not was_made or subject.program.byte_size > _HEAVY:
@@ -31,8 +34,9 @@ def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | Non
 def rewritten(graph: Graph, optimised: onnx.GraphProto) -> list[Places]:
     """Groups of nodes that are not in the optimised graph as they were, in the graph's order.
 
-    Two of them belong together when one reads what the other makes and the optimised graph no longer has that value, or has another
-    operator make it of all that the first one read: then it is a result under an old name. Linear in both.
+    Two of them belong together when one reads what the other makes and the optimised graph no longer has that
+    value, or has another operator make it of all that the first one read: then it is a result under an old
+    name. Linear in both.
     """
     after = {tuple(node.output): (node.op_type, tuple(node.input)) for node in optimised.node}
     left = {name for node in optimised.node for name in (*node.input, *node.output)}
@@ -57,7 +61,11 @@ def rewritten(graph: Graph, optimised: onnx.GraphProto) -> list[Places]:
             group.append(here)
             gone = [name for name in graph.results[here] if name not in left]
             near = [reader for name in gone for reader in graph.readers.get(name, ())]
-            near += [graph.producer[name] for name in graph.reads[here] if name in graph.producer and name not in left]
+            near += [
+                graph.producer[name]
+                for name in graph.reads[here]
+                if name in graph.producer and name not in left
+            ]
             fresh = [other for other in dict.fromkeys(near) if other in changed and other not in seen]
             seen.update(fresh)
             waiting += fresh
@@ -66,7 +74,9 @@ def rewritten(graph: Graph, optimised: onnx.GraphProto) -> list[Places]:
 
 
 def made_into(graph: Graph, optimised: onnx.GraphProto, text: str, groups: Sequence[Places]) -> Places | None:
-    """The first group of which the optimiser made an operator that the model does not have and the text names; None where none is."""
+    """The first group of which the optimiser made an operator that the model does not have and the text
+    names; None where none is.
+    """
     words = set(re.findall(r"\w+", text[:MOST_TEXT])) - {node.op_type for node in graph.nodes}
     results = {name for node in optimised.node if node.op_type in words for name in node.output}
     made = {graph.producer[name] for name in results if name in graph.producer}
@@ -74,6 +84,10 @@ def made_into(graph: Graph, optimised: onnx.GraphProto, text: str, groups: Seque
 
 
 def beside(graph: Graph, group: Places, groups: Sequence[Places]) -> Places:
-    """A group with the groups that it reads from, and the nodes: an optimiser may use the name of a value again for another."""
+    """A group with the groups that it reads from, and the nodes: an optimiser may use the name of a value
+    again for another.
+    """
     sources = {source for place in group for source in graph.producers[place]}
-    return sorted({*group, *sources, *(place for other in groups if not sources.isdisjoint(other) for place in other)})
+    return sorted(
+        {*group, *sources, *(place for other in groups if not sources.isdisjoint(other) for place in other)}
+    )

@@ -24,7 +24,9 @@ class SharingPass:
     name = "sharing"
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """The last ones first, each replaced by others of its type, then by those of another, then by others that take its value."""
+        """The last ones first, each replaced by others of its type, then by those of another, then by others
+        that take its value.
+        """
         graph = Graph(subject)
         values = {name: graph.value(name) for name in dict.fromkeys((*graph.inputs, *graph.initializers))}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -42,9 +44,13 @@ class SharingPass:
             for other in (*alike[:_OTHERS], *unlike[:_OTHERS]) if few else ():
                 if _type(others[other]) != _type(array) or others[other].tobytes() != array.tobytes():
                     yield _edit(name, other, {other: array}, ", with the value of the latter")
-                if array.dtype != others[other].dtype and {array.dtype.kind, others[other].dtype.kind} <= set("iuf"):
+                if array.dtype != others[other].dtype and {array.dtype.kind, others[other].dtype.kind} <= set(
+                    "iuf"
+                ):
                     for old, new in ((array.dtype, others[other].dtype), (others[other].dtype, array.dtype)):
-                        turned = {each: value.astype(new) for each, value in arrays.items() if value.dtype == old}
+                        turned = {
+                            each: value.astype(new) for each, value in arrays.items() if value.dtype == old
+                        }
                         turned.pop(name, None)
                         yield _edit(name, other, turned, f", {old} as {new} everywhere")
 
@@ -70,7 +76,9 @@ def _edit(name: str, other: str, values: Mapping[str, Array], how: str) -> OnnxE
                 replace_tensor(model, (), each, value)
         return drop_unused(model, inputs)
 
-    return only_simpler(changing(f"read {other[:40]!r} for {name[:40]!r}{how}", {name, other, *values}, change, {name}))
+    return only_simpler(
+        changing(f"read {other[:40]!r} for {name[:40]!r}{how}", {name, other, *values}, change, {name})
+    )
 
 
 PASS = SharingPass()

@@ -1,4 +1,6 @@
-"""Canonical names: inputs x0, x1 ..., stored tensors c0 ..., computed values v0 ..., nodes n0 ..., in the order of the graph."""
+"""Canonical names: inputs x0, x1 ..., stored tensors c0 ..., computed values v0 ..., nodes n0 ..., in the
+order of the graph.
+"""
 
 from collections.abc import Mapping
 
@@ -13,9 +15,9 @@ from opsieve.reducer.problem.subject import Subject
 def renamed(subject: Subject) -> Subject | None:
     """The subject with canonical names everywhere, None when it has them.
 
-    Names of one graph stay distinct from all names it can see. A body's names get numbers of their own beyond those outside.
-    Names inside local functions are left alone. Dimensions' names become d0, d1 ... The name of a graph that tells what was broken in
-    it on purpose stays while the operator is there that it names.
+    Names of one graph stay distinct from all names it can see. A body's names get numbers of their own beyond
+    those outside. Names inside local functions are left alone. Dimensions' names become d0, d1 ... The name
+    of a graph that tells what was broken in it on purpose stays while the operator is there that it names.
     """
     model = copied(subject.model)
     names = _Names()

@@ -1,8 +1,8 @@
 """The graphs of a model, addressed by names, and the tensors stored in them.
 
-A graph is addressed by the path of (first output of the owner node, attribute) pairs that leads to it, () for the main graph; a
-node by the path of its graph and its first output. Never by position, so that an edit still finds its place after others were
-merged in.
+A graph is addressed by the path of (first output of the owner node, attribute) pairs that leads to it, () for
+the main graph; a node by the path of its graph and its first output. Never by position, so that an edit still
+finds its place after others were merged in.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,11 @@ from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, t
 Path: TypeAlias = tuple[str, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_CONSTANTS = {"value_float": TensorProto.FLOAT, "value_int": TensorProto.INT64, "value_string": TensorProto.STRING}
+_CONSTANTS = {
+    "value_float": TensorProto.FLOAT,
+    "value_int": TensorProto.INT64,
+    "value_string": TensorProto.STRING,
+}
 _CONSTANT_LISTS = {
     "value_floats": TensorProto.FLOAT,
     "value_ints": TensorProto.INT64,
@@ -113,7 +117,9 @@ def uses(model: onnx.ModelProto) -> set[str]:
 
 
 def drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value]:
-    """Take initializers and inputs that nothing reads out of the main graph; the inputs' values that are left."""
+    """Take initializers and inputs that nothing reads out of the main graph; the inputs' values that are
+    left.
+    """
     used = uses(model)
     graph = model.graph
     for field in (graph.initializer, graph.input):
@@ -159,7 +165,9 @@ def encoded(array: Array, name: str = "") -> TensorProto:
 
 
 def add_initializers(model: onnx.ModelProto, graph: onnx.GraphProto, tensors: Iterable[TensorProto]) -> None:
-    """Store tensors in a graph; before IR version 4 an initializer had to be an input as well, so the version is raised."""
+    """Store tensors in a graph; before IR version 4 an initializer had to be an input as well, so the version
+    is raised.
+    """
     graph.initializer.extend(tensors)
     if graph.initializer:
         model.ir_version = max(model.ir_version, 4)
@@ -171,11 +179,19 @@ def declared_type(array: Array) -> onnx.TypeProto:
 
 
 def write_constant(node: onnx.NodeProto, array: Array) -> None:
-    """Give a Constant node another value, as a number or a list where it holds one: a tensor would not be simpler."""
+    """Give a Constant node another value, as a number or a list where it holds one: a tensor would not be
+    simpler.
+    """
     name = node.attribute[0].name if len(node.attribute) == 1 else ""
-    kind = (_CONSTANTS if array.ndim == 0 else _CONSTANT_LISTS if array.ndim == 1 and array.size else {}).get(name)
+    kind = (_CONSTANTS if array.ndim == 0 else _CONSTANT_LISTS if array.ndim == 1 and array.size else {}).get(
+        name
+    )
     plain = kind == NUMBERS.get(dtype_name(array)) and array.dtype.kind in "if"
-    made = helper.make_attribute(name, array.tolist()) if plain else helper.make_attribute("value", encoded(array))
+    made = (
+        helper.make_attribute(name, array.tolist())
+        if plain
+        else helper.make_attribute("value", encoded(array))
+    )
     del node.attribute[:]
     node.attribute.append(made)
 
@@ -211,7 +227,9 @@ def stored_tensor(model: onnx.ModelProto, path: Path, name: str) -> Array | None
 
 
 def retyped_input(model: onnx.ModelProto, name: str, array: Array) -> None:
-    """Declare a graph input's type to be an array's; a size that was symbolic stays so where the rank is the same."""
+    """Declare a graph input's type to be an array's; a size that was symbolic stays so where the rank is the
+    same.
+    """
     for info in model.graph.input:
         if info.name == name:
             old = onnx.TypeProto()
@@ -227,7 +245,9 @@ def retyped_input(model: onnx.ModelProto, name: str, array: Array) -> None:
 
 
 def forget_element(type_: onnx.TypeProto) -> None:
-    """Clear the element type and the shape of what lies in a sequence or an optional; that it is one, inference need not find out."""
+    """Clear the element type and the shape of what lies in a sequence or an optional; that it is one,
+    inference need not find out.
+    """
     while (kind := type_.WhichOneof("value")) in ("sequence_type", "optional_type"):
         type_ = getattr(type_, kind).elem_type
     if kind == "tensor_type":

@@ -1,11 +1,13 @@
-"""What is asked of onnx's C++ while a candidate is made, its shape inference and its inliner: in a process of its own.
+"""What is asked of onnx's C++ while a candidate is made, its shape inference and its inliner: in a process of
+its own.
 
-Both may die of a strange model (in onnx 1.23 inference reads through a null pointer at an EyeLike whose input has no type), and a reducer
-makes strange models. The process imports onnx once and answers in a fork that has given up files, network and processes, so that a death costs a fork.
-It ends with its owner.
+Both may die of a strange model (in onnx 1.23 inference reads through a null pointer at an EyeLike whose input
+has no type), and a reducer makes strange models. The process imports onnx once and answers in a fork that has
+given up files, network and processes, so that a death costs a fork. It ends with its owner.
 
-Run as `python -I -m opsieve.reducer.onnx_edit.onnx_subprocess`, it reads requests: a line of JSON that says what to do and how many bytes follow, a
-serialised model. Each is answered by a line with the number of bytes that follow, -1 for a refusal or a death.
+Run as `python -I -m opsieve.reducer.onnx_edit.onnx_subprocess`, it reads requests: a line of JSON that says
+what to do and how many bytes follow, a serialised model. Each is answered by a line with the number of bytes
+that follow, -1 for a refusal or a death.
 """
 
 import atexit
@@ -32,24 +34,30 @@ _GARBLED = 3  # exit status
 
 
 def inferred(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> onnx.ModelProto | None:
-    """The model with all types that onnx's shape inference finds; None where it refuses the model, or dies of it.
+    """The model with all types that onnx's shape inference finds; None where it refuses the model, or dies of
+    it.
 
-    With `strict` types are checked and every contradiction is a refusal; with `propagate` sizes are computed through nodes.
+    With `strict` types are checked and every contradiction is a refusal; with `propagate` sizes are computed
+    through nodes.
     """
     return _call(model, {"do": "infer", "strict": strict, "propagate": propagate})
 
 
 def inlined(model: onnx.ModelProto, functions: Sequence[tuple[str, str]]) -> onnx.ModelProto | None:
-    """The model with these local functions (domain, name) inlined; None where onnx's inliner refuses it, or dies of it."""
+    """The model with these local functions (domain, name) inlined; None where onnx's inliner refuses it, or
+    dies of it.
+    """
     return _call(model, {"do": "inline", "functions": list(functions)})
 
 
 def outputs(
     node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], known: Sequence[onnx.TensorProto], opset: int
 ) -> Mapping[str, onnx.TypeProto] | None:
-    """The types of a node's outputs as far as its operator's inference tells them, by name; None where it refuses the node, or dies of it.
+    """The types of a node's outputs as far as its operator's inference tells them, by name; None where it
+    refuses the node, or dies of it.
 
-    `types` are those of the inputs, `known` the values of some of them, by name; `opset` is that of the node's domain.
+    `types` are those of the inputs, `known` the values of some of them, by name; `opset` is that of the
+    node's domain.
     """
     graph = onnx.GraphProto(node=[node], initializer=known)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=type_) for name, type_ in types.items())

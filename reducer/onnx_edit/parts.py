@@ -1,8 +1,10 @@
-"""The census of ONNX models: every node, input, output, attribute, body, tensor and field, with the plainest edits of it alone.
+"""The census of ONNX models: every node, input, output, attribute, body, tensor and field, with the plainest
+edits of it alone.
 
-Keys are the names that edits touch: a node is the path of its graph and its first output; of a tensor `x`, `x[0]` is the first axis, `x=` the
-values, `x:` the element type; `/@name` is an attribute. The edits here are a second opinion on the passes: they change one thing, and types
-are inferred anew, or stay as they are declared.
+Keys are the names that edits touch: a node is the path of its graph and its first output; of a tensor `x`,
+`x[0]` is the first axis, `x=` the values, `x:` the element type; `/@name` is an attribute. The edits here are
+a second opinion on the passes: they change one thing, and types are inferred anew, or stay as they are
+declared.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,10 +43,14 @@ from opsieve.reducer.problem.subject import Subject
 
 OnnxPart: TypeAlias = Part[Subject]
 # Attributes that name an element type; `reducer/passes/dtypes.py` changes them with the tensors that have it.
-DTYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision"))
+DTYPE_ATTRIBUTES = frozenset(
+    ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision")
+)
 OLDEST = 13  # the opset that most tools take, and the oldest of which declarations say what is valid
 _STAND_INS = 2  # inputs of a node that are tried in its place
-_GRAPH_CONTENT = frozenset(("node", "initializer", "sparse_initializer", "input", "output", "value_info", "name"))
+_GRAPH_CONTENT = frozenset(
+    ("node", "initializer", "sparse_initializer", "input", "output", "value_info", "name")
+)
 _MODEL_CONTENT = frozenset(("graph", "functions", "opset_import", "ir_version"))
 
 
@@ -59,9 +65,13 @@ def onnx_parts(subject: Subject) -> Iterator[OnnxPart]:
 
 
 def fields(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """What a model says beside its graph and its versions, as (owner, field) pairs: texts, metadata, annotations."""
+    """What a model says beside its graph and its versions, as (owner, field) pairs: texts, metadata,
+    annotations.
+    """
     yield from (("model", field.name) for field, _ in model.ListFields() if field.name not in _MODEL_CONTENT)
-    yield from (("graph", field.name) for field, _ in model.graph.ListFields() if field.name not in _GRAPH_CONTENT)
+    yield from (
+        ("graph", field.name) for field, _ in model.graph.ListFields() if field.name not in _GRAPH_CONTENT
+    )
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
@@ -73,7 +83,9 @@ def _nodes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
             last = "a model has one node at least" if not path and len(graph.node) == 1 else ""
             names = list(dict.fromkeys(name for name in node.input if name))[:_STAND_INS]
             edits = tuple(
-                _edit(f"read {name[:40]!r} for {label(node)}{how}", partial(_bypassed, path, key, name), settled)
+                _edit(
+                    f"read {name[:40]!r} for {label(node)}{how}", partial(_bypassed, path, key, name), settled
+                )
                 for name in names
                 for settled, how in ((True, ""), (False, ", types as they are"))
             )
@@ -111,7 +123,9 @@ def _attributes(model: onnx.ModelProto) -> Iterator[OnnxPart]:
                 if attribute.type == AttributeProto.GRAPH:
                     continue
                 owner = "/".join((*path, key))
-                drop = _edit(f"drop {attribute.name} of {label(node)}", partial(_dropped, path, key, attribute.name))
+                drop = _edit(
+                    f"drop {attribute.name} of {label(node)}", partial(_dropped, path, key, attribute.name)
+                )
                 if attribute.name in DTYPE_ATTRIBUTES:
                     plain = "float32 is the plainest type" if attribute.i == TensorProto.FLOAT else ""
                     yield Part("types", owner + ":", plain, (drop,))
@@ -138,7 +152,9 @@ def _tensor(path: Path, name: str, array: Array, is_fed: bool) -> Iterator[OnnxP
 
     for axis, size in enumerate(array.shape):
         small = "the size is 1" if size == 1 else "there are no elements" if not array.size else ""
-        yield Part("sizes", f"{key}[{axis}]", small, put(f"one place on axis {axis} of", partial(_first, axis)))
+        yield Part(
+            "sizes", f"{key}[{axis}]", small, put(f"one place on axis {axis} of", partial(_first, axis))
+        )
     zero = "" if value_complexity(array) else "all is zero"
     yield Part("values", key + "=", zero, put("zeros for", _zeros))
     plain = "float32 is the plainest type" if array.dtype == np.float32 else ""
@@ -157,7 +173,9 @@ def _model(subject: Subject) -> Iterator[OnnxPart]:
         yield Part("fields", "model:defaults")
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     oldest = opset <= max(OLDEST, lowest_opset(model)) and model.ir_version <= lowest_ir(model)
-    yield Part("fields", "model:versions", "no lower versions have what the model needs as it is" if oldest else "")
+    yield Part(
+        "fields", "model:versions", "no lower versions have what the model needs as it is" if oldest else ""
+    )
 
 
 def _edit(what: str, change: Change, settled: bool = True) -> OnnxEdit:

@@ -1,4 +1,6 @@
-"""Plain values for tensors that no compiler at hand can compute: the results of a user's operator, and what depends on them."""
+"""Plain values for tensors that no compiler at hand can compute: the results of a user's operator, and what
+depends on them.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,10 +28,12 @@ def plain_tensor(dtype: int, shape: tuple[int, ...]) -> Array:
 
 
 def plain_values(subject: Subject) -> Callable[[str], Value | None]:
-    """What makes a plain value for a tensor that a node of the main graph computes; None where its type cannot be declared_types.
+    """What makes a plain value for a tensor that a node of the main graph computes; None where its type
+    cannot be declared_types.
 
-    Types come from ONNX's inference, else from the declaration of the operator, else from what the model declares. The result of an
-    operator that none of them describes is assumed to be of the type of its first input: the test decides whether that holds.
+    Types come from ONNX's inference, else from the declaration of the operator, else from what the model
+    declares. The result of an operator that none of them describes is assumed to be of the type of its first
+    input: the test decides whether that holds.
     """
     types = _types(subject)
 

@@ -1,4 +1,6 @@
-"""Scales of quantised operators: a step must not make one zero, negative or infinite, where nothing is defined any more."""
+"""Scales of quantised operators: a step must not make one zero, negative or infinite, where nothing is
+defined any more.
+"""
 
 from collections.abc import Iterator
 
@@ -13,7 +15,9 @@ from opsieve.reducer.problem.subject import Subject
 
 
 def bad_scale(subject: Subject) -> str:
-    """The operator whose scale, an input or a stored tensor, is not positive and finite everywhere; "" without one."""
+    """The operator whose scale, an input or a stored tensor, is not positive and finite everywhere; ""
+    without one.
+    """
     nodes = [(node, found) for node in all_nodes(subject.model.graph.node) if (found := _scales(node))]
     if not nodes:
         return ""

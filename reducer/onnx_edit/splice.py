@@ -1,4 +1,6 @@
-"""A body put in the place of the node that owns it: the branch of an If, one turn of a Loop, a Scan or a SequenceMap."""
+"""A body put in the place of the node that owns it: the branch of an If, one turn of a Loop, a Scan or a
+SequenceMap.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,9 +44,9 @@ def splice_branch(model: onnx.ModelProto, path: Path, key: str, branch: str) -> 
 class _Turn:
     """One turn of a node that runs its body many times.
 
-    `bound` are names of the body that mean outer ones, `constants` those that stand for something; `taken` are nodes that take an
-    element of what is scanned. `results` pair outputs of the node with those of the body; `stacked` likewise, with the node that makes
-    a stack of one.
+    `bound` are names of the body that mean outer ones, `constants` those that stand for something; `taken`
+    are nodes that take an element of what is scanned. `results` pair outputs of the node with those of the
+    body; `stacked` likewise, with the node that makes a stack of one.
     """
 
     bound: dict[str, str]
@@ -57,10 +59,12 @@ class _Turn:
 def splice_turn(
     model: onnx.ModelProto, path: Path, key: str, elements: Mapping[str, Array], flat: bool
 ) -> dict[str, Array] | None:
-    """Replace a Loop, Scan or SequenceMap by its first turn, in place; None when it is not there or cannot be unrolled.
+    """Replace a Loop, Scan or SequenceMap by its first turn, in place; None when it is not there or cannot be
+    unrolled.
 
-    `elements` are values for inputs of the body that are an element of something; they become inputs of the model, whose names with
-    their values are returned; others are taken by a node. With `flat`, what the turns would be stacked into is the result of the one.
+    `elements` are values for inputs of the body that are an element of something; they become inputs of the
+    model, whose names with their values are returned; others are taken by a node. With `flat`, what the turns
+    would be stacked into is the result of the one.
     """
     graph = graph_at(model, path)
     node = None if graph is None else node_of(graph, key)
@@ -86,7 +90,9 @@ def splice_turn(
 
 
 def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """https://onnx.ai/onnx/operators/onnx__Loop.html: trip count, condition, carried values; condition, carried, stacked out."""
+    """https://onnx.ai/onnx/operators/onnx__Loop.html: trip count, condition, carried values; condition,
+    carried, stacked out.
+    """
     carried = len(node.input) - 2
     if carried < 0 or len(body.input) != carried + 2 or len(body.output) < len(node.output) + 1:
         return None
@@ -96,11 +102,15 @@ def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
     ]
     bound = {info.name: name for info, name in zip(list(body.input)[2:], list(node.input)[2:], strict=True)}
     results = list(zip(list(node.output), list(body.output)[1:], strict=False))
-    return _Turn(bound, constants, [], results[:carried], [(*pair, ("Unsqueeze", 0)) for pair in results[carried:]])
+    return _Turn(
+        bound, constants, [], results[:carried], [(*pair, ("Unsqueeze", 0)) for pair in results[carried:]]
+    )
 
 
 def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """https://onnx.ai/onnx/operators/onnx__Scan.html (opset 9 and later): states, then what is scanned along an axis."""
+    """https://onnx.ai/onnx/operators/onnx__Scan.html (opset 9 and later): states, then what is scanned along
+    an axis.
+    """
     numbers = {item.name: list(item.ints) for item in node.attribute}
     count = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
     states = len(node.input) - count
@@ -117,12 +127,16 @@ def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
     ]
     results = list(zip(list(node.output), list(body.output), strict=False))
     out_axes = [*numbers.get("scan_output_axes", []), *[0] * len(results)]
-    stacked: list[_Stacked] = [(*pair, ("Unsqueeze", out_axes[place])) for place, pair in enumerate(results[states:])]
+    stacked: list[_Stacked] = [
+        (*pair, ("Unsqueeze", out_axes[place])) for place, pair in enumerate(results[states:])
+    ]
     return _Turn(bound, [], elements, results[:states], stacked)
 
 
 def _map_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
-    """https://onnx.ai/onnx/operators/onnx__SequenceMap.html: the first element of each sequence; of tensors, the tensor itself."""
+    """https://onnx.ai/onnx/operators/onnx__SequenceMap.html: the first element of each sequence; of tensors,
+    the tensor itself.
+    """
     if len(body.input) != len(node.input) or len(body.output) < len(node.output):
         return None
     first, *others = zip(body.input, node.input, strict=True)
@@ -162,7 +176,9 @@ def _splice(
         for outer, info in turn.results
         if outer and outer not in direct
     ]
-    extra += [makes.stack(how, names.get(info.name, info.name), outer) for outer, info, how in turn.stacked if outer]
+    extra += [
+        makes.stack(how, names.get(info.name, info.name), outer) for outer, info, how in turn.stacked if outer
+    ]
     place = list(graph.node).index(node)
     nodes = [*list(graph.node)[:place], *before, *body_copy.node, *extra, *list(graph.node)[place + 1 :]]
     fresh = [onnx.NodeProto.FromString(item.SerializeToString()) for item in nodes]
@@ -174,7 +190,9 @@ def _splice(
 
 
 def _renaming(body: onnx.GraphProto, turn: _Turn, taken: set[str]) -> tuple[dict[str, str], set[str]]:
-    """What the body's names become outside, and the results that its nodes make directly; `taken` grows by the new names."""
+    """What the body's names become outside, and the results that its nodes make directly; `taken` grows by
+    the new names.
+    """
     made = {name for inner in body.node for name in inner.output if name}
     names = dict(turn.bound)
     direct: set[str] = set()
@@ -191,7 +209,9 @@ def _renaming(body: onnx.GraphProto, turn: _Turn, taken: set[str]) -> tuple[dict
 
 
 class _Makes:
-    """Nodes that take an element of what is scanned, and make a stack of one element; their constants go to `initial`."""
+    """Nodes that take an element of what is scanned, and make a stack of one element; their constants go to
+    `initial`.
+    """
 
     def __init__(self, taken: set[str], initial: list[onnx.TensorProto], lists: bool):
         """`lists`: axes are inputs (opset 13 and later), not attributes."""

@@ -1,4 +1,6 @@
-"""A subject flattened into numbered tensors and nodes with their types, and how a changed model is settled as a subject."""
+"""A subject flattened into numbered tensors and nodes with their types, and how a changed model is settled as
+a subject.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +40,8 @@ _SHAPES = (TensorProto.INT64, TensorProto.INT32)  # what a vector of sizes is ma
 class GraphTensor:
     """A tensor of some graph. `dtype` is ONNX's number (0 unknown), `shape` is None when a size is unknown.
 
-    `source` says what holds its value: `input`, `initializer`, `constant` (a Constant node), "" for what a node computes.
+    `source` says what holds its value: `input`, `initializer`, `constant` (a Constant node), "" for what a
+    node computes.
     """
 
     name: str
@@ -59,7 +62,9 @@ class Subgraph:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A node; `inputs` and `outputs` are tensor numbers, ABSENT for one left out. `version` is its domain's opset."""
+    """A node; `inputs` and `outputs` are tensor numbers, ABSENT for one left out. `version` is its domain's
+    opset.
+    """
 
     path: Path
     node: onnx.NodeProto
@@ -85,7 +90,9 @@ class View:
 
 
 def view(subject: Subject) -> View:
-    """The subject flattened, with the types that inference, the inputs' values and the recorded values give."""
+    """The subject flattened, with the types that inference, the inputs' values and the recorded values
+    give.
+    """
     model = copied(subject.model)
     _make_static(model.graph, subject.inputs)
     _forget_types(model.graph)
@@ -95,11 +102,14 @@ def view(subject: Subject) -> View:
     return View(subject, tuple(reader.tensors), tuple(reader.steps), reader.known)
 
 
-def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | None = None) -> Subject | None:
-    """The subject of a changed model, its declared types replaced by the inferred ones; None when inference refuses it.
+def settle(
+    subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | None = None
+) -> Subject | None:
+    """The subject of a changed model, its declared types replaced by the inferred ones; None when inference
+    refuses it.
 
-    `model` must be a copy that is the caller's own, and is taken over. What `value_info` declared is declared anew;
-    recorded values that no longer fit are dropped.
+    `model` must be a copy that is the caller's own, and is taken over. What `value_info` declared is declared
+    anew; recorded values that no longer fit are dropped.
     """
     inputs = subject.inputs if inputs is None else inputs
     static = copied(model)
@@ -117,7 +127,9 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     untold = any(name and name not in ruled.types for node in static.graph.node for name in node.output)
     if untold and _faulty(subject, static, types):
         return None
-    kept = {name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])}
+    kept = {
+        name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])
+    }
     if _is_dynamic(model.graph):
         open_ = copied(model)
         _forget_types(open_.graph)
@@ -130,13 +142,19 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
 
 
 def _faulty(subject: Subject, model: onnx.ModelProto, declared: Mapping[str, onnx.TypeProto]) -> bool:
-    """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in these respects."""
+    """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in
+    these respects.
+    """
     typed = {name: found for name, type_ in declared.items() if (found := _typed(type_)) is not None}
     return bool(check_model(model, {}, typed).fault) and not check_model(subject.model, subject.inputs).fault
 
 
 def _typed(type_: onnx.TypeProto) -> Typed | None:
-    if not type_.HasField("tensor_type") or not _is_static(type_) or type_.tensor_type.elem_type not in DTYPES:
+    if (
+        not type_.HasField("tensor_type")
+        or not _is_static(type_)
+        or type_.tensor_type.elem_type not in DTYPES
+    ):
         return None
     tensor = type_.tensor_type
     return DTYPES[tensor.elem_type], tuple(dim.dim_value for dim in tensor.shape.dim)
@@ -152,7 +170,9 @@ def _has_empty(types: Mapping[str, onnx.TypeProto]) -> bool:
 
 
 def _is_empty(subject: Subject) -> bool:
-    """Whether tensors without elements are part of the subject already; elsewhere they only hide what is looked for."""
+    """Whether tensors without elements are part of the subject already; elsewhere they only hide what is
+    looked for.
+    """
     graph = subject.model.graph
     arrays = [*subject.inputs.values(), *subject.values.values()]
     return (
@@ -162,11 +182,17 @@ def _is_empty(subject: Subject) -> bool:
     )
 
 
-def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], main: bool) -> None:
-    """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred; only of outputs is a rank asked for."""
+def _retype(
+    graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], main: bool
+) -> None:
+    """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred;
+    only of outputs is a rank asked for.
+    """
     for info in graph.output if main else (*graph.input, *graph.output):
         found = types.get(info.name)
-        if found is not None and (_is_shaped(found) or not _is_shaped(info.type) if main else not _empty(info.type)):
+        if found is not None and (
+            _is_shaped(found) or not _is_shaped(info.type) if main else not _empty(info.type)
+        ):
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
             info.type.CopyFrom(_opened(info.type))
@@ -181,7 +207,9 @@ def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[st
 
 
 def _owners(graph: onnx.GraphProto) -> list[int]:
-    """The places of nodes with bodies. Only these operators have any; asking each node for its attributes takes far longer."""
+    """The places of nodes with bodies. Only these operators have any; asking each node for its attributes
+    takes far longer.
+    """
     return [place for place, node in enumerate(graph.node) if has_bodies(node.op_type)]
 
 
@@ -196,7 +224,11 @@ def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
 
 def _types(graph: onnx.GraphProto, shaped: bool = False) -> dict[str, onnx.TypeProto]:
     infos = (*graph.value_info, *graph.output, *graph.input)
-    return {info.name: info.type for info in infos if not _empty(info.type) and (_is_shaped(info.type) or not shaped)}
+    return {
+        info.name: info.type
+        for info in infos
+        if not _empty(info.type) and (_is_shaped(info.type) or not shaped)
+    }
 
 
 def _is_shaped(type_: onnx.TypeProto) -> bool:
@@ -226,7 +258,11 @@ def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
     for index in reversed(range(len(graph.input))):
         info = graph.input[index]
         value = inputs.get(info.name)
-        if not isinstance(value, np.ndarray) or not info.type.HasField("tensor_type") or info.name in defaults:
+        if (
+            not isinstance(value, np.ndarray)
+            or not info.type.HasField("tensor_type")
+            or info.name in defaults
+        ):
             continue
         if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
             graph.initializer.append(encoded(value, info.name))
@@ -251,14 +287,20 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
         for body in bodies(graph.node[place]):
             taken = {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
             _forget_types(body, main=False, elements=elements)
-            for info in (*body.input, *body.output):  # what is handed on as it came has no node that gives it a type
+            # what is handed on as it came has no node that gives it a type
+            for info in (
+                *body.input,
+                *body.output,
+            ):
                 if taken.get(info.name):
                     info.type.tensor_type.elem_type = taken[info.name]
 
 
 def _inferred_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> onnx.ModelProto | None:
-    """The types of a model with bodies whose inputs keep their element types: of a Loop without a condition onnx 1.23 types no body's
-    condition, and strictly refuses what reads it. None for a model without bodies, and where it is refused all the same."""
+    """The types of a model with bodies whose inputs keep their element types: of a Loop without a condition
+    onnx 1.23 types no body's condition, and strictly refuses what reads it. None for a model without bodies,
+    and where it is refused all the same.
+    """
     if not _owners(model.graph):
         return None
     static = copied(model)
@@ -268,7 +310,8 @@ def _inferred_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -
 
 
 def _inferred(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
-    """The model with all types; sizes that are computed by nodes are propagated only where that is needed, for it is slow.
+    """The model with all types; sizes that are computed by nodes are propagated only where that is needed,
+    for it is slow.
 
     `model` is the caller's own: its large weights, at whose elements inference does not look, are emptied.
     """
@@ -344,7 +387,9 @@ class _ViewReader:
         outputs = []
         for name in node.output:
             type_ = types.get(name, onnx.TypeProto())
-            outputs.append(self._add(name, path, type_, "constant" if constant else "", names) if name else ABSENT)
+            outputs.append(
+                self._add(name, path, type_, "constant" if constant else "", names) if name else ABSENT
+            )
         if constant and outputs:
             array = constant_array(node)
             if array is not None and array.size <= KNOWN:
@@ -374,7 +419,9 @@ class _ViewReader:
         return names[name]
 
 
-def changing(label: str, touches: Iterable[str], change: Change, parts: Iterable[str] | None = None) -> OnnxEdit:
+def changing(
+    label: str, touches: Iterable[str], change: Change, parts: Iterable[str] | None = None
+) -> OnnxEdit:
     """The edit that applies `change` to a copy of the model and of the inputs by name, then settles it.
 
     `change` may alter both and returns the inputs that are left; None when it does not apply (any more).

@@ -15,10 +15,12 @@ from opsieve.triage.fingerprint.normalise import normalise
 
 @dataclass(frozen=True)
 class AcceptsInvalidTest:
-    """`same` while the target runs a program that still states its `fault` and has the operator at fault, and the `objector` still objects in the same words.
-    A program that breaks a rule by its inputs alone states no fault.
+    """`same` while the target runs a program that still states its `fault` and has the operator at fault, and
+    the `objector` still objects in the same words. A program that breaks a rule by its inputs alone states no
+    fault.
 
-    `objection` is what he said of the whole program, normalised: a candidate that breaks another rule on the way is another failure.
+    `objection` is what he said of the whole program, normalised: a candidate that breaks another rule on the
+    way is another failure.
     """
 
     workers: Workers
@@ -44,6 +46,8 @@ class AcceptsInvalidTest:
                 if not is_refusal(said):
                     yield CheckResult("gone", f"{self.objector} does not object")
                 elif normalise(said.message) != self.objection:
-                    yield CheckResult("slippage", f"{self.objector} objects otherwise: {shown(said.message, 200)}")
+                    yield CheckResult(
+                        "slippage", f"{self.objector} objects otherwise: {shown(said.message, 200)}"
+                    )
                 else:
                     yield CheckResult("same")

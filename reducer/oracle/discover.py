@@ -37,12 +37,16 @@ from opsieve.reducer.oracle.validator import CHECKER
 from opsieve.triage.fingerprint.sameness import failure_of
 
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
-_MANY = 20_000  # nodes of a model of which they cost minutes: whether its results are right is asked of the small one
+# nodes of a model of which they cost minutes: whether its results are right is asked of the small one
+_MANY = 20_000
 
 
-def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers) -> Premise:
-    """The first failure of a case on these targets; on every compiler installed when there are none. NoFailure where they
-    pass, Unjudged where one that was named, or every one, gave no verdict of pass or fail; BadInput for one that cannot be reduced.
+def find(
+    case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers
+) -> Premise:
+    """The first failure of a case on these targets; on every compiler installed when there are none.
+    NoFailure where they pass, Unjudged where one that was named, or every one, gave no verdict of pass or
+    fail; BadInput for one that cannot be reduced.
     """
     tried, judged = [], 0
     for target in targets or installed():
@@ -54,8 +58,8 @@ def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget 
         if premise is not None:
             if premise.failure.verdict.kind in WRONG_OUTPUTS and premise.arbiter is None:
                 raise BadInput(
-                    f"{target.display} fails, but only the expected outputs tell, which a smaller program does not have: "
-                    "name a compiler that is right with --against"
+                    f"{target.display} fails, but only the expected outputs tell, which a smaller program"
+                    " does not have: name a compiler that is right with --against"
                 )
             return premise
         tried.append(f"{target.display}: {said}")
@@ -70,9 +74,12 @@ def installed() -> list[ResolvedTarget]:
 
 
 def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool = False) -> bool:
-    """Whether the judge, asked from scratch, sees the same failure in a subject; with `any_type` a wrong result may be of another type."""
+    """Whether the judge, asked from scratch, sees the same failure in a subject; with `any_type` a wrong
+    result may be of another type.
+    """
     verdict = premise.failure.verdict
-    # Expected outputs of the whole model say nothing about the values of a part, but still that a compiler must accept the program.
+    # Expected outputs of the whole model say nothing about the values of a part, but still that a compiler
+    # must accept the program.
     vouched = EXPECTED in verdict.oracles and verdict.kind not in WRONG_OUTPUTS
     oracle = further_oracle(verdict, subject.program)
     parameters = {ORACLE: oracle} if oracle else {}
@@ -97,7 +104,9 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
 def _find_on(
     case: Case, target: ResolvedTarget, against: ResolvedTarget | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
-    """The failure on one target, or why there is none; `doubtful` takes one that no second oracle confirms."""
+    """The failure on one target, or why there is none; `doubtful` takes one that no second oracle
+    confirms.
+    """
     if against is not None:
         return _compared(case, target, against, workers)
     lab = ObservationCache(workers)
@@ -125,7 +134,8 @@ def _find_on(
 def find_judged(
     case: Case, target: ResolvedTarget, judged: Judged, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
-    """The failure that a verdict is, replayed to learn how often it shows; None and the reason where the target passes.
+    """The failure that a verdict is, replayed to learn how often it shows; None and the reason where the
+    target passes.
 
     Args:
         judged: What `judge_case` says of the case on the target.
@@ -150,7 +160,9 @@ def find_judged(
     return _as_judged(case, target, judged, workers)
 
 
-def _as_judged(case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> tuple[Premise | None, str]:
+def _as_judged(
+    case: Case, target: ResolvedTarget, judged: Judged, workers: Workers
+) -> tuple[Premise | None, str]:
     """The failure that a verdict is, by its kind."""
     verdict, observation = judged.verdict, judged.observations[0]
     if verdict.kind == "nondeterminism":
@@ -159,12 +171,16 @@ def _as_judged(case: Case, target: ResolvedTarget, judged: Judged, workers: Work
         return slower(case, target, workers)
     failure = failure_of(verdict, observation, case.program)
     if verdict.kind == "accepts-invalid":
-        consulted = ((oracle, workers.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
+        consulted = (
+            (oracle, workers.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE)
+        )
         objector, said = next((oracle, answer) for oracle, answer in consulted if is_refusal(answer))
         ran = sum(answer.outcome == "ok" for answer in replayed_runs(case, target, SHORT, workers))
         return Premise(target, objector, failure, observation, verdict.reason, said, replays=(ran, SHORT)), ""
     arbiter = None if case.program.fault is not None else _arbiter(case, target, judged, workers)
-    consulted_runs = [each for each in judged.observations if arbiter is not None and each.target == arbiter.display]
+    consulted_runs = [
+        each for each in judged.observations if arbiter is not None and each.target == arbiter.display
+    ]
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted_runs), None))
     if not is_deterministic(case, target, verdict, workers):
         return measure_rate(case, target, verdict, workers)
@@ -178,8 +194,12 @@ def _as_judged(case: Case, target: ResolvedTarget, judged: Judged, workers: Work
     return sure(case, premise), ""
 
 
-def _doubted(case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict) -> tuple[Premise | None, str]:
-    """The failure on a target that passed once, though a user has seen it fail: one that shows sometimes, or is no wrong result."""
+def _doubted(
+    case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict
+) -> tuple[Premise | None, str]:
+    """The failure on a target that passed once, though a user has seen it fail: one that shows sometimes, or
+    is no wrong result.
+    """
     runs = REPLAYS if case.program.byte_size < _LARGE else SHORT
     replays = judged_replays(case, target, runs, workers)
     failing = next((judged for _, judged in replays if judged.verdict == "fail"), None)
@@ -197,7 +217,9 @@ def _doubted(case: Case, target: ResolvedTarget, workers: Workers, verdict: Verd
 
 
 def _without_failure(verdict: Verdict) -> str:
-    """The verdict as a reason why there is nothing to reduce; Unjudged where it leaves open whether there is."""
+    """The verdict as a reason why there is nothing to reduce; Unjudged where it leaves open whether there
+    is.
+    """
     reason = shown(f"{verdict.verdict}: {verdict.reason}", 300)
     if not verdict.is_judged:
         raise Unjudged(reason)
@@ -205,7 +227,8 @@ def _without_failure(verdict: Verdict) -> str:
 
 
 def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache) -> Premise | None:
-    """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build is well.
+    """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build
+    is well.
 
     A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
     """
@@ -217,7 +240,10 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
     if verdict.verdict != "fail" or verdict.kind == "memory":
         return None
     wanted = lab.observe(baseline, case.program, case.inputs)
-    if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
+    if (
+        wanted.outputs is None
+        or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome
+    ):
         return None
     failure = failure_of(verdict, got, case.program)
     reason = f"{target.display} fails, {baseline.display} does not: {shown(got.message, 300)}"
@@ -244,9 +270,11 @@ def _compared(
 
 
 def _arbiter(case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> ResolvedTarget | None:
-    """Who will be asked beside the target: the first that runs the program and, of a wrong result, gives another one.
+    """Who will be asked beside the target: the first that runs the program and, of a wrong result, gives
+    another one.
 
-    The build that the verdict stands on comes first: the target without the rewrite, or its unoptimised build.
+    The build that the verdict stands on comes first: the target without the rewrite, or its unoptimised
+    build.
     """
     verdict, baseline = judged.verdict, target.baseline
     own = target.unrewritten if verdict.kind == "metamorphic" else None

@@ -20,8 +20,8 @@ _BATCH = 6  # runs asked for at once
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How runs of one program differ: `differing` of `runs` gave another result than most, `worst` is how; `names` are the outputs.
-    `usual` is a run of most.
+    """How runs of one program differ: `differing` of `runs` gave another result than most, `worst` is how;
+    `names` are the outputs. `usual` is a run of most.
 
     `ended` is a run that did not end well, None where all did: then nothing is said of the others.
     """
@@ -64,12 +64,16 @@ def replayed_spread(
     return spread_of(_runs(subject, target, runs, workers, fresh))
 
 
-def _runs(subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool) -> list[Observation]:
+def _runs(
+    subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool
+) -> list[Observation]:
     return list(workers.observe_many(target, [Test(subject.program, subject.inputs)] * runs, fresh=fresh))
 
 
 def left_open(subject: Runnable, names: Sequence[str], workers: Workers) -> bool:
-    """Whether ONNX itself leaves all of these outputs open (a random operator, a division by zero), as far as the reference tells."""
+    """Whether ONNX itself leaves all of these outputs open (a random operator, a division by zero), as far as
+    the reference tells.
+    """
     hazards = workers.observe(FLOAT64, subject.program, subject.inputs).hazards
     return bool(names) and all(open_rules(hazards, name) for name in names)
 
@@ -78,7 +82,8 @@ def left_open(subject: Runnable, names: Sequence[str], workers: Workers) -> bool
 class NondeterminismTest:
     """`same` once `sightings` of at most `runs` runs gave another result than most.
 
-    A run that ends badly makes it another failure; results that ONNX leaves open are none. `fresh` where runs differ only between processes.
+    A run that ends badly makes it another failure; results that ONNX leaves open are none. `fresh` where runs
+    differ only between processes.
     """
 
     workers: Workers
@@ -107,7 +112,9 @@ class NondeterminismTest:
         answers: list[Observation] = []
         found = Spread(0, 0)
         while len(answers) < self.runs:
-            answers += _runs(subject, self.target, min(_BATCH, self.runs - len(answers)), self.workers, self.fresh)
+            answers += _runs(
+                subject, self.target, min(_BATCH, self.runs - len(answers)), self.workers, self.fresh
+            )
             found = spread_of(answers)
             if found.ended is not None:
                 verdict = judge_run(subject.program, subject.inputs, self.target, found.ended, self.workers)

@@ -12,10 +12,12 @@ from opsieve.triage.fingerprint.sameness import Failure, Level
 class Premise:
     """The failure to keep: on which target, against whom, and what the target showed.
 
-    `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is how often it shows: 1.0
-    for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %). `replays`: in
-    how many runs it was seen, of how many. `apart`: results differ from one process to the next, not between runs in one.
-    `assumed`: of a wrong result only the unoptimised build was asked; the judge has to see it in a small subject.
+    `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is
+    how often it shows: 1.0 for a failure that always does, else what its `replays` make sure of (the lower
+    end of Wilson's interval at 90 %). `replays`: in how many runs it was seen, of how many. `apart`: results
+    differ from one process to the next, not between runs in one.
+    `assumed`: of a wrong result only the unoptimised build was asked; the judge has to see it in a small
+    subject.
     """
 
     target: ResolvedTarget
@@ -31,7 +33,9 @@ class Premise:
     assumed: bool = False
 
     def held(self, level: Level) -> str:
-        """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was seen."""
+        """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was
+        seen.
+        """
         verdict, key = self.failure.verdict, self.failure.fingerprint.key
         stage = "" if verdict.kind in WRONG_OUTPUTS or not verdict.stage else f" at {verdict.stage}"
         what = {

@@ -26,11 +26,16 @@ _CONFIRMED = 2  # runs in which the judge has seen what he calls a failure
 _SCREEN = 3  # pairs of runs, all of them slow, before the time of a build is measured in earnest
 
 
-def measure_rate(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
-    """Replay a failure that one run in several shows, to learn how often it does; None and the reason when no replay shows it."""
+def measure_rate(
+    case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers
+) -> tuple[Premise | None, str]:
+    """Replay a failure that one run in several shows, to learn how often it does; None and the reason when no
+    replay shows it.
+    """
     seen: list[tuple[Observation, Verdict]] = []
     runs = 0
-    while runs < REPLAYS and not (seen and verdict.kind == "hang"):  # a hang takes all the time that a run may take
+    # a hang takes all the time that a run may take
+    while runs < REPLAYS and not (seen and verdict.kind == "hang"):
         replays = judged_replays(case, target, SHORT, workers)
         seen += [each for each in replays if _is_of_kind(each[1], verdict)]
         runs += SHORT
@@ -46,7 +51,9 @@ def measure_rate(case: Case, target: ResolvedTarget, verdict: Verdict, workers: 
 
 
 def is_deterministic(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> bool:
-    """Whether every replay shows a failure of the verdict's kind. A hang is not replayed, and the judge has replayed a mismatch."""
+    """Whether every replay shows a failure of the verdict's kind. A hang is not replayed, and the judge has
+    replayed a mismatch.
+    """
     if not is_replayed(case, verdict):
         return True
     return all(_is_of_kind(judged, verdict) for _, judged in judged_replays(case, target, SHORT, workers))
@@ -66,7 +73,9 @@ def _is_of_kind(judged: Verdict, verdict: Verdict) -> bool:
 
 
 def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premise | None, str]:
-    """Results that differ from run to run, or only from process to process, replayed to learn how often; None and the reason without them."""
+    """Results that differ from run to run, or only from process to process, replayed to learn how often; None
+    and the reason without them.
+    """
     for apart in (False, True):
         found = replayed_spread(case, target, REPLAYS, workers, apart)
         if found.ended is not None:
@@ -79,16 +88,24 @@ def varying(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premi
         if left_open(case, found.names, workers):
             return None, "its results vary, which ONNX allows"
         where = "processes" if apart else "runs"
-        reason = f"{target.display} gives another result in {found.differing} of {found.runs} {where}: {describe(found.worst)}"
+        reason = (
+            f"{target.display} gives another result in {found.differing} of {found.runs} {where}:"
+            f" {describe(found.worst)}"
+        )
         verdict = Verdict("fail", reason, "nondeterminism", "run", mismatch=found.worst)
         failure = failure_of(verdict, found.usual, case.program)
         chance, seen = wilson(found.differing, found.runs), (found.differing, found.runs)
-        return Premise(target, None, failure, found.usual, reason, chance=chance, replays=seen, apart=apart), ""
+        return (
+            Premise(target, None, failure, found.usual, reason, chance=chance, replays=seen, apart=apart),
+            "",
+        )
     return None, f"its result is the same in {2 * REPLAYS} runs"
 
 
 def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premise | None, str]:
-    """A build that takes more CPU time than its unoptimised one by more than the margin; None and the reason where it does not."""
+    """A build that takes more CPU time than its unoptimised one by more than the margin; None and the reason
+    where it does not.
+    """
     baseline = target.baseline
     if baseline is None or baseline == target:
         return None, "it has no unoptimised build to be compared with"
@@ -98,12 +115,23 @@ def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premis
         seen = test.replays(case, ROUNDS)
     if not test.shown(*seen):
         return None, "it is not slower than its unoptimised build"
-    reason = f"{target.display} takes over {test.margin:g} times the CPU time of {baseline.display} in {seen[0]} of {seen[1]} pairs of runs"
+    reason = (
+        f"{target.display} takes over {test.margin:g} times the CPU time of {baseline.display} in {seen[0]}"
+        f" of {seen[1]} pairs of runs"
+    )
     verdict = Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")
     observation = workers.observe(target, case.program, case.inputs)
-    return Premise(
-        target, baseline, failure_of(verdict, observation, case.program), observation, reason, replays=seen
-    ), ""
+    return (
+        Premise(
+            target,
+            baseline,
+            failure_of(verdict, observation, case.program),
+            observation,
+            reason,
+            replays=seen,
+        ),
+        "",
+    )
 
 
 def replayed_runs(case: Case, target: ResolvedTarget, runs: int, workers: Workers) -> list[Observation]:
@@ -113,7 +141,9 @@ def replayed_runs(case: Case, target: ResolvedTarget, runs: int, workers: Worker
 
 def is_replayed(case: Case, verdict: Verdict) -> bool:
     """Whether a failure of this kind is replayed before it is reduced: those whose runs are quick."""
-    return verdict.kind in ("error", "crash") and case.program.byte_size <= _HEAVY and case.program.size <= _MANY
+    return (
+        verdict.kind in ("error", "crash") and case.program.byte_size <= _HEAVY and case.program.size <= _MANY
+    )
 
 
 def sure(case: Case, premise: Premise) -> Premise:

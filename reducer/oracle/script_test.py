@@ -18,11 +18,12 @@ from opsieve.reducer.oracle.target_test import Runnable
 
 @dataclass(frozen=True)
 class ScriptTest:
-    """A user's own test: `SCRIPT MODEL INPUTS`, run in an empty folder; exit code 0 means that it is still interesting.
+    """A user's own test: `SCRIPT MODEL INPUTS`, run in an empty folder; exit code 0 means that it is still
+    interesting.
 
-    MODEL is an .onnx file, or `module.json` of a module of TVM with `passes.json` beside it; INPUTS a folder of ONNX's `input_K.pb`, in
-    the order of the program's inputs. The script runs as the user who starts the reduction; it
-    and what it started are killed after `seconds`.
+    MODEL is an .onnx file, or `module.json` of a module of TVM with `passes.json` beside it; INPUTS a folder
+    of ONNX's `input_K.pb`, in the order of the program's inputs. The script runs as the user who starts the
+    reduction; it and what it started are killed after `seconds`.
     """
 
     script: Path
@@ -54,7 +55,8 @@ class ScriptTest:
                 )
             except OSError as error:
                 raise BadInput(
-                    f"the check {shown(self.script, 120)} cannot be started: {error.strerror or error}; is it executable?"
+                    f"the check {shown(self.script, 120)} cannot be started: {error.strerror or error}; is it"
+                    " executable?"
                 ) from None
             try:
                 return process.wait(self.seconds)

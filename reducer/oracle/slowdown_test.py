@@ -18,10 +18,11 @@ FLOOR = 50e-6  # seconds of CPU that the slower run must take more: below it, wh
 
 @dataclass(frozen=True)
 class SlowdownTest:
-    """`same` when the target takes more than `margin` times the CPU time of its unoptimised build, by a sequential test over pairs of runs.
+    """`same` when the target takes more than `margin` times the CPU time of its unoptimised build, by a
+    sequential test over pairs of runs.
 
-    CPU time of all threads, so that what else the machine does counts little; who goes first alternates. A candidate that fails or gives
-    other results than the unoptimised build is another failure.
+    CPU time of all threads, so that what else the machine does counts little; who goes first alternates. A
+    candidate that fails or gives other results than the unoptimised build is another failure.
     """
 
     workers: Workers
@@ -36,7 +37,9 @@ class SlowdownTest:
             yield self._one(subject)
 
     def replays(self, subject: Runnable, runs: int) -> tuple[int, int]:
-        """In how many of so many pairs the target was slower than the margin allows; (0, 0) where a run does not end well."""
+        """In how many of so many pairs the target was slower than the margin allows; (0, 0) where a run does
+        not end well.
+        """
         slower = 0
         for turn in range(runs):
             pair = self._pair(subject, turn)

@@ -1,4 +1,6 @@
-"""The interestingness test of a compiler's failure: one run of the target, and of the arbiter beside it. For programs of any form."""
+"""The interestingness test of a compiler's failure: one run of the target, and of the arbiter beside it. For
+programs of any form.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,10 +39,11 @@ class Runnable(Protocol):
 class TargetTest:
     """One run of the target for each subject, and of the arbiter where the target's answer needs it.
 
-    `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be asked. At the level
-    `cure`, `sick` and `well` are the other builds that failed on the whole model and those that did not. With
-    `finite`, a mismatch counts only where the right outputs are finite: those of the whole model were. With `any_type` the element type of
-    a wrong result may change, where `sick` and `well` say that the cure is the same.
+    `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be
+    asked. At the level `cure`, `sick` and `well` are the other builds that failed on the whole model and
+    those that did not. With `finite`, a mismatch counts only where the right outputs are finite: those of the
+    whole model were. With `any_type` the element type of a wrong result may change, where `sick` and `well`
+    say that the cure is the same.
     """
 
     workers: Workers
@@ -66,7 +69,8 @@ class TargetTest:
                     yield self._compared(subject, test, got, wanted)
             return
         answers: Iterable[Observation] = self.workers.observe_many(self.target, tests)
-        if self.target.baseline is None:  # of a lack the target is asked again, which waits until it has answered all
+        # of a lack the target is asked again, which waits until it has answered all
+        if self.target.baseline is None:
             answers = list(answers)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
             yield self._ended(subject, test, got, None)
@@ -88,7 +92,9 @@ class TargetTest:
         got = self.workers.observe(self.target, subject.program, subject.inputs)
         return got, self.workers.observe(self._arbiter, subject.program, subject.inputs)
 
-    def _ended(self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None) -> CheckResult:
+    def _ended(
+        self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None
+    ) -> CheckResult:
         lab = ObservationCache(self.workers)  # who accepts a lack may be the arbiter, too
         verdict = self._judge(test, got, lab)
         if verdict.verdict != "fail":
@@ -147,7 +153,9 @@ class TargetTest:
         return judge_run(test.program, test.inputs, build, got, self.workers, right=right).verdict == "fail"
 
 
-def cure_set(check: TargetTest, subject: Runnable) -> tuple[tuple[ResolvedTarget, ...], tuple[ResolvedTarget, ...]]:
+def cure_set(
+    check: TargetTest, subject: Runnable
+) -> tuple[tuple[ResolvedTarget, ...], tuple[ResolvedTarget, ...]]:
     """The other builds of the compiler that fail on a subject, and those that do not."""
     test = Test(subject.program, subject.inputs)
     answers = {build: check.is_sick(build, test) for build in other_builds(check.target)}
@@ -169,7 +177,9 @@ def finite(values: Iterable[Value]) -> bool:
 
 
 def other_builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:
-    """Other builds of the same compiler, by the options that its unoptimised build sets. Those that are well are the cure."""
+    """Other builds of the same compiler, by the options that its unoptimised build sets. Those that are well
+    are the cure.
+    """
     backend = target.backend
     others = (
         target.with_options(**{option: value})

@@ -22,7 +22,8 @@ class OnnxValidator:
     def __init__(self, workers: Workers, start: Subject):
         self._workers = workers
         self._scaled = not bad_scale(start)
-        # A model that ONNX's checker refuses can be a failing model all the same; then structure is all that can be asked for.
+        # A model that ONNX's checker refuses can be a failing model all the same; then structure is all that
+        # can be asked for.
         self.strict = not self._complaint(start)
 
     def complaints(self, subjects: Sequence[Subject]) -> list[str]:
@@ -33,7 +34,9 @@ class OnnxValidator:
         sound = [index for index, complaint in enumerate(found) if not complaint]
         tests = [Test(_light(subjects[index]), {}, as_is=True) for index in sound]
         for index, answer in zip(sound, self._workers.observe_many(CHECKER, tests), strict=True):
-            found[index] = "" if answer.outcome in ("ok", "environment") else shown(answer.message, 200) or "refused"
+            found[index] = (
+                "" if answer.outcome in ("ok", "environment") else shown(answer.message, 200) or "refused"
+            )
         return found
 
     def _degenerate(self, subject: Subject) -> str:
@@ -56,6 +59,8 @@ def structural(subject: Subject) -> str:
 
 
 def _light(subject: Subject) -> OnnxProgram:
-    """A subject's model for the checker, which looks at no values: large stored tensors are inputs of their type."""
+    """A subject's model for the checker, which looks at no values: large stored tensors are inputs of their
+    type.
+    """
     large = {tensor.name for tensor in subject.model.graph.initializer if tensor_bytes(tensor) >= _LARGE}
     return OnnxProgram(as_inputs(subject.model, large).SerializeToString()) if large else subject.program

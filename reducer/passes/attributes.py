@@ -1,8 +1,10 @@
-"""Attributes to their defaults or to simpler values, optional inputs and outputs left out, from the operators' schemas.
+"""Attributes to their defaults or to simpler values, optional inputs and outputs left out, from the
+operators' schemas.
 
-What an attribute may become is decided by its kind: integers go to 0, 1 and by halves, reals to 0, 1, 0.5 or fewer digits, lists
-item by item and as a whole, and shorter unless their length belongs to a rank (`pads`, `strides`, `perm` ...). Whether the value
-makes sense to the operator is left to inference and to the check. Dtypes, tensors and bodies are other passes' business.
+What an attribute may become is decided by its kind: integers go to 0, 1 and by halves, reals to 0, 1, 0.5 or
+fewer digits, lists item by item and as a whole, and shorter unless their length belongs to a rank (`pads`,
+`strides`, `perm` ...). Whether the value makes sense to the operator is left to inference and to the check.
+Dtypes, tensors and bodies are other passes' business.
 """
 
 import math
@@ -45,7 +47,16 @@ _RANKED = frozenset(
 )
 _POSITIVE = frozenset(
     (
-        *("kernel_shape", "strides", "dilations", "group", "num_groups", "num_heads", "q_num_heads", "kv_num_heads"),
+        *(
+            "kernel_shape",
+            "strides",
+            "dilations",
+            "group",
+            "num_groups",
+            "num_heads",
+            "q_num_heads",
+            "kv_num_heads",
+        ),
         *("num_outputs", "blocksize", "hidden_size", "num_scan_inputs", "p", "size", "sample_size"),
     )
 )
@@ -78,7 +89,11 @@ class AttributePass:
                 schema = schema_of(node.op_type, node.domain, opsets.get(node.domain, 0))
             yield from _omissions(path, node, schema, used)
             for attribute in node.attribute:
-                if attribute.type in _VALUED and attribute.name not in DTYPE_ATTRIBUTES and node.op_type != "Constant":
+                if (
+                    attribute.type in _VALUED
+                    and attribute.name not in DTYPE_ATTRIBUTES
+                    and node.op_type != "Constant"
+                ):
                     declared = schema.attributes.get(attribute.name) if schema else None
                     if declared is None or not declared.required:
                         yield _edit(path, node, attribute.name, None)
@@ -105,18 +120,25 @@ def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         target = node_at(model, path, key)
         found = None if target is None else attribute_of(target, name)
-        if target is None or found is None or (value is not None and helper.get_attribute_value(found) != old):
+        if (
+            target is None
+            or found is None
+            or (value is not None and helper.get_attribute_value(found) != old)
+        ):
             return None
         set_attribute(target, name, value)
         return inputs if _padding_fits(target) else None
 
     verb = f"drop {name} of" if value is None else f"set {name} to {str(value)[:40]} in"
     edit = changing(f"{verb} {label(node)}", {"/".join((*path, key, "@" + name))}, change)
-    return only_simpler(edit) if name == "perm" else edit  # permutations of one rank differ in their bytes only
+    # permutations of one rank differ in their bytes only
+    return only_simpler(edit) if name == "perm" else edit
 
 
 def _padding_fits(node: onnx.NodeProto) -> bool:
-    """Whether no window of a pool lies in the padding alone: what it gives is left open, and most engines refuse it."""
+    """Whether no window of a pool lies in the padding alone: what it gives is left open, and most engines
+    refuse it.
+    """
     kernel, pads = attribute_of(node, "kernel_shape"), attribute_of(node, "pads")
     if kernel is None or pads is None or not node.op_type.endswith("Pool"):
         return True
@@ -131,7 +153,8 @@ def _omissions(
         return
     optional = onnx.defs.OpSchema.FormalParameterOption.Optional
     for index, parameter in enumerate(schema.inputs[: len(node.input)]):
-        endless = node.op_type == "Loop" and parameter.name == "M"  # a Loop without a trip count runs for ever
+        # a Loop without a trip count runs for ever
+        endless = node.op_type == "Loop" and parameter.name == "M"
         if parameter.option == optional and node.input[index] and not endless:
             yield _omission(path, node, index, parameter.name)
     if len(schema.inputs) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
@@ -169,14 +192,21 @@ def _output_omission(path: Path, node: onnx.NodeProto, index: int) -> OnnxEdit:
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         target = node_at(model, path, key)
-        if target is None or len(target.output) <= index or target.output[index] != name or name in uses(model):
+        if (
+            target is None
+            or len(target.output) <= index
+            or target.output[index] != name
+            or name in uses(model)
+        ):
             return None
         target.output[index] = ""
         while target.output and not target.output[-1]:
             del target.output[-1]
         return inputs
 
-    return changing(f"leave out output {index} of {label(node)}", {"/".join((*path, key, f">{index}"))}, change)
+    return changing(
+        f"leave out output {index} of {label(node)}", {"/".join((*path, key, f">{index}"))}, change
+    )
 
 
 def _simpler(name: str, value: Any) -> Iterator[Any]:
@@ -233,7 +263,9 @@ def _lists(name: str, values: list[Any]) -> Iterator[list[Any]]:
             yield [*values[:index], *values[index + 1 :]]
     if isinstance(values[0], int):
         for splat in (1,) if name in _POSITIVE else (0, 1):
-            if sum(map(_weight, values)) > _weight(splat) * len(values) and any(item != splat for item in values):
+            if sum(map(_weight, values)) > _weight(splat) * len(values) and any(
+                item != splat for item in values
+            ):
                 yield [splat] * len(values)
         for index, item in enumerate(values):
             for simpler in _integers(item, name in _POSITIVE):

@@ -1,8 +1,9 @@
 """Bodies of If, Loop, Scan and SequenceMap, and local functions: inlined, or made smaller inside.
 
-Inside a body a node is taken out as outside: what it computed is replaced by a tensor of the same type that is in scope, or by
-a new input of the model with plain values (nothing was recorded of a body). A Loop's trip count is a value like any other and is
-lowered by `opsieve.reducer.passes.values`; what a Scan scans is shortened by `opsieve.reducer.passes.dimensions`.
+Inside a body a node is taken out as outside: what it computed is replaced by a tensor of the same type that
+is in scope, or by a new input of the model with plain values (nothing was recorded of a body). A Loop's trip
+count is a value like any other and is lowered by `opsieve.reducer.passes.values`; what a Scan scans is
+shortened by `opsieve.reducer.passes.dimensions`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,16 @@ from opsieve.reducer.onnx_edit.graphs import (
 )
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
 from opsieve.reducer.onnx_edit.splice import TURNS, splice_branch, splice_turn
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, View, changing, only_simpler, settle, view
+from opsieve.reducer.onnx_edit.typed_view import (
+    ABSENT,
+    GraphTensor,
+    Step,
+    View,
+    changing,
+    only_simpler,
+    settle,
+    view,
+)
 from opsieve.reducer.passes.body_signature import signature_edits
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
@@ -96,13 +106,18 @@ def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> OnnxEdit:
 
     return only_simpler(
         changing(
-            f"replace {label(node)} by its {branch}", {"/".join((*path, key)), *node.output}, change, _parts(path, node)
+            f"replace {label(node)} by its {branch}",
+            {"/".join((*path, key)), *node.output},
+            change,
+            _parts(path, node),
         )
     )
 
 
 def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[OnnxEdit]:
-    """One turn in the place of all, the barest first: elements of what is scanned as inputs, and results that are no stacks."""
+    """One turn in the place of all, the barest first: elements of what is scanned as inputs, and results that
+    are no stacks.
+    """
     elements = _elements(subject, path, node)
     for taken, flat in ((elements, True), (elements, False), ({}, True), ({}, False)):
         if taken or taken is not elements:
@@ -128,7 +143,8 @@ def _parts(path: Path, node: onnx.NodeProto) -> set[str]:
 
 
 def _elements(subject: Subject, path: Path, node: onnx.NodeProto) -> dict[str, Array]:
-    """Values for the inputs of a body that are an element of what a Scan or SequenceMap goes through, by the body's names.
+    """Values for the inputs of a body that are an element of what a Scan or SequenceMap goes through, by the
+    body's names.
 
     The first element where the whole is known; else plain values of the type that the body declares.
     """
@@ -193,7 +209,8 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
         for item in dict.fromkeys((*own, *others)):
             tensor = tensors[item]
             visible = tensor.name in inside or (tensor.path != step.path and not needs_inside)
-            visible = visible and not (needs_inside and tensor.name in results)  # two outputs may not be one value
+            # two outputs may not be one value
+            visible = visible and not (needs_inside and tensor.name in results)
             if tensor.name and visible and item not in step.outputs:
                 (found if _alike(tensor, wanted) else unlike).append(tensor.name)
         found = found[:_MOST_STAND_INS] + (unlike[:_MOST_STAND_INS] if len(graph.node) <= _FEW else [])
@@ -211,7 +228,9 @@ def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
 
 def _alike(tensor: GraphTensor, wanted: GraphTensor) -> bool:
     """Whether the types are the same as far as they are known; inference has the last word."""
-    return tensor.dtype == wanted.dtype and (None in (tensor.shape, wanted.shape) or tensor.shape == wanted.shape)
+    return tensor.dtype == wanted.dtype and (
+        None in (tensor.shape, wanted.shape) or tensor.shape == wanted.shape
+    )
 
 
 def _bypass(step: Step, names: dict[str, str]) -> OnnxEdit:
@@ -219,11 +238,15 @@ def _bypass(step: Step, names: dict[str, str]) -> OnnxEdit:
         return drop_unused(model, inputs) if _without(model, step.path, step.key, names) else None
 
     how = f"by {', '.join(sorted(names.values()))[:60]}" if names else "which nothing reads"
-    return changing(f"bypass {label(step.node)} in {step.path[-1]} {how}", {"/".join((*step.path, step.key))}, change)
+    return changing(
+        f"bypass {label(step.node)} in {step.path[-1]} {how}", {"/".join((*step.path, step.key))}, change
+    )
 
 
 def _without(model: onnx.ModelProto, path: Path, key: str, names: dict[str, str]) -> bool:
-    """Take a node out and let those that read it read other names; False when it is gone or one of them is."""
+    """Take a node out and let those that read it read other names; False when it is gone or one of them
+    is.
+    """
     graph = graph_at(model, path)
     node = None if graph is None else node_of(graph, key)
     if graph is None or node is None:
@@ -259,7 +282,9 @@ def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
             inputs[names[name]] = value
         return drop_unused(model, inputs)
 
-    return changing(f"make {label(step.node)} in {step.path[-1]} an input", {"/".join((*step.path, step.key))}, change)
+    return changing(
+        f"make {label(step.node)} in {step.path[-1]} an input", {"/".join((*step.path, step.key))}, change
+    )
 
 
 def _function_inlined(domain: str, name: str) -> OnnxEdit:
@@ -291,8 +316,14 @@ def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: on
     owner = (function.domain, function.name, function.overload)
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        target = next((item for item in model.functions if (item.domain, item.name, item.overload) == owner), None)
-        node = None if target is None else next((item for item in target.node if first_output(item) == key), None)
+        target = next(
+            (item for item in model.functions if (item.domain, item.name, item.overload) == owner), None
+        )
+        node = (
+            None
+            if target is None
+            else next((item for item in target.node if first_output(item) == key), None)
+        )
         if target is None or node is None or (name and name not in node.input):
             return None
         outputs = set(node.output)

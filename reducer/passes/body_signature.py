@@ -1,7 +1,9 @@
-"""What goes into a body and what comes out of it, dropped: results that nothing reads, states that a Loop or Scan carries, what a Scan scans.
+"""What goes into a body and what comes out of it, dropped: results that nothing reads, states that a Loop or
+Scan carries, what a Scan scans.
 
-One description of a node with bodies, its signature, says which input and output of the node belongs to which of the body; each edit
-is the same for every operator then. A state that goes is read in the body as the value that it began with.
+One description of a node with bodies, its signature, says which input and output of the node belongs to which
+of the body; each edit is the same for every operator then. A state that goes is read in the body as the value
+that it began with.
 """
 
 from collections.abc import Iterator
@@ -51,19 +53,25 @@ def signature(node: onnx.NodeProto) -> list[SignaturePart]:
     elif node.op_type == "Scan":
         count = attribute_of(node, "num_scan_inputs")
         states = len(node.input) - (count.i if count is not None else 0)
-        parts = [SignaturePart("state", place, place, place, place) for place in range(min(states, len(outputs)))]
+        parts = [
+            SignaturePart("state", place, place, place, place) for place in range(min(states, len(outputs)))
+        ]
         parts += [
             SignaturePart("result", -1, place, -1, place, stacked=place - states)
             for place in outputs
             if place >= states
         ]
         scanned = range(states, len(node.input)) if len(node.input) - states > 1 else ()
-        parts += [SignaturePart("scanned input", place, -1, place, -1, scanned=place - states) for place in scanned]
+        parts += [
+            SignaturePart("scanned input", place, -1, place, -1, scanned=place - states) for place in scanned
+        ]
     return parts[::-1]
 
 
 def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
-    """The parts of a node's signature that can go: results that nothing reads, whatever the body does with the rest."""
+    """The parts of a node's signature that can go: results that nothing reads, whatever the body does with
+    the rest.
+    """
     node = step.node
     graph = graph_at(subject.model, step.path)
     if graph is None:

@@ -1,8 +1,10 @@
-"""Dimensions shrunk together by symbolic classes, with re-inference: batch, channels, spatial sizes, sequence lengths.
+"""Dimensions shrunk together by symbolic classes, with re-inference: batch, channels, spatial sizes, sequence
+lengths.
 
-Values of inputs and stored tensors are cut to their leading elements, or their last; constants and attributes that repeat a size (targets of
-Reshape and Expand, parts of Split, `kernel_shape`, `group`, indices of Gather) follow. A dimension that the model leaves symbolic
-stays so: only the values that are fed shrink (`opsieve.reducer.passes.model` makes it static).
+Values of inputs and stored tensors are cut to their leading elements, or their last; constants and attributes
+that repeat a size (targets of Reshape and Expand, parts of Split, `kernel_shape`, `group`, indices of Gather)
+follow. A dimension that the model leaves symbolic stays so: only the values that are fed shrink
+(`opsieve.reducer.passes.model` makes it static).
 """
 
 from collections.abc import Iterator
@@ -30,7 +32,9 @@ from opsieve.reducer.problem.subject import Subject
 
 
 class DimensionPass:
-    """Every class of dimensions to 1, 2, 3, half, and one less; to the last element, and to all but the first."""
+    """Every class of dimensions to 1, 2, 3, half, and one less; to the last element, and to all but the
+    first.
+    """
 
     name = "dimensions"
 
@@ -55,7 +59,9 @@ class DimensionPass:
         for _, root, dims in found:
             if plan.sizes.held(root):  # what matters may stand behind
                 size = plan.classes.size(root)
-                yield from (_edit(plan, root, dims, target, last=True) for target in dict.fromkeys((1, size - 1)))
+                yield from (
+                    _edit(plan, root, dims, target, last=True) for target in dict.fromkeys((1, size - 1))
+                )
 
 
 class _DimensionPlan:
@@ -141,7 +147,9 @@ def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject 
 
 
 def _slices(old: tuple[int, ...], new: tuple[int, ...], last: bool) -> tuple[slice, ...]:
-    return tuple(slice(have - size, have) if last else slice(size) for have, size in zip(old, new, strict=True))
+    return tuple(
+        slice(have - size, have) if last else slice(size) for have, size in zip(old, new, strict=True)
+    )
 
 
 def _stored(subject: Subject, path: Path, name: str) -> Array | None:
@@ -171,7 +179,9 @@ def _parts(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> list[int]:
 
 
 def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Array] | None:
-    """Constants and inputs whose values repeat sizes, with their new values; None when two nodes disagree on one."""
+    """Constants and inputs whose values repeat sizes, with their new values; None when two nodes disagree on
+    one.
+    """
     values: dict[int, Array] = {}
     known = plan.view.known
     for place in plan.sizes.steps(new):
@@ -189,9 +199,15 @@ def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Arra
     for step in plan.view.steps:
         for number in values.keys() & set(step.inputs):
             wanted = _sizes_of(plan, step, new)
-            if wanted[0] == number and wanted[1] is not None and not np.array_equal(wanted[1], values[number]):
+            if (
+                wanted[0] == number
+                and wanted[1] is not None
+                and not np.array_equal(wanted[1], values[number])
+            ):
                 return None
-    return {number: array for number, array in values.items() if not np.array_equal(array, known.get(number, ()))}
+    return {
+        number: array for number, array in values.items() if not np.array_equal(array, known.get(number, ()))
+    }
 
 
 def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[int, Array | None]:

@@ -1,8 +1,10 @@
-"""Dtypes simplified: float64 to float32, int64 to int32, float16, bool and string to float32 and so on, as far as the operators' types allow.
+"""Dtypes simplified: float64 to float32, int64 to int32, float16, bool and string to float32 and so on, as
+far as the operators' types allow.
 
-Tensors that an operator's schema binds to one type variable, or that a body hands on, change together: they form a class by
-union-find. A class may take a dtype when every type variable in it allows that and no member is pinned (a shape that must be
-int64, the output of Shape, an operator without a schema). The dtype an operator names in an attribute (Cast's `to`) follows.
+Tensors that an operator's schema binds to one type variable, or that a body hands on, change together: they
+form a class by union-find. A class may take a dtype when every type variable in it allows that and no member
+is pinned (a shape that must be int64, the output of Shape, an operator without a schema). The dtype an
+operator names in an attribute (Cast's `to`) follows.
 """
 
 from collections.abc import Iterator
@@ -186,7 +188,11 @@ def _converted(plan: _DtypePlan, numbers: set[int], target: int) -> Subject | No
         tensor = plan.view.tensors[number]
         if not tensor.source:
             continue
-        old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
+        old = (
+            inputs.get(tensor.name)
+            if tensor.source == "input"
+            else stored_tensor(model, tensor.path, tensor.name)
+        )
         new = _cast(old, target) if isinstance(old, np.ndarray) else None
         if new is None:
             return None
@@ -223,7 +229,9 @@ def _rename_dtype(model: onnx.ModelProto, step: Step, target: int) -> bool:
 
 
 def _cast(array: Array, target: int) -> Array | None:
-    """The values in the other dtype; out of its range they are clipped, what is no number cannot be an integer, texts become whole numbers."""
+    """The values in the other dtype; out of its range they are clipped, what is no number cannot be an
+    integer, texts become whole numbers.
+    """
     if dtype_name(array) == "string":
         array = (np.arange(array.size) % _TEXTS).reshape(array.shape)
     if array.dtype.kind == "c":

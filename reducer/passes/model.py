@@ -1,4 +1,6 @@
-"""What surrounds the graph: unused entries, text nobody runs, versions, dynamic dimensions, Constant nodes, names."""
+"""What surrounds the graph: unused entries, text nobody runs, versions, dynamic dimensions, Constant nodes,
+names.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -82,11 +84,17 @@ class ModelPass:
             ("drop texts inside the graph", "texts", _drop_texts),
             ("drop the names of nodes", "node names", _drop_node_names),
         ]
-        named = [(path, node) for path, node in nodes(subject.model.graph) if node.name and first_output(node)]
+        named = [
+            (path, node) for path, node in nodes(subject.model.graph) if node.name and first_output(node)
+        ]
         for path, node in named if len(named) <= _FEW else ():
             what = f"drop the name of {label(node)}"
             whole.append(
-                (what, f"name of {first_output(node)}", partial(_drop_name, path=path, key=first_output(node)))
+                (
+                    what,
+                    f"name of {first_output(node)}",
+                    partial(_drop_name, path=path, key=first_output(node)),
+                )
             )
         for what, touch, change in whole:
             if change(copied(subject.model)):
@@ -137,7 +145,9 @@ def _fix(name: str) -> OnnxEdit:
 
 
 def _undefault(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-    """Inputs that only give an initializer its type: since IR version 4 they make it a default that may be overridden."""
+    """Inputs that only give an initializer its type: since IR version 4 they make it a default that may be
+    overridden.
+    """
     graph = model.graph
     initial = {tensor.name for tensor in graph.initializer}
     kept = [info for info in graph.input if info.name not in initial]
@@ -165,7 +175,9 @@ def _drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, 
 
 def _lower_opset(model: onnx.ModelProto) -> bool:
     lowest = lowest_opset(model)
-    imported = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    imported = max(
+        (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0
+    )
     if lowest >= imported:
         return False
     model.CopyFrom(lower_opset(model))
@@ -181,7 +193,9 @@ def _lower_further(model: onnx.ModelProto) -> bool:
 
 
 def _lower_below(model: onnx.ModelProto, opset: int) -> bool:
-    """Operators in an earlier form than the model has them in; what it then means, the checker and the test say."""
+    """Operators in an earlier form than the model has them in; what it then means, the checker and the test
+    say.
+    """
     before = {entry.domain: entry.version for entry in model.opset_import}
     for owner in (model, *model.functions):
         for entry in owner.opset_import:
@@ -195,9 +209,14 @@ def _lower_below(model: onnx.ModelProto, opset: int) -> bool:
 
 
 def _has_forms(model: onnx.ModelProto) -> bool:
-    """Whether every operator has a form in the operator set imported that takes so many inputs and these attributes."""
+    """Whether every operator has a form in the operator set imported that takes so many inputs and these
+    attributes.
+    """
     local = {(function.domain, function.name) for function in model.functions}
-    for owner, listed in ((model, model.graph.node), *((function, function.node) for function in model.functions)):
+    for owner, listed in (
+        (model, model.graph.node),
+        *((function, function.node) for function in model.functions),
+    ):
         imported = {_domain(entry.domain): entry.version for entry in owner.opset_import}
         for node in all_nodes(listed):
             schema = schema_of(node.op_type, node.domain, imported.get(_domain(node.domain), 0))
@@ -244,7 +263,9 @@ def _drop_imports(model: onnx.ModelProto) -> bool:
     used = {_domain(node.domain) for node in all_nodes(model.graph.node)}
     for function in model.functions:
         used.update(_domain(node.domain) for node in all_nodes(function.node))
-    kept = [entry for entry in model.opset_import if _domain(entry.domain) in used or _domain(entry.domain) == ""]
+    kept = [
+        entry for entry in model.opset_import if _domain(entry.domain) in used or _domain(entry.domain) == ""
+    ]
     if len(kept) == len(model.opset_import) or not kept:
         return False
     del model.opset_import[:]

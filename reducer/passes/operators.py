@@ -1,7 +1,8 @@
 """An operator replaced by a plainer one: one input (or two, added), no attributes, no bodies.
 
-Where a wrong result is looked for, it is one that the model has elsewhere: a bug of another operator would be another bug, and
-its wrong result looks the same. A failure that says what it is, in words or by a stack, may also be shown with operators that do next to nothing.
+Where a wrong result is looked for, it is one that the model has elsewhere: a bug of another operator would be
+another bug, and its wrong result looks the same. A failure that says what it is, in words or by a stack, may
+also be shown with operators that do next to nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,12 @@ class OperatorPass:
             for operator in dict.fromkeys((*own, *plainest)) if name else ():
                 yield _edit(step, operator, [name])
             alike = [each.name for each in inputs if each.dtype == results[0].dtype]
-            if self.worded and len(alike) > 1 and _is_number(results[0]) and step.node.op_type not in _ARITHMETIC:
+            if (
+                self.worded
+                and len(alike) > 1
+                and _is_number(results[0])
+                and step.node.op_type not in _ARITHMETIC
+            ):
                 yield _edit(step, "Add", alike[:2])
 
 

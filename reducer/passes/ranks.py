@@ -1,5 +1,5 @@
-"""Rank lowered: a leading dimension of size 1 taken from one stored tensor or input, or any of size 1 from everything of the highest rank; or one
-element left of a tensor, where broadcasting gives the others back.
+"""Rank lowered: a leading dimension of size 1 taken from one stored tensor or input, or any of size 1 from
+everything of the highest rank; or one element left of a tensor, where broadcasting gives the others back.
 
 With a dimension of everything go the items that windows, paddings and shapes have for it.
 """
@@ -21,7 +21,16 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, View, changing, only_simpler, settle, view
+from opsieve.reducer.onnx_edit.typed_view import (
+    ABSENT,
+    GraphTensor,
+    Step,
+    View,
+    changing,
+    only_simpler,
+    settle,
+    view,
+)
 from opsieve.reducer.passes.shapes.dimension_classes import integer, integers
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
@@ -37,13 +46,19 @@ class RankPass:
     name = "ranks"
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """From everything at once first, then from each tensor, where broadcasting gives the dimension back."""
+        """From everything at once first, then from each tensor, where broadcasting gives the dimension
+        back.
+        """
         seen = view(subject)
         rank = max((len(tensor.shape) for tensor in seen.tensors if tensor.shape is not None), default=0)
-        highest = [tensor for tensor in seen.tensors if tensor.shape is not None and len(tensor.shape) == rank]
+        highest = [
+            tensor for tensor in seen.tensors if tensor.shape is not None and len(tensor.shape) == rank
+        ]
         for axis in range(rank):
             if all(tensor.shape and tensor.shape[axis] == 1 for tensor in highest):
-                names = {"/".join((*tensor.path, f"{tensor.name}[{axis}]")) for tensor in highest if tensor.source}
+                names = {
+                    "/".join((*tensor.path, f"{tensor.name}[{axis}]")) for tensor in highest if tensor.source
+                }
                 yield _everywhere(rank, axis, frozenset((*names, "the highest rank")))
         for number, tensor in enumerate(seen.tensors):
             whole = DTYPES.get(tensor.dtype) in ("int64", "int32") and tensor.shape is not None
@@ -54,7 +69,11 @@ class RankPass:
 
 def _single(tensor: GraphTensor) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
+        old = (
+            inputs.get(tensor.name)
+            if tensor.source == "input"
+            else stored_tensor(model, tensor.path, tensor.name)
+        )
         if not isinstance(old, np.ndarray) or old.ndim == 0 or old.shape[0] != 1:
             return None
         return inputs if _put(model, inputs, tensor, old.reshape(old.shape[1:])) else None
@@ -65,14 +84,21 @@ def _single(tensor: GraphTensor) -> OnnxEdit:
 
 def _element(tensor: GraphTensor) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
+        old = (
+            inputs.get(tensor.name)
+            if tensor.source == "input"
+            else stored_tensor(model, tensor.path, tensor.name)
+        )
         if not isinstance(old, np.ndarray) or old.size < 2:
             return None
         return inputs if _put(model, inputs, tensor, old.ravel()[:1].reshape(())) else None
 
     return only_simpler(
         changing(
-            f"one element of {tensor.name[:40]!r}", {"/".join((*tensor.path, tensor.name))}, change, _sizes(tensor)
+            f"one element of {tensor.name[:40]!r}",
+            {"/".join((*tensor.path, tensor.name))},
+            change,
+            _sizes(tensor),
         )
     )
 
@@ -95,14 +121,20 @@ def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> OnnxEdit:
 
 
 def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
-    """Take a dimension of size 1 from every tensor of this rank; attributes and constants that count axes follow."""
+    """Take a dimension of size 1 from every tensor of this rank; attributes and constants that count axes
+    follow.
+    """
     seen = view(subject)
     model = copied(subject.model)
     inputs = dict(subject.inputs)
     for number, tensor in enumerate(seen.tensors):
         if tensor.shape is None or len(tensor.shape) != rank or not tensor.source:
             continue
-        old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
+        old = (
+            inputs.get(tensor.name)
+            if tensor.source == "input"
+            else stored_tensor(model, tensor.path, tensor.name)
+        )
         if tensor.shape[axis] != 1 or not isinstance(old, np.ndarray) or (number in seen.known and rank == 1):
             return None
         if not _put(model, inputs, tensor, old.reshape((*old.shape[:axis], *old.shape[axis + 1 :]))):
@@ -114,7 +146,9 @@ def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
 
 
 def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelProto) -> bool:
-    """Attributes and shape constants of one node, for tensors of a rank less; False where it names the axis that goes."""
+    """Attributes and shape constants of one node, for tensors of a rank less; False where it names the axis
+    that goes.
+    """
     numbers = [number for number in (*step.inputs[:1], *step.outputs[:1]) if number != ABSENT]
     shapes = [seen.tensors[number].shape for number in numbers]
     if not any(shape is not None and len(shape) == rank for shape in shapes):
@@ -145,7 +179,9 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
         left = _others([int(item) for item in seen.known[step.inputs[1]].ravel()], rank, axis)
         if not left or sum(step.inputs[1] in other.inputs for other in seen.steps) > 1:
             return False
-        if target.source == "input" or not replace_tensor(model, target.path, target.name, np.array(left, np.int64)):
+        if target.source == "input" or not replace_tensor(
+            model, target.path, target.name, np.array(left, np.int64)
+        ):
             return False
     if perm is not None:
         if len(perm) != rank or perm[axis] != axis:
@@ -162,7 +198,9 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
 
 
 def _counts(seen: View, number: int) -> bool:
-    """Whether a node reads a tensor as axes, sizes or places: where the operator takes integers only, not any type."""
+    """Whether a node reads a tensor as axes, sizes or places: where the operator takes integers only, not any
+    type.
+    """
     for step in seen.steps:
         if number in step.inputs:
             try:

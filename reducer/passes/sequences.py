@@ -21,12 +21,16 @@ class SequencePass:
     name = "sequences"
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """Fewer tensors first, then all of them smaller, then plainer; none where a sequence holds anything but tensors."""
+        """Fewer tensors first, then all of them smaller, then plainer; none where a sequence holds anything
+        but tensors.
+        """
         for name, value in subject.inputs.items():
             if isinstance(value, list) and value and all(isinstance(each, np.ndarray) for each in value):
                 for what, change in _changes(len(value)):
                     yield changing(
-                        f"{what} of {name[:40]!r}", {name, name + "="}, partial(_given, name=name, change=change)
+                        f"{what} of {name[:40]!r}",
+                        {name, name + "="},
+                        partial(_given, name=name, change=change),
                     )
 
 

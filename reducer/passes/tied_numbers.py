@@ -1,8 +1,9 @@
-"""Numbers of a small graph made smaller together, as the operators' declarations tie them (`opsieve.gen.analysis.shrink_numbers`).
+"""Numbers of a small graph made smaller together, as the operators' declarations tie them
+(`opsieve.gen.analysis.shrink_numbers`).
 
-A size, an attribute or an element of a shape goes down, and what the rules tie to it follows in the same step: a kernel with its
-weight and paddings, a hidden size with the weights of all gates. It comes after the dimensions that change one thing at a time, and
-proposes only what they cannot reach.
+A size, an attribute or an element of a shape goes down, and what the rules tie to it follows in the same
+step: a kernel with its weight and paddings, a hidden size with the weights of all gates. It comes after the
+dimensions that change one thing at a time, and proposes only what they cannot reach.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,11 @@ class TogetherPass:
                 if turn < len(targets):
                     found = system.together(place, targets[turn])
                     # A lone attribute or element is the business of other passes.
-                    if found is None or (len(found) == 1 and place.kind != "size") or frozenset(found.items()) in seen:
+                    if (
+                        found is None
+                        or (len(found) == 1 and place.kind != "size")
+                        or frozenset(found.items()) in seen
+                    ):
                         continue
                     seen.add(frozenset(found.items()))
                     yield _edit(system, place, found)
@@ -86,7 +91,11 @@ def _targets(place: NumberPlace, number: int) -> list[int]:
 
 def _edit(system: System, place: NumberPlace, found: Numbers) -> OnnxEdit:
     was = {each: system.numbers[each] for each in found}
-    what = {"size": f"axis {place.index} of", "value": f"element {place.index} of", "attribute": f"{place.name} of"}
+    what = {
+        "size": f"axis {place.index} of",
+        "value": f"element {place.index} of",
+        "attribute": f"{place.name} of",
+    }
     label = f"set {what[place.kind]} {place.owner[:40]!r} to {found[place]}"
     if len(found) > 1:
         label += f" and {len(found) - 1} more"

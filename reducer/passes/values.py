@@ -1,7 +1,9 @@
-"""Values of inputs, initializers and constants made plain: splats, small whole numbers, fewer distinct ones, fewer digits.
+"""Values of inputs, initializers and constants made plain: splats, small whole numbers, fewer distinct ones,
+fewer digits.
 
-An input may also become an initializer (an input less), equal initializers become one, and every tensor takes its smallest
-encoding. What is simpler is decided by `opsieve.reducer.problem.order.value_complexity`; nothing that is not is proposed.
+An input may also become an initializer (an input less), equal initializers become one, and every tensor takes
+its smallest encoding. What is simpler is decided by `opsieve.reducer.problem.order.value_complexity`; nothing
+that is not is proposed.
 """
 
 from collections.abc import Iterator
@@ -112,7 +114,13 @@ def _elements(place: _Place, array: Array) -> Iterator[OnnxEdit]:
     flat = array.ravel()
     for index in range(array.size):
         seen = set()
-        for item in (0, 1, flat[0], np.rint(flat[index].astype(np.float64)), flat[index].astype(np.float64) / 2):
+        for item in (
+            0,
+            1,
+            flat[0],
+            np.rint(flat[index].astype(np.float64)),
+            flat[index].astype(np.float64) / 2,
+        ):
             changed = flat.copy()
             with np.errstate(all="ignore"):
                 changed[index] = np.asarray(item).astype(array.dtype)
@@ -138,7 +146,11 @@ def _edit(place: _Place, old: Array, new: Array, what: str) -> OnnxEdit:
             if not same(inputs.get(name)):
                 return None
             return {**inputs, name: new}
-        return inputs if same(stored_tensor(model, path, name)) and replace_tensor(model, path, name, new) else None
+        return (
+            inputs
+            if same(stored_tensor(model, path, name)) and replace_tensor(model, path, name, new)
+            else None
+        )
 
     return changing(f"give {name[:40]!r} {what}", {"/".join((*path, name + "="))}, change)
 
@@ -149,7 +161,9 @@ def _freezes(subject: Subject) -> Iterator[OnnxEdit]:
         if not isinstance(value, np.ndarray):
             continue
 
-        def change(model: onnx.ModelProto, inputs: dict[str, Value], name: str = name) -> dict[str, Value] | None:
+        def change(
+            model: onnx.ModelProto, inputs: dict[str, Value], name: str = name
+        ) -> dict[str, Value] | None:
             value = inputs.get(name)
             places = [index for index, info in enumerate(model.graph.input) if info.name == name]
             if not places or not isinstance(value, np.ndarray):
@@ -218,9 +232,12 @@ def _encodings(model: onnx.ModelProto) -> Iterator[bool]:
     """Re-encode the tensors of a copy one by one; an item for each that got smaller."""
     for _, graph in graphs(model.graph):
         tensors: list[TensorProto] = list(graph.initializer)
-        tensors += [attribute.t for node in graph.node for attribute in node.attribute if attribute.HasField("t")]
+        tensors += [
+            attribute.t for node in graph.node for attribute in node.attribute if attribute.HasField("t")
+        ]
         for tensor in tensors:
-            array = None if part_of(tensor) else tensor_array(tensor)  # what is that large has no smaller encoding
+            # what is that large has no smaller encoding
+            array = None if part_of(tensor) else tensor_array(tensor)
             if array is None:
                 continue
             smaller = encoded(array, tensor.name)

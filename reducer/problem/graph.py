@@ -1,4 +1,6 @@
-"""The main graph of a subject as a reducer sees it, and cuts: any subset of its nodes as a model of its own."""
+"""The main graph of a subject as a reducer sees it, and cuts: any subset of its nodes as a model of its
+own.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +25,9 @@ _LONGEST_CLOSURE = 8  # nodes that compute one large constant; with more of them
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes by their place in the main graph, and who reads what from whom. Linear to make; the subject is not copied."""
+    """Nodes by their place in the main graph, and who reads what from whom. Linear to make; the subject is
+    not copied.
+    """
 
     subject: Subject
 
@@ -51,7 +55,9 @@ class Graph:
     def producers(self) -> tuple[tuple[int, ...], ...]:
         """The nodes that each node reads from."""
         made = self.producer
-        return tuple(tuple(dict.fromkeys(made[name] for name in names if name in made)) for names in self.reads)
+        return tuple(
+            tuple(dict.fromkeys(made[name] for name in names if name in made)) for names in self.reads
+        )
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
@@ -103,7 +109,8 @@ class Graph:
         found: set[int] = set()
         for place, node in enumerate(self.nodes):
             fixed = all(
-                (name in self.initializers and name not in self.inputs) or self.producer.get(name, -1) in found
+                (name in self.initializers and name not in self.inputs)
+                or self.producer.get(name, -1) in found
                 for name in self.reads[place]
             )
             if fixed and not _draws(node):
@@ -122,9 +129,11 @@ class Graph:
         return found
 
     def nearest(self, start: Iterable[int], among: Iterable[int], most: int | None = None) -> list[int]:
-        """The nodes of `among` by graph distance from `start`, at most `most` of them; those out of reach last, from behind.
+        """The nodes of `among` by graph distance from `start`, at most `most` of them; those out of reach
+        last, from behind.
 
-        A step to a producer counts one, a step to a consumer three: patterns are matched, and named, from their last node on.
+        A step to a producer counts one, a step to a consumer three: patterns are matched, and named, from
+        their last node on.
         """
         inside = among if isinstance(among, range) else set(among)
         order: list[int] = []
@@ -175,12 +184,14 @@ def captured(node: onnx.NodeProto) -> list[str]:
     return names
 
 
-def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterable[str] = ()) -> Subject | None:
+def cut(
+    graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterable[str] = ()
+) -> Subject | None:
     """The nodes in `keep` as a subject of their own; None when a value that it would need is unknown.
 
-    A value that a kept node reads and none makes becomes an initializer when it is constant and small, else a graph input with
-    its recorded value. With `closure`, nodes that compute a large constant are kept along. Results that nobody left reads
-    become outputs, and those in `tap` too.
+    A value that a kept node reads and none makes becomes an initializer when it is constant and small, else a
+    graph input with its recorded value. With `closure`, nodes that compute a large constant are kept along.
+    Results that nobody left reads become outputs, and those in `tap` too.
     """
     kept = set(keep)
     if closure:
@@ -216,7 +227,9 @@ def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterab
         return None
     wanted = made | needed.keys()
     model.graph.value_info.extend(
-        info for info in graph.subject.model.graph.value_info if info.name in made and info.name not in graph.outputs
+        info
+        for info in graph.subject.model.graph.value_info
+        if info.name in made and info.name not in graph.outputs
     )
     keep_functions(graph.subject.model, model)
     return Subject(model, fed, _only(graph.subject.values, wanted))
@@ -276,7 +289,8 @@ def _supply(graph: Graph, name: str, model: onnx.ModelProto, fed: dict[str, Valu
 
 
 def _results(graph: Graph, places: list[int], read: set[str], tap: set[str]) -> list[str]:
-    """The values that become outputs: old outputs first in their order, then what only nodes that are gone have read.
+    """The values that become outputs: old outputs first in their order, then what only nodes that are gone
+    have read.
 
     `read` is what the kept nodes read.
     """
@@ -303,12 +317,16 @@ def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
     found = graph.outputs[name].type if name in graph.outputs else graph.declared.get(name)
     if found is None or found.WhichOneof("value") is None:
         return None
-    whole = not found.HasField("tensor_type") or (found.tensor_type.elem_type and found.tensor_type.HasField("shape"))
+    whole = not found.HasField("tensor_type") or (
+        found.tensor_type.elem_type and found.tensor_type.HasField("shape")
+    )
     return found if whole else None
 
 
 def shell(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without its graph's content and its functions; all that it says beside them stays as it is."""
+    """The model without its graph's content and its functions; all that it says beside them stays as it
+    is.
+    """
     bare = onnx.ModelProto()
     for held, made in ((model, bare), (model.graph, bare.graph)):
         for field, value in held.ListFields():

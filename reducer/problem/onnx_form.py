@@ -32,7 +32,9 @@ class OnnxForm:
         return simpler(candidate, than)
 
     def size(self, subject: Subject) -> Size:
-        """Nodes and bytes of the model; protobuf serialises it to say how large it is, so the last answer is kept."""
+        """Nodes and bytes of the model; protobuf serialises it to say how large it is, so the last answer is
+        kept.
+        """
         if self._last is None or self._last[0] is not subject:
             self._last = subject, Size(*count_nodes(subject.model), byte_size(subject.model))
         return self._last[1]

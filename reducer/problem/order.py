@@ -1,9 +1,10 @@
 """What "smaller" means: one explicit total order over subjects.
 
-The parts of the key, the weightiest first: nodes (bodies and functions included), graph inputs, graph outputs, tensor elements
-that are stored (inputs, initializers, constants), complexity of attributes, rank of dtypes, complexity of stored values,
-dimensions without a size, versions asked for (opset, IR), bytes of the model, and at last the bytes themselves, so that two
-different models are never equal. A reduction ends because every step it takes makes this key smaller.
+The parts of the key, the weightiest first: nodes (bodies and functions included), graph inputs, graph
+outputs, tensor elements that are stored (inputs, initializers, constants), complexity of attributes, rank of
+dtypes, complexity of stored values, dimensions without a size, versions asked for (opset, IR), bytes of the
+model, and at last the bytes themselves, so that two different models are never equal. A reduction ends
+because every step it takes makes this key smaller.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +57,8 @@ def count_nodes(model: onnx.ModelProto) -> tuple[int, int]:
 
 
 def value_complexity(array: "np.ndarray[Any, Any]") -> int:
-    """How hard the values of an array are to read: 0 for zeros, and more for each one, small integer, other number, in this order.
+    """How hard the values of an array are to read: 0 for zeros, and more for each one, small integer, other
+    number, in this order.
 
     A further term counts distinct values, so that a splat is simpler than anything of its kind.
     """
@@ -75,7 +77,9 @@ def value_complexity(array: "np.ndarray[Any, Any]") -> int:
 
 @lru_cache(maxsize=4096)
 def _known(dtype: "np.dtype[Any]", data: bytes) -> int:
-    """The complexity of a small array: nearly all of a candidate's tensors are those of the subject that it was made of."""
+    """The complexity of a small array: nearly all of a candidate's tensors are those of the subject that it
+    was made of.
+    """
     return _complexity(np.frombuffer(data, dtype))
 
 
@@ -207,7 +211,10 @@ def _open_dimensions(subject: Subject) -> int:
 
 def _versions(subject: Subject) -> int:
     model = subject.model
-    imports = [*model.opset_import, *(entry for function in model.functions for entry in function.opset_import)]
+    imports = [
+        *model.opset_import,
+        *(entry for function in model.functions for entry in function.opset_import),
+    ]
     return int(model.ir_version + sum(1 + entry.version for entry in imports))
 
 

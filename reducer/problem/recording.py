@@ -1,4 +1,6 @@
-"""Every tensor of a subject's main graph, recorded in an unoptimised run, so that any of them can become an input."""
+"""Every tensor of a subject's main graph, recorded in an unoptimised run, so that any of them can become an
+input.
+"""
 
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,7 +25,8 @@ _WHOLE = 32 << 20  # bytes that all values together may be thought to take, for 
 _MANY = 4096  # results of a model that a compiler gives at once in about the time of a few
 _MAPPED = 1 << 20  # bytes of a value that is kept in a file
 _TELLING = 16  # values recorded one after the other that tell how large the others are
-Plain: TypeAlias = Callable[[Subject], Callable[[str], Value | None]]  # what makes up values of a subject by name
+# what makes up values of a subject by name
+Plain: TypeAlias = Callable[[Subject], Callable[[str], Value | None]]
 _ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
 
 
@@ -33,11 +36,13 @@ def recorded(
     workers: Workers,
     plain: Plain = lambda _: lambda _: None,
 ) -> Subject:
-    """The subject with the values of all its tensors, as far as they can be had; each is computed when it is needed.
+    """The subject with the values of all its tensors, as far as they can be had; each is computed when it is
+    needed.
 
-    They come from `source`, the unoptimised build of the compiler under test; what it cannot give comes from the reference
-    evaluator, what that cannot give from onnxruntime without optimisation. What no compiler can compute, the result of a user's
-    operator say, stays as it was, else it is what `plain` makes of the subject.
+    They come from `source`, the unoptimised build of the compiler under test; what it cannot give comes from
+    the reference evaluator, what that cannot give from onnxruntime without optimisation. What no compiler can
+    compute, the result of a user's operator say, stays as it was, else it is what `plain` makes of the
+    subject.
     """
     tape = _Tape(subject, source, workers, plain)
     return replace(subject, values=Recording(tape.names, tape.play))
@@ -61,7 +66,9 @@ class _Tape:
         self._plain = plain
         self.graph = Graph(subject)
         self.names = [name for node in subject.model.graph.node for name in node.output if name]
-        self._sources = [target for target in dict.fromkeys([source, NATIVE, *_third(source)]) if target is not None]
+        self._sources = [
+            target for target in dict.fromkeys([source, NATIVE, *_third(source)]) if target is not None
+        ]
         self._workers = workers
         self._held: dict[str, Value] = {}
         self._requested: set[str] = set()
@@ -84,8 +91,12 @@ class _Tape:
         return self._held
 
     def _make_up(self, names: list[str]) -> None:
-        """Plain values for what stands behind operators that no compiler at hand has; what stands before them is recorded by itself."""
-        known = [name for name in names if not self._strange & self.graph.ancestors([self.graph.producer[name]])]
+        """Plain values for what stands behind operators that no compiler at hand has; what stands before them
+        is recorded by itself.
+        """
+        known = [
+            name for name in names if not self._strange & self.graph.ancestors([self.graph.producer[name]])
+        ]
         if known and len(known) < len(names):
             self._record(known)
         made = {name: self._made_up(name) for name in names if name not in self._held}
@@ -129,7 +140,9 @@ class _Tape:
 
 
 def _kept(value: Value) -> Value:
-    """A value by itself, without the answer that it came in; a large one in a file of no name that is mapped, for memory to be had back."""
+    """A value by itself, without the answer that it came in; a large one in a file of no name that is mapped,
+    for memory to be had back.
+    """
     if not isinstance(value, np.ndarray) or value.dtype.kind == "O":
         return value
     if value.nbytes < _MAPPED:
@@ -153,7 +166,9 @@ def _bytes(values: Mapping[str, Any]) -> int:
 
 
 def _exposed(graph: Graph, names: list[str]) -> tuple[OnnxProgram, dict[str, Value]]:
-    """What computes these values, with them as outputs, and its inputs; the types of the outputs are left to the compiler."""
+    """What computes these values, with them as outputs, and its inputs; the types of the outputs are left to
+    the compiler.
+    """
     places = sorted(graph.ancestors(graph.producer[name] for name in names))
     read = {name for place in places for name in graph.reads[place]}
     source = graph.subject.model.graph
@@ -161,7 +176,9 @@ def _exposed(graph: Graph, names: list[str]) -> tuple[OnnxProgram, dict[str, Val
     model.graph.node.extend(graph.nodes[place] for place in places)
     model.graph.input.extend(info for info in source.input if info.name in read)
     model.graph.initializer.extend(tensor for tensor in source.initializer if tensor.name in read)
-    model.graph.sparse_initializer.extend(item for item in source.sparse_initializer if item.values.name in read)
+    model.graph.sparse_initializer.extend(
+        item for item in source.sparse_initializer if item.values.name in read
+    )
     model.graph.value_info.extend(info for info in source.value_info if info.name in graph.producer)
     model.graph.output.extend(
         onnx.ValueInfoProto(name=name, type=graph.declared[name])

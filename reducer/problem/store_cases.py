@@ -1,4 +1,6 @@
-"""Cases of a store as what is to be reduced: found by what people call them, with the target that they fail on."""
+"""Cases of a store as what is to be reduced: found by what people call them, with the target that they fail
+on.
+"""
 
 from pathlib import Path
 
@@ -7,9 +9,11 @@ from opsieve.triage.store.failure_record import NAME, read_failure
 
 
 def place_of(what: Path, store: Path) -> Path:
-    """The case folder that a path means, or else the name of a cluster or a fingerprint in a store: its smallest case.
+    """The case folder that a path means, or else the name of a cluster or a fingerprint in a store: its
+    smallest case.
 
-    BadInput for a name that the store does not know, or of which it kept no case. What is neither is returned as it is.
+    BadInput for a name that the store does not know, or of which it kept no case. What is neither is returned
+    as it is.
     """
     if what.exists() or len(what.parts) != 1 or what.suffix or not store.is_dir():
         return what
@@ -29,7 +33,9 @@ def target_of(place: Path) -> str:
 
 
 def title_of(place: Path) -> str:
-    """What to call the results of a case: its name, with the fingerprint before the number where it lies in a store."""
+    """What to call the results of a case: its name, with the fingerprint before the number where it lies in a
+    store.
+    """
     place = place.resolve()
     name = place.name.removesuffix(".onnx")
     return f"{place.parent.name}-{name}" if (place / NAME).is_file() else name

@@ -14,9 +14,9 @@ from opsieve.gen.model.tensors import Value
 class Subject:
     """A model with everything that an edit may need; nothing in it is ever changed in place.
 
-    `inputs` has a value for every graph input that must be fed, by name. `values` are tensors of the main graph as an
-    unoptimised run records them, in their native precision; {} when unknown. A name in `values` that the model no longer has
-    means nothing.
+    `inputs` has a value for every graph input that must be fed, by name. `values` are tensors of the main
+    graph as an unoptimised run records them, in their native precision; {} when unknown. A name in `values`
+    that the model no longer has means nothing.
     """
 
     model: onnx.ModelProto
@@ -30,9 +30,11 @@ class Subject:
 
 
 class Recording(Mapping[str, Value]):
-    """Values by name that are recorded when they are first asked for: those of a large model can take gigabytes.
+    """Values by name that are recorded when they are first asked for: those of a large model can take
+    gigabytes.
 
-    `play` is given names and returns everything recorded so far, these names among it as far as they can be had.
+    `play` is given names and returns everything recorded so far, these names among it as far as they can be
+    had.
     """
 
     def __init__(self, names: Iterable[str], play: Callable[[Collection[str]], Mapping[str, Value]]):

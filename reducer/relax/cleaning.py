@@ -21,7 +21,9 @@ from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, called, expression
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What nothing reads: bindings and parameters, each after the name of its function, and functions that main does not reach."""
+    """What nothing reads: bindings and parameters, each after the name of its function, and functions that
+    main does not reach.
+    """
 
     bindings: frozenset[tuple[str, str]] = frozenset()
     parameters: frozenset[tuple[str, str]] = frozenset()
@@ -40,8 +42,9 @@ def unread(module: Module) -> Unread:
 
 
 def cleaned(module: Module, kept: Unread | None = None, parameters: bool = True) -> Module:
-    """The module without what does not reach main's result, but with what is `kept`, and with all parameters unless `parameters`. Every
-    operation is pure; a `match_cast` stays while its symbols are used."""
+    """The module without what does not reach main's result, but with what is `kept`, and with all parameters
+    unless `parameters`. Every operation is pure; a `match_cast` stays while its symbols are used.
+    """
     kept = kept or Unread()
     while True:
         smaller = pruned(module, kept, parameters)
@@ -57,7 +60,9 @@ def pruned(module: Module, kept: Unread, parameters: bool = True) -> Module:
 
 
 def is_closed(module: Module) -> bool:
-    """Whether every variable that is read is bound in its function, and every function that is called is there."""
+    """Whether every variable that is read is bound in its function, and every function that is called is
+    there.
+    """
     names = {name for name, _ in module.functions}
     for _, function in functions(module):
         bound = {param.name for param in function.params}
@@ -71,7 +76,9 @@ def is_closed(module: Module) -> bool:
 
 
 def _is_needed(binding: Binding, read: set[str], used: set[str]) -> bool:
-    return binding.var.name in read or (isinstance(binding, MatchCast) and not used.isdisjoint(symbols(binding.type)))
+    return binding.var.name in read or (
+        isinstance(binding, MatchCast) and not used.isdisjoint(symbols(binding.type))
+    )
 
 
 def _is_wanted(param: Var, read: set[str], used: set[str]) -> bool:
@@ -80,7 +87,9 @@ def _is_wanted(param: Var, read: set[str], used: set[str]) -> bool:
 
 
 def _swept(module: Module, kept: Collection[tuple[str, str]]) -> Module:
-    """Without bindings that are not read in their function; a local one shares what is read with the one around it."""
+    """Without bindings that are not read in their function; a local one shares what is read with the one
+    around it.
+    """
     return Module(
         tuple(
             (name, _Sweep(function, {binding for owner, binding in kept if owner == name}).function(function))
@@ -137,12 +146,16 @@ def _without_functions(module: Module, kept: Collection[str]) -> Module:
 
 
 def _without_parameters(module: Module, kept: Collection[tuple[str, str]]) -> Module:
-    """Without parameters that their function does not read, at its calls too. A parameter that gives a symbol its value stays."""
+    """Without parameters that their function does not read, at its calls too. A parameter that gives a symbol
+    its value stays.
+    """
     keep: dict[str, list[int]] = {}
     for name, function in functions(module):
         read, used = reads(function.body), _used_symbols(function)
         left = [
-            n for n, param in enumerate(function.params) if (name, param.name) in kept or _is_wanted(param, read, used)
+            n
+            for n, param in enumerate(function.params)
+            if (name, param.name) in kept or _is_wanted(param, read, used)
         ]
         if len(left) < len(function.params) and not _is_value(module, name):
             keep[name] = left

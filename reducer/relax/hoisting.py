@@ -1,5 +1,6 @@
-"""A function of the module, or a local one, in the place of main, whole or up to something that is computed in it, in a branch perhaps:
-what fails there needs nobody who calls it, and no condition."""
+"""A function of the module, or a local one, in the place of main, whole or up to something that is computed
+in it, in a branch perhaps: what fails there needs nobody who calls it, and no condition.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,7 +67,9 @@ def hoisted(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
 def reached(
     seq: Seq, before: tuple[Binding, ...] = (), depth: int = 0
 ) -> Iterator[tuple[Var, tuple[Binding, ...], int]]:
-    """Every variable bound in a sequence or in a branch of it, the bindings up to it as if its branches were taken, and how many those are."""
+    """Every variable bound in a sequence or in a branch of it, the bindings up to it as if its branches were
+    taken, and how many those are.
+    """
     for binding in plain(seq).bindings():
         if isinstance(binding.value, If):
             for side in (binding.value.then, binding.value.other):

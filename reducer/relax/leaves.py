@@ -40,7 +40,9 @@ class _Rename(Rebuild):
 
 
 def renewed(function: Function, module: Module) -> Function:
-    """A copy of a function, its parameters and all that is bound in it under names that the module has not."""
+    """A copy of a function, its parameters and all that is bound in it under names that the module has
+    not.
+    """
     made = fresh(function, FreshNames(all_names(module)))
     assert isinstance(made, Function)
     return made

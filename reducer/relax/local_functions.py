@@ -8,7 +8,9 @@ from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, funct
 
 
 def without_parameter(module: Module, name: str, place: int) -> Module | None:
-    """The module with one parameter less of the local function bound to `name`; None where that is passed on as a value."""
+    """The module with one parameter less of the local function bound to `name`; None where that is passed on
+    as a value.
+    """
     for _, function in functions(module):
         for binding in all_bindings(function.body):
             for expr in expressions(binding.value):

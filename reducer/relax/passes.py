@@ -1,6 +1,8 @@
-"""The dimensions in which a Relax module is made smaller: results, blocks, branches, calls, bindings, sizes, types, values.
+"""The dimensions in which a Relax module is made smaller: results, blocks, branches, calls, bindings, sizes,
+types, values.
 
-An edit may leave a module that TVM refuses: then it is rejected and no longer shows the failure, at the price of one test.
+An edit may leave a module that TVM refuses: then it is rejected and no longer shows the failure, at the price
+of one test.
 """
 
 from collections.abc import Callable, Iterator
@@ -95,7 +97,9 @@ def relax_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
         yield Part("bindings", binding.var.name, "main has one binding" if last else "")
     for param in tree.module.main.params if tree else ():
         yield Part("parameters", param.name)
-        ones = not (np.asarray(subject.inputs[param.name]) != 1).any() if param.name in subject.inputs else True
+        ones = (
+            not (np.asarray(subject.inputs[param.name]) != 1).any() if param.name in subject.inputs else True
+        )
         yield Part("values", f"value of {param.name}", "all is one" if ones else "")
 
 
@@ -104,7 +108,9 @@ def _through(edit: RelaxEdit, subject: TvmSubject) -> TvmSubject | None:
     made = edit.apply(tree) if tree else None
     if made is None:
         return None
-    program = replace(subject.program, module=made.program.module, passes=made.steps, script="", script_is_exact=False)
+    program = replace(
+        subject.program, module=made.program.module, passes=made.steps, script="", script_is_exact=False
+    )
     return TvmSubject(program, dict(made.inputs))
 
 
@@ -280,7 +286,9 @@ def _bindings(seq: Seq) -> tuple[Binding, ...]:
 
 
 def _replaced(subject: RelaxSubject) -> Iterator[RelaxEdit]:
-    """What is bound, or fed, is replaced: by a variable of its type that is there before, by a constant, or by `full`."""
+    """What is bound, or fed, is replaced: by a variable of its type that is there before, by a constant, or
+    by `full`.
+    """
     for _, function in functions(subject.module):
         found = list(_scoped(function, ()))
         behind = {b.var.name: {b.var.name, *reads(b.value)} for b, _ in found}
@@ -466,7 +474,9 @@ def _values(subject: RelaxSubject) -> Iterator[RelaxEdit]:
 
         def ones(now: RelaxSubject, name: str = name) -> RelaxSubject | None:
             value = np.asarray(now.inputs[name])
-            return replace(now, inputs={**now.inputs, name: np.ones_like(value)}) if (value != 1).any() else None
+            return (
+                replace(now, inputs={**now.inputs, name: np.ones_like(value)}) if (value != 1).any() else None
+            )
 
         yield Edit(f"ones for {name}", frozenset([f"value of {name}"]), ones)
 

@@ -14,7 +14,9 @@ from opsieve.reducer.relax.cleaning import Unread, cleaned, is_closed, unread
 
 @dataclass(frozen=True)
 class RelaxSubject:
-    """A module, the passes before it is built, and a value for each parameter of main; nothing in it is ever changed in place."""
+    """A module, the passes before it is built, and a value for each parameter of main; nothing in it is ever
+    changed in place.
+    """
 
     module: Module
     steps: tuple[str, ...]
@@ -37,9 +39,10 @@ class RelaxSubject:
         return unread(self.module)
 
     def having(self, module: Module) -> "RelaxSubject | None":
-        """The subject with another module, without what nothing reads any more; what nothing read before stays, to go by an edit of its
-        own. None where that is the same, lacks what it reads, or has something that TVM is known to fail at and this one has not: that
-        would be another failure."""
+        """The subject with another module, without what nothing reads any more; what nothing read before
+        stays, to go by an edit of its own. None where that is the same, lacks what it reads, or has something
+        that TVM is known to fail at and this one has not: that would be another failure.
+        """
         return self.exactly(cleaned(module, self.unread, not self.keeps_parameters))
 
     def exactly(self, module: Module) -> "RelaxSubject | None":

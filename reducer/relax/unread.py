@@ -1,4 +1,6 @@
-"""What nothing reads, as edits: a failure may need it (a printer prints it, a pass meets it), so it goes where the failure stays without it."""
+"""What nothing reads, as edits: a failure may need it (a printer prints it, a pass meets it), so it goes
+where the failure stays without it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +15,9 @@ _Listed = Callable[[RelaxSubject], Iterator[Edit[RelaxSubject]]]
 
 
 def unread_parts(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
-    """Each binding, parameter and function that nothing reads is left out, first with all that only it read, then alone."""
+    """Each binding, parameter and function that nothing reads is left out, first with all that only it read,
+    then alone.
+    """
     found = subject.unread
     parts = [(f"function {name}", Unread(functions=frozenset([name]))) for name in sorted(found.functions)]
     parts += [(f"{x} of {f}", Unread(bindings=frozenset([(f, x)]))) for f, x in sorted(found.bindings)]
@@ -23,14 +27,20 @@ def unread_parts(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
             yield Edit(f"drop {name}{how}", frozenset([name]), partial(_without, part=part, change=change))
 
 
-def _without(subject: RelaxSubject, part: Unread, change: Callable[[Module, Unread], Module]) -> RelaxSubject | None:
+def _without(
+    subject: RelaxSubject, part: Unread, change: Callable[[Module, Unread], Module]
+) -> RelaxSubject | None:
     now = subject.unread
-    kept = Unread(now.bindings - part.bindings, now.parameters - part.parameters, now.functions - part.functions)
+    kept = Unread(
+        now.bindings - part.bindings, now.parameters - part.parameters, now.functions - part.functions
+    )
     return subject.exactly(change(subject.module, kept))
 
 
 def keeping_parameters(dimensions: Sequence[_Listed]) -> _Listed:
-    """The edits of some dimensions that leave a parameter unread, once more: the parameter and its arguments stay."""
+    """The edits of some dimensions that leave a parameter unread, once more: the parameter and its arguments
+    stay.
+    """
 
     def listed(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
         for dimension in dimensions:

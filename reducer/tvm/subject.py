@@ -1,4 +1,6 @@
-"""Modules of TVM with their inputs as subjects: what is simpler, equal, how large. For Relax modules and TIR functions alike."""
+"""Modules of TVM with their inputs as subjects: what is simpler, equal, how large. For Relax modules and TIR
+functions alike.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,7 +22,9 @@ from opsieve.reducer.problem.order import value_complexity
 
 @dataclass(frozen=True)
 class TvmSubject:
-    """A module with its passes, and a value for every input, by name; nothing in it is ever changed in place."""
+    """A module with its passes, and a value for every input, by name; nothing in it is ever changed in
+    place.
+    """
 
     program: TvmProgram
     inputs: dict[str, Value]
@@ -90,4 +94,7 @@ class TvmValidator:
     def _ask(self, subjects: Sequence[TvmSubject]) -> list[str]:
         tests = [Test(subject.program, subject.inputs) for subject in subjects]
         seen = self._workers.observe_many(validator_of(subjects[0].program), tests) if tests else ()
-        return ["" if each.outcome in ("ok", "environment") else shown(each.message, 200) or "refused" for each in seen]
+        return [
+            "" if each.outcome in ("ok", "environment") else shown(each.message, 200) or "refused"
+            for each in seen
+        ]

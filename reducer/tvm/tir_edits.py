@@ -1,4 +1,6 @@
-"""Edits of TIR functions as nodes: statements left out, loops run once, branches taken, values made constant, buffers that nobody needs."""
+"""Edits of TIR functions as nodes: statements left out, loops run once, branches taken, values made constant,
+buffers that nobody needs.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -22,7 +24,9 @@ def tir_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
     for node in N.walk(function) if function is not None else ():
         if node.type in N.STATEMENTS and node.type != "tirx.SeqStmt":
             nothing = _edit("do nothing for", node, _nothing)
-            yield Part("statements", _content(node), "it does nothing" if _is_nothing(node) else "", (nothing,))
+            yield Part(
+                "statements", _content(node), "it does nothing" if _is_nothing(node) else "", (nothing,)
+            )
     params = function["params"] if function is not None else ()
     for param in params if isinstance(params, tuple) else ():
         if isinstance(param, ObjectNode):
@@ -53,7 +57,9 @@ class Statements:
 
 
 class Enclosing:
-    """What stands around statements and expressions: attributes, blocks, stores, branches; kinds, extents and annotations of loops."""
+    """What stands around statements and expressions: attributes, blocks, stores, branches; kinds, extents and
+    annotations of loops.
+    """
 
     name = "structure"
 
@@ -74,7 +80,9 @@ class Expressions:
     name = "expressions"
 
     def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """Every place of an expression, the outer ones first. An index gives way to 0 alone, which is inside every buffer."""
+        """Every place of an expression, the outer ones first. An index gives way to 0 alone, which is inside
+        every buffer.
+        """
         function = _function(subject.program.data)
         for hole in holes(function) if function is not None else ():
             node, kind = hole.node, N.dtype(hole.node)
@@ -128,7 +136,9 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
         function = _function(subject.program.data)
         if function is None:
             return None
-        found = next((item for item in N.walk(function) if item.type == kind and _content(item) == wanted), None)
+        found = next(
+            (item for item in N.walk(function) if item.type == kind and _content(item) == wanted), None
+        )
         new = None if found is None else change(found)
         return None if found is None or new is None else _with(subject, N.replaced(function, found, new))
 
@@ -152,7 +162,9 @@ def _flat(node: ObjectNode) -> ObjectNode | None:
         return None
     items = node["seq"]
     assert isinstance(items, tuple)
-    kept = [N.rewritten(item, _flat) for item in items if isinstance(item, ObjectNode) and not _is_nothing(item)]
+    kept = [
+        N.rewritten(item, _flat) for item in items if isinstance(item, ObjectNode) and not _is_nothing(item)
+    ]
     same = len(kept) == len(items) and all(a is b for a, b in zip(kept, items, strict=True))
     return node if same else N.sequence(*kept)
 
@@ -169,7 +181,11 @@ def _is_nothing(node: ObjectNode) -> bool:
 
 def _once(loop: ObjectNode) -> ObjectNode | None:
     var, start, body = loop["loop_var"], loop["min"], loop["body"]
-    if not isinstance(var, ObjectNode) or not isinstance(start, ObjectNode) or not isinstance(body, ObjectNode):
+    if (
+        not isinstance(var, ObjectNode)
+        or not isinstance(start, ObjectNode)
+        or not isinstance(body, ObjectNode)
+    ):
         return None
     return N.replaced(body, var, start)
 
@@ -205,7 +221,9 @@ def _shorter(extent: int, loop: ObjectNode) -> ObjectNode | None:
 
 
 def _unblocked(realize: ObjectNode) -> ObjectNode | None:
-    """What a block does, with the values of its iteration variables; None for one that has memory or a beginning of its own."""
+    """What a block does, with the values of its iteration variables; None for one that has memory or a
+    beginning of its own.
+    """
     block, given = realize["block"], realize["iter_values"]
     if (
         not isinstance(block, ObjectNode)
@@ -254,7 +272,9 @@ def _parts(statement: ObjectNode) -> list[ObjectNode]:
         found = [statement["min"], statement["extent"]]
     else:
         return []
-    parts = [item for item in found if isinstance(item, ObjectNode) and N.dtype(item) and not N.is_buffer(item)]
+    parts = [
+        item for item in found if isinstance(item, ObjectNode) and N.dtype(item) and not N.is_buffer(item)
+    ]
     return [item for item in parts if item.type not in ("ir.IntImm", "ir.FloatImm", "ir.Var")]
 
 
@@ -300,7 +320,12 @@ def _without_buffer(name: str, subject: TvmSubject) -> TvmSubject | None:
     function = _function(subject.program.data)
     params = function["params"] if function is not None else ()
     body = function["body"] if function is not None else None
-    if function is None or not isinstance(params, tuple) or len(params) < 2 or not isinstance(body, ObjectNode):
+    if (
+        function is None
+        or not isinstance(params, tuple)
+        or len(params) < 2
+        or not isinstance(body, ObjectNode)
+    ):
         return None
     gone = next((item for item in params if isinstance(item, ObjectNode) and str(item["name"]) == name), None)
     if gone is None or any(node is gone for node in N.walk(body)):

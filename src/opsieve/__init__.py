@@ -1,6 +1,7 @@
 """opsieve: reduce, triage and bisect the bugs of deep-learning compilers.
 
-What is below comes from `opsieve.tui.api` and others, imported when first used: `import opsieve` loads neither onnx nor numpy.
+What is below comes from `opsieve.tui.api` and others, imported when first used: `import opsieve` loads
+neither onnx nor numpy.
 """
 
 import importlib
@@ -40,7 +41,10 @@ __all__ = [
     "reduce",
     "run",
 ]
-_ELSEWHERE = {"Store": ("opsieve.triage.store.queries", "Queries"), "fuzz": ("opsieve.tui.campaign_api", "fuzz")}
+_ELSEWHERE = {
+    "Store": ("opsieve.triage.store.queries", "Queries"),
+    "fuzz": ("opsieve.tui.campaign_api", "fuzz"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,6 @@
-"""docs/how-to/add-a-backend.md, typed as it stands: the backend of a user's own package, its model and its test."""
+"""docs/how-to/add-a-backend.md, typed as it stands: the backend of a user's own package, its model and its
+test.
+"""
 
 import os
 import subprocess

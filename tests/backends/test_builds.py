@@ -1,4 +1,6 @@
-"""Builds by their path: how they are written, what is told of a wrong one, and that the build is what runs."""
+"""Builds by their path: how they are written, what is told of a wrong one, and that the build is what
+runs.
+"""
 
 import json
 import os
@@ -36,7 +38,9 @@ PATHS = st.text(
     st.characters(exclude_characters="\0", exclude_categories=["Cs"]) | st.sampled_from(":=,%@+/ ~\n"), min_size=1, max_size=30
 )  # fmt: skip
 OPTIONS = st.lists(
-    st.tuples(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.from_regex(r"[\w+>@&=.:-]{1,12}", fullmatch=True)),
+    st.tuples(
+        st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.from_regex(r"[\w+>@&=.:-]{1,12}", fullmatch=True)
+    ),
     unique_by=lambda pair: pair[0],
     max_size=3,
 )
@@ -99,7 +103,9 @@ def test_a_build_is_read_as_it_is_written(backend: str, path: str, options: list
     assert str(target).isprintable()
 
 
-@given(st.text("abz/._-~=,+@ #'", min_size=1, max_size=30), st.sampled_from(["", "basic", "level=all,trace=on"]))
+@given(
+    st.text("abz/._-~=,+@ #'", min_size=1, max_size=30), st.sampled_from(["", "basic", "level=all,trace=on"])
+)
 def test_a_path_ends_at_the_first_colon(path: str, options: str) -> None:
     target = Target.parse(f"onnxruntime@{path}:{options}")
     assert target.build == path
@@ -111,13 +117,17 @@ def test_an_at_sign_in_an_option_names_no_build() -> None:
     assert resolve("fake:wrong@Relu").build == ""
 
 
-@pytest.mark.parametrize("text", ["onnxruntime@", "onnxruntime@:basic", "onnxruntime==1.2@/x", "onnxruntime@%00"])
+@pytest.mark.parametrize(
+    "text", ["onnxruntime@", "onnxruntime@:basic", "onnxruntime==1.2@/x", "onnxruntime@%00"]
+)
 def test_what_is_no_build_is_no_target(text: str) -> None:
     with pytest.raises(BadTarget, match="is not a target"):
         Target.parse(text)
 
 
-def test_a_resolved_build_is_absolute_and_another_compiler_than_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolved_build_is_absolute_and_another_compiler_than_the_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HOME", "/h")
     target = resolve("onnxruntime@~/a/../b:basic")
     assert str(target) == "onnxruntime@/h/b:level=basic"
@@ -138,19 +148,25 @@ def test_the_state_of_a_build_is_the_local_part_of_its_version(version: str) -> 
 
 
 @pytest.mark.usefixtures("_store")
-def test_a_fault_of_a_build_is_found_and_exported(tree: Path, case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_a_build_is_found_and_exported(
+    tree: Path, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plant(tree)
     code, out, _ = opsieve("run", case, "-t", "onnxoptimizer", "-t", written(tree), "--json", capsys=capsys)
     assert code == 1
     found = json.loads(out)
-    verdicts = {item["target"]: item["verdict"] for item in (found if isinstance(found, list) else found["results"])}
+    verdicts = {
+        item["target"]: item["verdict"] for item in (found if isinstance(found, list) else found["results"])
+    }
     assert verdicts == {"onnxoptimizer": "pass", written(tree): "fail"}
     code, out, _ = opsieve("export", case, "-t", written(tree), "-o", "-", capsys=capsys)
     assert code == 0
     target, folder = written(tree), tree.parent / "by-call"
     folder.mkdir()
     tree.rename(folder / "moved")  # another path, named in a call
-    assert [run.judged.verdict.verdict for run in api.run(case, targets=[written(folder / "moved")])] == ["fail"]
+    assert [run.judged.verdict.verdict for run in api.run(case, targets=[written(folder / "moved")])] == [
+        "fail"
+    ]
     check_allowed(resolve(target))
     head = out.partition('"""')[2].partition('"""')[0]
     assert "Seen with a build of onnxoptimizer of one's own" in " ".join(head.split())
@@ -225,7 +241,9 @@ def test_a_wrong_path_is_one_sentence(
 def test_an_environment_runs_with_its_own_python(tmp_path: Path) -> None:
     place = tmp_path / "venv"
     (place / "bin").mkdir(parents=True)
-    (place / "pyvenv.cfg").write_text(f"home = {Path(sys.base_prefix) / 'bin'}\ninclude-system-site-packages = false\n")
+    (place / "pyvenv.cfg").write_text(
+        f"home = {Path(sys.base_prefix) / 'bin'}\ninclude-system-site-packages = false\n"
+    )
     os.symlink(Path(sys.executable).resolve(), place / "bin" / "python")
     package = place / "lib" / f"python3.{sys.version_info[1]}" / "site-packages" / "onnxoptimizer"
     package.mkdir(parents=True)
@@ -233,7 +251,11 @@ def test_an_environment_runs_with_its_own_python(tmp_path: Path) -> None:
     target = resolve(written(place))
     allow(target)
     home = build_environment(target.backend, target.build, True, lambda sentence: None)
-    assert (home.python, home.path, home.python_version) == (place / "bin" / "python", (), sys.version_info[:3])
+    assert (home.python, home.path, home.python_version) == (
+        place / "bin" / "python",
+        (),
+        sys.version_info[:3],
+    )
     (package / "new.py").touch()
     assert build_environment(target.backend, target.build, True, lambda sentence: None).state != home.state
     with pytest.raises(BadInput, match="has no package tvm: install it there"):
@@ -241,7 +263,9 @@ def test_an_environment_runs_with_its_own_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_store")
-def test_a_wheel_is_installed_once_for_each_state_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_is_installed_once_for_each_state_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from test_releases import Fixture, wheel
 
     from opsieve.backends.releases.releases import ReleaseStore, default_root

@@ -1,4 +1,6 @@
-"""A program of the user's as a compiler: what it is given and gives, how it ends, who may name it; the example of its page."""
+"""A program of the user's as a compiler: what it is given and gives, how it ends, who may name it; the
+example of its page.
+"""
 
 import os
 import re
@@ -50,7 +52,9 @@ INPUTS = {"x": np.array([-1, 2], np.float32), "y": np.array([3, 4], np.float32)}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the program, in which the test stands; what is named is remembered in a store of its own."""
+    """The folder of the program, in which the test stands; what is named is remembered in a store of its
+    own.
+    """
     monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path / "releases"))
     place = tmp_path / "the program"
     place.mkdir()

@@ -39,7 +39,9 @@ def test_long_sums_widen_the_screen_of_short_types_only() -> None:
     assert policy.screen("float16", 1024) == policy.screen("float16")
     assert policy.screen("float16", 4096) == pytest.approx(2 * policy.screen("float16"))
     assert policy.screen("float32", 100_000) == policy.screen("float32")
-    assert compare({"y": np.float16([1.0])}, {"y": np.array([1.015])}, {"y": "float16"}, terms={"y": 4096}).agrees
+    assert compare(
+        {"y": np.float16([1.0])}, {"y": np.array([1.015])}, {"y": "float16"}, terms={"y": 4096}
+    ).agrees
     assert not compare({"y": np.float16([1.0])}, {"y": np.array([1.015])}, {"y": "float16"}).agrees
 
 
@@ -145,7 +147,9 @@ def test_errors_beside_zeros_are_finite_and_in_order() -> None:
 
 def test_structure_is_told_before_values() -> None:
     found = compare(
-        {"a": f32(5), "b": f32(1, 2)}, {"a": np.array([1.0]), "b": np.ones(3)}, {"a": "float32", "b": "float32"}
+        {"a": f32(5), "b": f32(1, 2)},
+        {"a": np.array([1.0]), "b": np.ones(3)},
+        {"a": "float32", "b": "float32"},
     )
     assert set(found.mismatches) == {"a", "b"}
     assert found.worst is not None

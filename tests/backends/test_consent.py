@@ -1,4 +1,6 @@
-"""What only a file names is not installed without a yes, and the folder that releases run from is the user's own."""
+"""What only a file names is not installed without a yes, and the folder that releases run from is the user's
+own.
+"""
 
 import json
 from pathlib import Path
@@ -31,7 +33,9 @@ def installed(store: Path) -> None:
 
 
 def test_a_release_that_a_file_names_wants_a_yes() -> None:
-    with pytest.raises(Unconfirmed, match=r"the case names onnxruntime==1\.20\.1.*made with.*opsieve 9") as refused:
+    with pytest.raises(
+        Unconfirmed, match=r"the case names onnxruntime==1\.20\.1.*made with.*opsieve 9"
+    ) as refused:
         named_by_file(TARGET, recorded={"opsieve": "9"})
     assert refused.value.question.startswith("The case names")
     assert named_by_file("onnxruntime") == "onnxruntime"
@@ -40,7 +44,9 @@ def test_a_release_that_a_file_names_wants_a_yes() -> None:
         assert named_by_file(TARGET) == TARGET
 
 
-def test_a_case_with_an_empty_target_is_asked_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_with_an_empty_target_is_asked_for_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     save(Case(chain("Relu"), X, parameters={"target": ""}), tmp_path / "case")
     code, _, err = opsieve("reduce", tmp_path / "case", capsys=capsys)
     assert code == 2
@@ -82,7 +88,10 @@ def test_install_on_the_command_line_is_for_what_the_case_names(
 ) -> None:
     save(Case(chain("Relu"), X, parameters={"target": "onnxruntime==0.0.1"}), tmp_path / "case")
     words = ("export", tmp_path / "case", "-o", tmp_path)
-    for options, sentence in (((), "--yes installs it"), (("--install", "onnxruntime==0.0.2"), "--yes installs it")):
+    for options, sentence in (
+        ((), "--yes installs it"),
+        (("--install", "onnxruntime==0.0.2"), "--yes installs it"),
+    ):
         code, _, err = opsieve(*words, *options, capsys=capsys)
         assert (code, sentence in err) == (2, True)
     code, _, err = opsieve(*words, "--install", "onnxruntime==0.0.1", capsys=capsys)

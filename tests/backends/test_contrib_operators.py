@@ -1,4 +1,6 @@
-"""Operators of onnxruntime's own domain: the reference against the kernels, on random instances (benchmarks/contrib)."""
+"""Operators of onnxruntime's own domain: the reference against the kernels, on random instances
+(benchmarks/contrib).
+"""
 
 import numpy as np
 import pytest
@@ -54,7 +56,9 @@ def test_the_reference_agrees_with_the_kernel(workers: Workers, name: str) -> No
 
 def test_a_row_of_one_is_certain(workers: Workers) -> None:
     # onnxruntime 1.31.1 gives the zero point
-    one = Instance([np.full((2, 1), 5, np.uint8), np.float32(0.1), np.uint8(3), np.float32(1 / 256), np.uint8(0)])
+    one = Instance(
+        [np.full((2, 1), 5, np.uint8), np.float32(0.1), np.uint8(3), np.float32(1 / 256), np.uint8(0)]
+    )
     model, fed = model_of("QLinearSoftmax", Instance(one.inputs, {"axis": -1, "opset": 13}))
     seen = workers.observe(FLOAT64, OnnxProgram(model.SerializeToString(), "one"), fed)
     assert seen.outputs is not None
@@ -78,5 +82,8 @@ def test_short_floats_keep_their_type_and_absent_inputs_are_none(workers: Worker
     fed = {name: draw.normal(size=sides).astype(np.float16) for name, sides in kinds.items()}
     seen = workers.observe(resolve("reference"), OnnxProgram(model.SerializeToString(), "half"), fed)
     assert seen.outputs is not None
-    assert {name: value.dtype.name for name, value in seen.outputs.items()} == {"y": "float16", "t": "float16"}
+    assert {name: value.dtype.name for name, value in seen.outputs.items()} == {
+        "y": "float16",
+        "t": "float16",
+    }
     np.testing.assert_allclose(seen.outputs["t"], fed["x"] + fed["s"] + fed["b"], atol=1e-2)

@@ -83,7 +83,10 @@ def test_a_kind_that_there_is_not_is_refused() -> None:
 
 def test_libraries_are_those_of_the_compilers_own_package() -> None:
     backend = plugin("onnxruntime").backend
-    paths = ["/v/site-packages/onnxruntime/capi/onnxruntime_pybind11_state.so", "/v/site-packages/numpy/core/x.so"]
+    paths = [
+        "/v/site-packages/onnxruntime/capi/onnxruntime_pybind11_state.so",
+        "/v/site-packages/numpy/core/x.so",
+    ]
     assert [path.name for path, _ in own_libraries(backend, paths)] == ["onnxruntime_pybind11_state.so"]
     tract = plugin("tract").backend
     assert own_libraries(tract, ["/v/site-packages/tract/lib.so", "/usr/lib/libc.so.6"]) == [

@@ -1,4 +1,6 @@
-"""Shapes and dtypes that follow from the inputs bind every implementation; what a model declares of its results binds nobody."""
+"""Shapes and dtypes that follow from the inputs bind every implementation; what a model declares of its
+results binds nobody.
+"""
 
 from typing import Any
 
@@ -46,13 +48,17 @@ TRANSPOSED = program(
     declared=[1, 2, 10, 8],
     w=np.ones((1, 2, 3, 3), np.float32),
 )
-CUSTOM = program(helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Own", ["r"], ["y"], domain="com.microsoft"))
+CUSTOM = program(
+    helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Own", ["r"], ["y"], domain="com.microsoft")
+)
 
 
 class Alike(InProcessLab):
     """Every compiler gives the same outputs; inference, and what else is told, is real."""
 
-    def __init__(self, outputs: dict[str, Any], real: tuple[ResolvedTarget, ...] = (DERIVING, NATIVE, FLOAT64)) -> None:
+    def __init__(
+        self, outputs: dict[str, Any], real: tuple[ResolvedTarget, ...] = (DERIVING, NATIVE, FLOAT64)
+    ) -> None:
         super().__init__()
         self.outputs, self.real = outputs, real
 
@@ -66,7 +72,9 @@ class Alike(InProcessLab):
 
 
 def judged(program: Program, outputs: dict[str, Any], **options: Any) -> Verdict:
-    return judge(program, {"x": X}, FAKE, Alike(outputs, **options), oracles=[BASE, OTHER, resolve("tract")]).verdict
+    return judge(
+        program, {"x": X}, FAKE, Alike(outputs, **options), oracles=[BASE, OTHER, resolve("tract")]
+    ).verdict
 
 
 def test_a_shape_that_inference_contradicts_is_a_failure_though_all_compilers_agree() -> None:
@@ -74,7 +82,10 @@ def test_a_shape_that_inference_contradicts_is_a_failure_though_all_compilers_ag
     assert (found.verdict, found.kind, found.blame) == ("fail", "mismatch", "compiler")
     assert found.mismatch is not None
     assert (found.mismatch.what, found.mismatch.output) == ("shape", "y")
-    sentence = "fake returns shape (1, 2, 9, 7) for output 'y'; shape inference derives (1, 2, 10, 8) from the inputs"
+    sentence = (
+        "fake returns shape (1, 2, 9, 7) for output 'y'; shape inference derives (1, 2, 10, 8) from the"
+        " inputs"
+    )
     assert found.reason == sentence
     assert judged(TRANSPOSED, {"y": np.zeros((1, 2, 10, 8), np.float32)}).verdict == "pass"
     assert judged(TRANSPOSED, {"y": np.zeros((1, 2, 10, 8), np.float64)}).mismatch.what == "dtype"  # type: ignore[union-attr]
@@ -82,14 +93,17 @@ def test_a_shape_that_inference_contradicts_is_a_failure_though_all_compilers_ag
 
 def test_the_optimiser_is_blamed_where_the_unoptimised_build_has_the_derived_type() -> None:
     right, wrong = (
-        Observation("", "1", "ok", "run", {"y": np.zeros(shape, np.float32)}) for shape in ((1, 2, 10, 8), (1, 2, 9, 7))
+        Observation("", "1", "ok", "run", {"y": np.zeros(shape, np.float32)})
+        for shape in ((1, 2, 10, 8), (1, 2, 9, 7))
     )
     types = InProcessLab().observe(DERIVING, TRANSPOSED, {"x": X})
     lab = TableLab({str(FAKE): wrong, str(BASE): right, str(DERIVING): types})
     assert judge(TRANSPOSED, {"x": X}, FAKE, lab).verdict.blame == "optimiser"
 
 
-def test_other_shapes_in_a_second_run_are_nondeterminism_and_a_shape_of_the_host_is_not_the_target_s_fault() -> None:
+def test_other_shapes_in_a_second_run_are_nondeterminism_and_a_shape_of_the_host_is_not_the_target_s_fault() -> (
+    None
+):
     def shaped(size: int) -> Observation:
         return Observation("", "1", "ok", "run", {"y": np.zeros((1, 2, size, 7), np.float32)})
 
@@ -101,14 +115,20 @@ def test_other_shapes_in_a_second_run_are_nondeterminism_and_a_shape_of_the_host
     assert judge(TRANSPOSED, {"x": X}, hosted, lab).verdict.verdict == "undecided"
 
 
-@pytest.mark.parametrize("outputs", [np.zeros((1, 1, 3, 3), np.float32), np.zeros(7, np.int32)], ids=["as", "other"])
+@pytest.mark.parametrize(
+    "outputs", [np.zeros((1, 1, 3, 3), np.float32), np.zeros(7, np.int32)], ids=["as", "other"]
+)
 def test_a_declaration_behind_a_custom_operator_is_no_evidence(outputs: Any) -> None:
     declaring = OnnxProgram(program(*CUSTOM.proto.graph.node, declared=[1, 1, 3, 3]).model)
     assert judged(declaring, {"y": outputs}).verdict == "pass"  # independent compilers agree
 
 
 def test_a_wrong_declaration_of_an_exporter_is_no_evidence() -> None:
-    for declared, dtype in (([5, 5], TensorProto.FLOAT), (None, TensorProto.DOUBLE), ([1, 1, 3, 3], TensorProto.INT32)):
+    for declared, dtype in (
+        ([5, 5], TensorProto.FLOAT),
+        (None, TensorProto.DOUBLE),
+        ([1, 1, 3, 3], TensorProto.INT32),
+    ):
         relu = program(helper.make_node("Relu", ["x"], ["y"]), declared=declared, dtype=dtype)
         assert judged(relu, {"y": X}).verdict == "pass", (declared, dtype)
         assert judged(relu, {"y": X.astype(np.float16)}).verdict == "fail", (declared, dtype)
@@ -122,7 +142,9 @@ def test_an_undeclared_dtype_is_derived() -> None:
 
 def test_a_shape_that_only_values_tell_is_bound_by_the_reference() -> None:
     counted = program(
-        helper.make_node("Shape", ["x"], ["s"]), helper.make_node("NonZero", ["s"], ["y"]), dtype=TensorProto.INT64
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("NonZero", ["s"], ["y"]),
+        dtype=TensorProto.INT64,
     )
     found = judged(counted, {"y": np.zeros((1, 2), np.int64)})
     assert (found.verdict, found.kind) == ("fail", "mismatch")
@@ -155,14 +177,24 @@ def test_one_run_is_judged_by_derived_types_as_by_an_arbiter_and_a_script_asks_f
         for shape in ((1, 2, 9, 7), (1, 2, 10, 8))
     )
     found = judge_run(TRANSPOSED, {"x": X}, FAKE, wrong, lab, right=types)
-    assert (found.verdict, found.kind, found.mismatch and found.mismatch.what) == ("fail", "mismatch", "shape")
+    assert (found.verdict, found.kind, found.mismatch and found.mismatch.what) == (
+        "fail",
+        "mismatch",
+        "shape",
+    )
     assert judge_run(TRANSPOSED, {"x": X}, FAKE, right, lab, right=types).verdict == "pass"
     verdict = judged(TRANSPOSED, wrong.outputs or {})
     case = Case(TRANSPOSED, {"x": X})
     expected, source = expected_outputs(case, verdict, wrong.outputs, lab)
-    assert (expected["y"].value.shape, expected["y"].dtype, source) == ((1, 2, 10, 8), "float32", "shape inference")
+    assert (expected["y"].value.shape, expected["y"].dtype, source) == (
+        (1, 2, 10, 8),
+        "float32",
+        "shape inference",
+    )
     checks: dict[str, Any] = {"np": np}
-    text = script(ExportedFailure(case, resolve("onnxruntime"), verdict, wrong, expected, source), ModelText("", False))
+    text = script(
+        ExportedFailure(case, resolve("onnxruntime"), verdict, wrong, expected, source), ModelText("", False)
+    )
     exec(text[text.index("def check") : text.index("def one_line")], checks)  # noqa: S102  a function of the script
     told = expected["y"]
     checks["check"](np.full((1, 2, 10, 8), np.nan, np.float32), told.value, told.dtype, told.within, "y")

@@ -41,7 +41,9 @@ def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.No
 class Candidate:
     """A compiler that adds an error to one tensor and is right about everything behind it."""
 
-    def __init__(self, tensor: str, error: float, *, changes: bool = False, then: str = "", by: int = 1) -> None:
+    def __init__(
+        self, tensor: str, error: float, *, changes: bool = False, then: str = "", by: int = 1
+    ) -> None:
         self.tensor, self.error, self.changes, self.then, self.by = tensor, error, changes, then, by
         self.lab = InProcessLab()
 
@@ -68,7 +70,9 @@ class Candidate:
                 self.taps += 1
                 outputs = self.run(changed, inputs)
                 if self.changes:
-                    outputs = {name: value * 0 if name in dtypes else value for name, value in outputs.items()}
+                    outputs = {
+                        name: value * 0 if name in dtypes else value for name, value in outputs.items()
+                    }
                 return Observation("candidate", "", "ok", outputs=outputs)
             return self.observe({"native": NATIVE, "float64": FLOAT64}[who], changed, inputs)
 
@@ -110,15 +114,22 @@ SIGN = model(
 
 def test_the_sign_of_what_should_cancel_is_excused_and_of_more_than_a_remainder_not() -> None:
     for changes in (False, True):
-        assert Candidate("d", 1e-7, changes=changes).excused(SIGN, {"x": np.float32([0.9])}, {"y": "float32"}) == ("y",)
-        assert Candidate("d", 1e-3, changes=changes).excused(SIGN, {"x": np.float32([0.9])}, {"y": "float32"}) == ()
+        assert Candidate("d", 1e-7, changes=changes).excused(
+            SIGN, {"x": np.float32([0.9])}, {"y": "float32"}
+        ) == ("y",)
+        assert (
+            Candidate("d", 1e-3, changes=changes).excused(SIGN, {"x": np.float32([0.9])}, {"y": "float32"})
+            == ()
+        )
 
 
 def test_reach_serves_when_asking_for_more_changes_the_answer() -> None:
     assert Candidate("s", 1e-7, changes=True).excused(FLOOR, NEAR, {"y": "float32"}) == ("y",)
     assert Candidate("s", 0.3, changes=True).excused(FLOOR, {"x": np.float32([1.0])}, {"y": "float32"}) == ()
     for off in (1, -8):  # above the envelope from 0 to 7, and below it
-        assert Candidate("s", 1e-7, changes=True, then="y", by=off).excused(FLOOR, NEAR, {"y": "float32"}) == ()
+        assert (
+            Candidate("s", 1e-7, changes=True, then="y", by=off).excused(FLOOR, NEAR, {"y": "float32"}) == ()
+        )
 
 
 def test_an_index_between_near_ties_is_excused() -> None:
@@ -155,7 +166,11 @@ def test_a_value_that_is_wrong_before_an_index_excuses_nothing_however_near_the_
 
 
 def test_quantisation_of_a_value_on_a_boundary_is_excused_by_reach() -> None:
-    nodes = [node("Exp", "x", "e"), node("QuantizeLinear", "e s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    nodes = [
+        node("Exp", "x", "e"),
+        node("QuantizeLinear", "e s z", "q"),
+        node("DequantizeLinear", "q s z", "y"),
+    ]
     proto = model(nodes, {"y": F}, s=np.float32(0.25), z=np.uint8(0))
     boundary = {"x": np.log(np.float32([0.375, 3.0])).astype(np.float32)}
     # An honest error that crosses the boundary: one step of 0.25.
@@ -168,7 +183,8 @@ def test_exact_values_before_a_jump_leave_nothing_to_excuse() -> None:
     assert points(proto, ["y"]).names == ()
     assert (
         points(
-            model([node("Conv", "x w", "c"), node("MaxPool", "c", "y", kernel_shape=[2])], {"y": F}, w=1), ["y"]
+            model([node("Conv", "x w", "c"), node("MaxPool", "c", "y", kernel_shape=[2])], {"y": F}, w=1),
+            ["y"],
         ).names
         == ()
     )
@@ -181,7 +197,9 @@ def test_only_jumps_on_the_way_to_the_output_count() -> None:
 
 
 def test_jumps_inside_bodies_and_functions_are_points_of_their_node() -> None:
-    body = helper.make_graph([node("Floor", "e", "b")], "b", [], [helper.make_tensor_value_info("b", F, None)])
+    body = helper.make_graph(
+        [node("Floor", "e", "b")], "b", [], [helper.make_tensor_value_info("b", F, None)]
+    )
     nodes = [node("Exp", "x", "e"), node("If", "p", "y", then_branch=body, else_branch=body)]
     found = points(model(nodes, {"y": F}, p=True), ["y"])
     assert (found.names, found.decided) == (("e",), False)
@@ -194,7 +212,11 @@ def test_jumps_inside_bodies_and_functions_are_points_of_their_node() -> None:
 
 
 def test_a_cast_between_floats_is_no_jump() -> None:
-    nodes = [node("Exp", "x", "e"), node("Cast", "e", "h", to=TensorProto.FLOAT16), node("Cast", "h", "y", to=I)]
+    nodes = [
+        node("Exp", "x", "e"),
+        node("Cast", "e", "h", to=TensorProto.FLOAT16),
+        node("Cast", "h", "y", to=I),
+    ]
     assert points(model(nodes, {"y": I}), ["y"]).names == ("h",)
 
 
@@ -247,7 +269,11 @@ def test_a_tie_of_scaled_integers_falls_to_either_side() -> None:
     proto, feeds = requantised(0.5), {"x": np.uint8([[45, 44, 85, 200]])}
 
     def ask(who: str, asked: ModelProto, given: Values) -> Observation:
-        target = {"candidate": "onnxruntime", "native": "reference", "float64": "reference:precision=float64"}[who]
+        target = {
+            "candidate": "onnxruntime",
+            "native": "reference",
+            "float64": "reference:precision=float64",
+        }[who]
         return lab.observe(resolve(target), OnnxProgram(asked.SerializeToString()), given)
 
     got = ask("candidate", proto, feeds).outputs or {}

@@ -1,4 +1,6 @@
-"""openvino, tract and tinygrad: values by name, types kept, what they lack told apart from their bugs. They run in workers only."""
+"""openvino, tract and tinygrad: values by name, types kept, what they lack told apart from their bugs. They
+run in workers only.
+"""
 
 import importlib.util
 import shutil
@@ -26,7 +28,9 @@ def needing(name: str, *values: Any) -> Any:
 
 
 ALL = [needing("openvino"), needing("tract"), needing("tinygrad")]
-needs_tinygrad = pytest.mark.skipif(importlib.util.find_spec("tinygrad") is None, reason="needs the extra tinygrad")
+needs_tinygrad = pytest.mark.skipif(
+    importlib.util.find_spec("tinygrad") is None, reason="needs the extra tinygrad"
+)
 
 
 def see(workers: Workers, target: str, tested: Program, inputs: dict[str, Any]) -> Observation:
@@ -70,7 +74,8 @@ PASSED_THROUGH = """g (float[2] "b.1", float[2] w, float[2] unused, float[2] a) 
 
 @pytest.mark.parametrize("name", ALL)
 def test_inputs_go_by_name(workers: Workers, name: str) -> None:
-    # `unused` may be dropped, `w` may be taken for a constant, two inputs are outputs, one of them through a node that does nothing.
+    # `unused` may be dropped, `w` may be taken for a constant, two inputs are outputs, one of them through a
+    # node that does nothing.
     values = {"a": [1, 2], "b.1": [5, 7], "unused": [0, 0]}
     inputs = {key: np.array(value, np.float32) for key, value in values.items()}
     got = results(workers, name, program(PASSED_THROUGH), inputs)
@@ -98,7 +103,13 @@ def test_shapes_stay(workers: Workers, name: str, shape: tuple[int, ...]) -> Non
 
 
 KINDS = {"float16": "float16", "bfloat16": "bfloat16", "double": "float64", "int8": "int8", "int64": "int64"}
-KINDS |= {"bool": "bool", "uint16": "uint16", "float8e4m3fn": "float8_e4m3fn", "int4": "int4", "string": "object"}
+KINDS |= {
+    "bool": "bool",
+    "uint16": "uint16",
+    "float8e4m3fn": "float8_e4m3fn",
+    "int4": "int4",
+    "string": "object",
+}
 REFUSED = {
     "openvino": {"double", "int4"},
     "tract": {"bfloat16", "float8e4m3fn", "int4", "string"},
@@ -109,7 +120,9 @@ REFUSED = {
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("kind", KINDS)
 def test_types_stay_or_are_refused(workers: Workers, name: str, kind: str) -> None:
-    tested = program(f"g ({kind}[3] x) => ({kind}[3] y) {{ t = Identity(x) y = Identity(t) }}", opset=21, ir=10)
+    tested = program(
+        f"g ({kind}[3] x) => ({kind}[3] y) {{ t = Identity(x) y = Identity(t) }}", opset=21, ir=10
+    )
     if (name, kind) == ("openvino", "string"):
         pytest.skip("openvino 2026.4.1 frees what it did not allocate when strings pass through a model")
     dtype = np.dtype(getattr(ml_dtypes, KINDS[kind], None) or KINDS[kind])
@@ -138,7 +151,9 @@ LACKS = [
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(("taken", "node", "given", "value"), LACKS)
-def test_a_lack_is_unsupported(workers: Workers, name: str, taken: str, node: str, given: str, value: Any) -> None:
+def test_a_lack_is_unsupported(
+    workers: Workers, name: str, taken: str, node: str, given: str, value: Any
+) -> None:
     if name == "tinygrad" and "seq" in taken:
         pytest.skip("tinygrad takes sequences")
     seen = see(workers, name, program(f"g ({taken} x) => ({given} y) {{ {node} }}"), {"x": value})
@@ -147,7 +162,10 @@ def test_a_lack_is_unsupported(workers: Workers, name: str, taken: str, node: st
 
 @pytest.mark.parametrize("name", ALL)
 def test_an_unknown_operator_is_unsupported(workers: Workers, name: str) -> None:
-    text = '<ir_version: 8, opset_import: ["" : 18, "other" : 1]> g (float[2] x) => (float[2] y) { y = other.Op(x) }'
+    text = (
+        '<ir_version: 8, opset_import: ["" : 18, "other" : 1]> g (float[2] x) => (float[2] y) { y ='
+        " other.Op(x) }"
+    )
     tested = OnnxProgram(onnx.parser.parse_model(text).SerializeToString())
     assert see(workers, name, tested, {"x": np.zeros(2, np.float32)}).outcome == "unsupported"
 
@@ -155,7 +173,8 @@ def test_an_unknown_operator_is_unsupported(workers: Workers, name: str) -> None
 @pytest.mark.parametrize("name", ALL)
 def test_a_constant_is_a_result(workers: Workers, name: str) -> None:
     tested = program(
-        "g (float x) => (float y, float[2] z) { y = Constant<value_float = 2.5>() z = Constant<value_floats = [1.0, 2.0]>() }"
+        "g (float x) => (float y, float[2] z) { y = Constant<value_float = 2.5>() z = Constant<value_floats ="
+        " [1.0, 2.0]>() }"
     )
     got = results(workers, name, tested, {"x": np.array(1, np.float32)})
     assert (got["y"].tolist(), got["z"].tolist()) == (2.5, [1, 2])
@@ -190,23 +209,48 @@ def test_baselines() -> None:
 
 # Messages of openvino 2026.4.1, tract 0.23.9 and tinygrad 0.14, some of them shortened, by what they mean.
 MESSAGES = [
-    ("openvino", "unsupported", "RuntimeError", "OpenVINO does not support the following ONNX operations: ai.onnx.Det"),
+    (
+        "openvino",
+        "unsupported",
+        "RuntimeError",
+        "OpenVINO does not support the following ONNX operations: ai.onnx.Det",
+    ),
     (
         "openvino",
         "unsupported",
         "NotImplementedError",
         "a sequence type cannot cross the border of a model in openvino",
     ),
-    ("openvino", "error", "RuntimeError", "Check 'PartialShape::merge_into' failed: Argument shapes are inconsistent"),
+    (
+        "openvino",
+        "error",
+        "RuntimeError",
+        "Check 'PartialShape::merge_into' failed: Argument shapes are inconsistent",
+    ),
     ("openvino", "out-of-memory", "RuntimeError", "std::bad_alloc"),
     ("openvino", "environment", "ModuleNotFoundError", "No module named 'openvino'"),
     ("openvino", "rejected", "google.protobuf.message.DecodeError", "Error parsing message"),
-    ("tract", "unsupported", "tract.bindings.TractError", "Translating node #2 Unimplemented(Det) ToTypedTranslator"),
+    (
+        "tract",
+        "unsupported",
+        "tract.bindings.TractError",
+        "Translating node #2 Unimplemented(Det) ToTypedTranslator",
+    ),
     ("tract", "unsupported", "tract.bindings.TractError", "Caused by: expected axes as a constant"),
     ("tract", "unsupported", "tract.bindings.TractError", "Caused by: Expect all inputs to be constants"),
-    ("tract", "unsupported", "tract.bindings.TractError", "1: StridedSlice is typable only if stride is a const"),
+    (
+        "tract",
+        "unsupported",
+        "tract.bindings.TractError",
+        "1: StridedSlice is typable only if stride is a const",
+    ),
     ("tract", "unsupported", "tract.bindings.TractError", 'Node #2 "output" Compress can not be typed'),
-    ("tract", "error", "tract.bindings.TractError", "Unifying shapes 1 and 0 Impossible to unify Val(1) with Val(0)."),
+    (
+        "tract",
+        "error",
+        "tract.bindings.TractError",
+        "Unifying shapes 1 and 0 Impossible to unify Val(1) with Val(0).",
+    ),
     ("tract", "error", "tract.bindings.TractError", "Wrong number of outputs. Op says 1, node says 3."),
     ("tinygrad", "unsupported", "NotImplementedError", "op='Scan' is not supported"),
     ("tinygrad", "unsupported", "ValueError", "17 is not a valid OnnxDataType"),
@@ -232,6 +276,7 @@ def test_a_lack_is_told_from_a_bug(name: str, meaning: str, exception: str, mess
 
 @pytest.mark.parametrize("name", ["openvino", "tract", "tinygrad"])
 def test_the_file_loads_alone(name: str) -> None:
-    # As a worker of an old release loads it: by its path, in an interpreter that has neither opsieve nor onnx.
+    # As a worker of an old release loads it: by its path, in an interpreter that has neither opsieve nor
+    # onnx.
     missing = ["onnx", "ml_dtypes", "openvino", "tract", "tinygrad"]
     assert loaded_alone(plugin(name).file, missing, "module.BACKEND.package") == f"{name}\n"

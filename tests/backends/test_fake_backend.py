@@ -1,4 +1,6 @@
-"""The fake backend: true where it has no fault, wrong exactly where its option says. tests/backends/test_workers.py has the crashes."""
+"""The fake backend: true where it has no fault, wrong exactly where its option says.
+tests/backends/test_workers.py has the crashes.
+"""
 
 import ml_dtypes
 import numpy as np
@@ -37,7 +39,9 @@ twice (a) => (c) { b = Relu(a) c = Tanh(b) }""").SerializeToString()
 NO_NODES = program("g (float[2, 3] x) => (float[2, 3] x) { }")
 
 
-def see(workers: Workers, faults: str, tested: Program = FORK, condition: bool = True, **more: str) -> Observation:
+def see(
+    workers: Workers, faults: str, tested: Program = FORK, condition: bool = True, **more: str
+) -> Observation:
     """What `tested` shows; inputs that it does not have are not looked at."""
     options = tuple(sorted({"faults": faults, **more}.items()))
     return workers.observe(resolve(Target("fake", options=options)), tested, {**X, "c": np.array(condition)})
@@ -109,8 +113,12 @@ def test_an_error_names_the_place_the_operators_and_the_node(workers: Workers) -
     assert (other.outcome, other.stage) == ("error", "run")
     assert seen.message.startswith("fake/fusion.cc:")
     assert "fuse Relu_Tanh: node 'b' cannot be merged into 'a'" in seen.message
-    assert "fuse Relu_Neg: node 'z'" in other.message, "the name is the model's own, not that of the planted node"
-    assert seen.message.split()[0] != see(workers, "error@Tanh").message.split()[0], "one place for each fault"
+    assert "fuse Relu_Neg: node 'z'" in other.message, (
+        "the name is the model's own, not that of the planted node"
+    )
+    assert seen.message.split()[0] != see(workers, "error@Tanh").message.split()[0], (
+        "one place for each fault"
+    )
 
 
 def test_what_it_refuses_is_not_an_error(workers: Workers) -> None:
@@ -122,7 +130,8 @@ def test_what_it_refuses_is_not_an_error(workers: Workers) -> None:
 
 def test_a_seed_makes_the_draws_of_a_worker_repeat(workers: Workers) -> None:
     def draws(seed: str) -> list[Outcome]:
-        # A persistent worker for each target: an unmatched pattern makes a new target without changing what is drawn.
+        # A persistent worker for each target: an unmatched pattern makes a new target without changing what
+        # is drawn.
         targets = [
             resolve(Target("fake", options=(("faults", f"error@Tanh%0.5+error@No{run}"), ("seed", seed))))
             for run in "AB"
@@ -160,7 +169,11 @@ def test_bad_faults_are_no_failure(workers: Workers) -> None:
     assert "'explode' is no fault: write KIND" in seen.message
 
 
-@given(st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(["", "@*", "@Relu", "@A>B", "@A>B&C"])), max_size=4))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(KINDS), st.sampled_from(["", "@*", "@Relu", "@A>B", "@A>B&C"])), max_size=4
+    )
+)
 def test_every_fault_that_can_be_written_is_read(faults: list[tuple[str, str]]) -> None:
     read = parse("+".join(f"{kind}{pattern}%0.25" for kind, pattern in faults), "s")
     assert [fault.kind for fault in read] == [kind for kind, _ in faults]

@@ -38,7 +38,9 @@ def test_inputs_outputs_initializers_constants_and_casts() -> None:
     nodes = [
         helper.make_node("Constant", [], ["c"], value_float=0.1),
         helper.make_node("Constant", [], ["d"], value_floats=[0.1, 0.2]),
-        helper.make_node("Constant", [], ["e"], value=helper.make_tensor("e", TensorProto.BFLOAT16, [2], [1.0, 2.0])),
+        helper.make_node(
+            "Constant", [], ["e"], value=helper.make_tensor("e", TensorProto.BFLOAT16, [2], [1.0, 2.0])
+        ),
         helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
         helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT32),
         helper.make_node("Cast", ["x"], ["f8"], to=TensorProto.FLOAT8E4M3FN),
@@ -65,14 +67,20 @@ def test_inputs_outputs_initializers_constants_and_casts() -> None:
 
 def test_bodies_and_local_functions() -> None:
     body = helper.make_graph(
-        [helper.make_node("Constant", [], ["b"], value=helper.make_tensor("b", TensorProto.FLOAT, [], [1.0]))],
+        [
+            helper.make_node(
+                "Constant", [], ["b"], value=helper.make_tensor("b", TensorProto.FLOAT, [], [1.0])
+            )
+        ],
         "body",
         [],
         [helper.make_tensor_value_info("b", TensorProto.FLOAT, [])],
     )
     cast = helper.make_node("Cast", ["a"], ["b"])
     cast.attribute.append(onnx.AttributeProto(name="to", ref_attr_name="kind", type=onnx.AttributeProto.INT))
-    function = helper.make_function("local", "F", ["a"], ["b"], [cast], [helper.make_opsetid("", 21)], ["kind"])
+    function = helper.make_function(
+        "local", "F", ["a"], ["b"], [cast], [helper.make_opsetid("", 21)], ["kind"]
+    )
     nodes = [
         helper.make_node("If", ["p"], ["y"], then_branch=body, else_branch=body),
         helper.make_node("F", ["y"], ["z"], domain="local", kind=TensorProto.FLOAT),
@@ -84,7 +92,12 @@ def test_bodies_and_local_functions() -> None:
 
 @pytest.mark.parametrize(
     ("operator", "attribute"),
-    [("RandomNormal", "dtype"), ("HannWindow", "output_datatype"), ("EyeLike", "dtype"), ("SequenceEmpty", "dtype")],
+    [
+        ("RandomNormal", "dtype"),
+        ("HannWindow", "output_datatype"),
+        ("EyeLike", "dtype"),
+        ("SequenceEmpty", "dtype"),
+    ],
 )
 def test_dtype_attributes_and_their_defaults(operator: str, attribute: str) -> None:
     given = helper.make_node(operator, [], ["y"], **{attribute: TensorProto.FLOAT})

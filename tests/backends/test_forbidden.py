@@ -1,4 +1,6 @@
-"""Programs that break a rule of an operator's page by their values alone: the reference names the rule, and who refuses them is not blamed."""
+"""Programs that break a rule of an operator's page by their values alone: the reference names the rule, and
+who refuses them is not blamed.
+"""
 
 from typing import Any
 

@@ -50,7 +50,11 @@ def test_golden_frames(kind: str) -> None:
             assert summary(log.raw) == log.expected("summary"), name
 
 
-@given(st.one_of(st.text(max_size=400), st.lists(st.one_of(LINES, st.text(max_size=30)), max_size=40).map("\n".join)))
+@given(
+    st.one_of(
+        st.text(max_size=400), st.lists(st.one_of(LINES, st.text(max_size=30)), max_size=40).map("\n".join)
+    )
+)
 def test_any_text_is_read(text: str) -> None:
     for frame in (*parse_log(text, lambda module: "id"), *chained(read_tracebacks(text))):
         assert frame.language in ("python", "native")
@@ -79,9 +83,9 @@ def test_a_real_traceback_gives_the_frames_of_the_root_cause() -> None:
 
 def test_native_frames_come_behind_python_frames_innermost_last() -> None:
     frames = parse_log(
-        "\n@native\t8\tfault\n@frame\t/x/lib.so\t0x20\t_ZN2ns1fEv\n@frame\t/x/lib.so\t0x10\t?\n@end\twhole\n"
-        'Fatal Python error: Floating point exception\n\nCurrent thread 0x1 (most recent call first):\n  File "a.py", line 2 in g\n'
-        '  File "a.py", line 9 in main\n',
+        "\n@native\t8\tfault\n@frame\t/x/lib.so\t0x20\t_ZN2ns1fEv\n@frame\t/x/lib.so\t0x10\t?\n@end\twhole\nFatal"
+        " Python error: Floating point exception\n\nCurrent thread 0x1 (most recent call first):\n  File"
+        ' "a.py", line 2 in g\n  File "a.py", line 9 in main\n',
         lambda module: f"id of {module}",
     )
     assert frames == (
@@ -108,7 +112,10 @@ def test_tvm_frames_in_a_traceback_are_native() -> None:
     )
     assert frame_of("tvm::g()", "<unknown>", 0) == Frame("native", "tvm::g()")
     assert frame_of("C.method", "/venv/a.py", 3).language == "python"
-    assert frame_of("tvm_ffi.core.Function.__call__", "python/tvm_ffi/cython/function.pxi", 3).language == "python"
+    assert (
+        frame_of("tvm_ffi.core.Function.__call__", "python/tvm_ffi/cython/function.pxi", 3).language
+        == "python"
+    )
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,10 @@ def test_only_the_open_elements_are_disturbed() -> None:
     assert list(disturbed(i32(0, 2), mask) == i32(0, 2)) == [False, True]
 
 
-@given(st.sampled_from([np.float32, np.float64, np.int8, np.uint64, np.bool_, ml_dtypes.bfloat16]), st.integers(0, 100))
+@given(
+    st.sampled_from([np.float32, np.float64, np.int8, np.uint64, np.bool_, ml_dtypes.bfloat16]),
+    st.integers(0, 100),
+)
 def test_a_disturbed_value_differs_everywhere_and_keeps_its_type(kind: Any, number: int) -> None:
     value = np.full(3, number).astype(kind)
     other = disturbed(value, None)

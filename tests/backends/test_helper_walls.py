@@ -1,4 +1,6 @@
-"""What asks onnx's C++ about a strange model, beside workers, can reach nothing: files, network, processes."""
+"""What asks onnx's C++ about a strange model, beside workers, can reach nothing: files, network,
+processes.
+"""
 
 import os
 import socket
@@ -26,7 +28,9 @@ def denied(act: Callable[[], object]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-@pytest.mark.skipif(not landlock.version() or os.uname().machine != "x86_64", reason="the kernel has no means for it")
+@pytest.mark.skipif(
+    not landlock.version() or os.uname().machine != "x86_64", reason="the kernel has no means for it"
+)
 def test_a_helper_reaches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("x")
     acts: tuple[Callable[[], object], ...] = (

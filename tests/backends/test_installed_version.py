@@ -18,7 +18,9 @@ def test_it_is_read_of_the_environment_only_where_the_backend_says_that_it_may(
     assert ("onnxruntime" in sys.modules) == loaded
     for other in ("onnxruntime==1.20.0", f"onnxruntime@{tmp_path}", "fake", "reference"):
         assert installed_version(resolve(other)) == ""
-    (tmp_path / "onnxruntime").mkdir()  # a tree that hides the installed package: what workers import is another matter
+    (
+        tmp_path / "onnxruntime"
+    ).mkdir()  # a tree that hides the installed package: what workers import is another matter
     (tmp_path / "onnxruntime" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)

@@ -33,7 +33,9 @@ def test_the_running_python_comes_first_and_all_are_there_and_new_enough() -> No
     found = find_interpreters()
     assert found[0].path == Path(sys.executable)
     assert found[0].version == sys.version_info[:3]
-    assert all(one.path.is_absolute() and os.access(one.path, os.X_OK) and one.minor >= OLDEST for one in found)
+    assert all(
+        one.path.is_absolute() and os.access(one.path, os.X_OK) and one.minor >= OLDEST for one in found
+    )
     real = [one.path.resolve() for one in found]
     assert len(set(real)) == len(real)
     assert [one.version for one in found[1:]] == sorted((one.version for one in found[1:]), reverse=True)

@@ -35,7 +35,9 @@ def program(nodes: list[Any] | None = None, dtype: int = TensorProto.FLOAT, **we
     return OnnxProgram(model.SerializeToString())
 
 
-def gives(*values: float, hazards: tuple[Hazard, ...] = (), kind: Any = np.float32, **more: Any) -> Observation:
+def gives(
+    *values: float, hazards: tuple[Hazard, ...] = (), kind: Any = np.float32, **more: Any
+) -> Observation:
     return Observation("", "1", "ok", "run", {"y": np.array(values, kind)}, hazards=hazards, **more)
 
 
@@ -47,7 +49,9 @@ def ends(outcome: Outcome, message: str = "it broke", **more: Any) -> Observatio
     return Observation("", "1", outcome, message=message, **more)
 
 
-def judged(answers: dict[str, Observation | Callable[[int], Observation]], **options: Any) -> tuple[Judged, TableLab]:
+def judged(
+    answers: dict[str, Observation | Callable[[int], Observation]], **options: Any
+) -> tuple[Judged, TableLab]:
     lab = TableLab(answers)
     return judge(program(), {"x": np.float32([1])}, resolve(FAKE), lab, **options), lab
 
@@ -57,21 +61,31 @@ def judged(answers: dict[str, Observation | Callable[[int], Observation]], **opt
 HOSTED, HOST = "onnxsim", "onnxruntime:level=disable_all"
 
 
-def hosted(answers: dict[str, Observation | Callable[[int], Observation]], **options: Any) -> tuple[Judged, TableLab]:
+def hosted(
+    answers: dict[str, Observation | Callable[[int], Observation]], **options: Any
+) -> tuple[Judged, TableLab]:
     lab = TableLab(answers)
     oracles = [resolve(HOST), resolve(OTHER)]
     return judge(program(), {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=oracles, **options), lab
 
 
 def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transformer() -> None:
-    answers = {HOSTED: gives(1, 3), REF: truth(1, 2), NATIVE: gives(1, 2), HOST: gives(1, 3), OTHER: gives(1, 2)}
+    answers = {
+        HOSTED: gives(1, 3),
+        REF: truth(1, 2),
+        NATIVE: gives(1, 2),
+        HOST: gives(1, 3),
+        OTHER: gives(1, 2),
+    }
     verdict = hosted(dict(answers))[0].verdict
     assert (verdict.verdict, verdict.kind) == ("undecided", "mismatch")
     assert "onnxruntime:disable_all, which runs what onnxsim makes" in verdict.reason
     vouched = hosted(dict(answers), expected={"y": np.float32([1, 2])})[0].verdict
     assert vouched.verdict == "undecided"
     without_reference = {HOSTED: gives(1, 3), HOST: gives(1, 3)}
-    assert hosted(dict(without_reference), expected={"y": np.float32([1, 2])})[0].verdict.verdict == "undecided"
+    assert (
+        hosted(dict(without_reference), expected={"y": np.float32([1, 2])})[0].verdict.verdict == "undecided"
+    )
     # The host on the original: right, wrong in another way, none.
     for right in (gives(1, 2), gives(1, 4), ends("error")):
         assert hosted({**answers, HOST: right})[0].verdict.verdict == "fail"
@@ -81,13 +95,23 @@ def test_an_output_that_the_host_gets_wrong_too_hides_no_other() -> None:
     def both(y: float, z: float, kind: Any = np.float32) -> Observation:
         return Observation("", "1", "ok", "run", {"y": np.array([y], kind), "z": np.array([z], kind)})
 
-    graph = program([helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])]).proto
+    graph = program(
+        [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])]
+    ).proto
     graph.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
     lab = TableLab(
-        {HOSTED: both(90, 3), HOST: both(90, 2), OTHER: both(1, 2), REF: both(1, 2, np.float64), NATIVE: both(1, 2)}
+        {
+            HOSTED: both(90, 3),
+            HOST: both(90, 2),
+            OTHER: both(1, 2),
+            REF: both(1, 2, np.float64),
+            NATIVE: both(1, 2),
+        }
     )
     two = OnnxProgram(graph.SerializeToString())
-    verdict = judge(two, {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=[resolve(HOST), resolve(OTHER)]).verdict
+    verdict = judge(
+        two, {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=[resolve(HOST), resolve(OTHER)]
+    ).verdict
     assert verdict.verdict == "fail"
     assert verdict.mismatch is not None
     assert verdict.mismatch.output == "z"  # y is further off, and the host's fault
@@ -141,7 +165,12 @@ def test_without_a_second_opinion_nobody_is_blamed() -> None:
 
 
 def test_other_outputs_for_the_same_inputs_are_nondeterminism() -> None:
-    answers = {FAKE: lambda turn: gives(1, 3 + turn), REF: truth(1, 2), NATIVE: gives(1, 2), BASE: gives(1, 2)}
+    answers = {
+        FAKE: lambda turn: gives(1, 3 + turn),
+        REF: truth(1, 2),
+        NATIVE: gives(1, 2),
+        BASE: gives(1, 2),
+    }
     assert judged(answers)[0].verdict.kind == "nondeterminism"
     later = {**answers, FAKE: lambda turn: ends("crash") if turn else gives(1, 3)}
     assert judged(later)[0].verdict.kind == "nondeterminism"
@@ -154,7 +183,9 @@ def test_a_hazard_that_reaches_the_output_makes_it_invalid_and_is_named() -> Non
     assert lab.asked == [FAKE, REF]
     elsewhere = replace(hazard, outputs=("z",))
     assert (
-        judged({FAKE: gives(1, 3), REF: truth(1, 2, hazards=(elsewhere,)), BASE: gives(1, 2)})[0].verdict.verdict
+        judged({FAKE: gives(1, 3), REF: truth(1, 2, hazards=(elsewhere,)), BASE: gives(1, 2)})[
+            0
+        ].verdict.verdict
         == "fail"
     )
 
@@ -215,7 +246,9 @@ def test_long_sums_widen_the_screen_of_float16() -> None:
 def test_a_stated_tolerance_is_the_user_s_word() -> None:
     answers = {FAKE: gives(540, 3e-4), REF: truth(540, 0), NATIVE: gives(540, 1e-6), BASE: gives(540, 3e-4)}
     assert judged(dict(answers))[0].verdict.verdict == "pass"
-    strict, _ = judged(dict(answers), expected={"y": np.float32([540, 0])}, policy=Policy(tolerance=(1e-3, 1e-4)))
+    strict, _ = judged(
+        dict(answers), expected={"y": np.float32([540, 0])}, policy=Policy(tolerance=(1e-3, 1e-4))
+    )
     assert (strict.verdict.verdict, strict.verdict.kind) == ("fail", "mismatch")
 
 
@@ -243,7 +276,12 @@ def test_without_a_reference_expected_outputs_are_the_truth_unless_contradicted(
 def test_without_a_reference_two_builds_that_differ_are_a_failure_of_the_compiler() -> None:
     answers = {FAKE: gives(1, 3), REF: ends("unsupported"), NATIVE: ends("error"), BASE: gives(1, 2)}
     apart = judged(dict(answers))[0].verdict
-    assert (apart.verdict, apart.kind, apart.blame, apart.rules) == ("fail", "mismatch", "", ("levels-disagree",))
+    assert (apart.verdict, apart.kind, apart.blame, apart.rules) == (
+        "fail",
+        "mismatch",
+        "",
+        ("levels-disagree",),
+    )
     unsteady = {**answers, BASE: lambda time: gives(1, 2 + time)}
     assert judged(unsteady)[0].verdict.verdict == "undecided"
     # five times the screen can be rounding that the program magnifies, and nobody measures that
@@ -301,7 +339,11 @@ def test_what_the_unoptimised_build_lacks_too_is_unsupported() -> None:
 
 def test_a_lack_that_the_optimiser_made_is_its_error() -> None:
     result, _ = judged({FAKE: ends("unsupported"), BASE: gives(1, 2), NATIVE: gives(1, 2)})
-    assert (result.verdict.verdict, result.verdict.kind, result.verdict.blame) == ("fail", "error", "optimiser")
+    assert (result.verdict.verdict, result.verdict.kind, result.verdict.blame) == (
+        "fail",
+        "error",
+        "optimiser",
+    )
 
 
 class Whole(TableLab):
@@ -333,19 +375,22 @@ def test_a_program_whose_operators_are_taken_one_by_one_is_refused_by_mistake() 
     lab = Whole(1, "Exp")
     verdict = judge(chain(), {"x": np.float32([1])}, resolve("openvino"), lab).verdict
     assert verdict.verdict == "unsupported"
-    assert lab.asked[1:] == ["Exp by itself"]  # the operator that the message names is asked first, and settles it
+    # the operator that the message names is asked first, and settles it
+    assert lab.asked[1:] == ["Exp by itself"]
 
 
 def test_an_error_over_a_type_that_is_refused_everywhere_is_a_lack() -> None:
     wide = program(
-        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])], c=np.uint16([1])
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])],
+        c=np.uint16([1]),
     )
     answers = {FAKE: ends("error", "no supported data type: 4"), NATIVE: gives(1), BASE: gives(1)}
     verdict = judge(wide, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict
     assert verdict.verdict == "unsupported"
     assert "uint16" in verdict.reason
     plain = program(
-        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])], c=np.int64([1])
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])],
+        c=np.int64([1]),
     )
     assert judge(plain, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict.verdict == "fail"
 
@@ -376,7 +421,11 @@ def test_time_and_memory_count_only_when_others_need_less(outcome: Outcome, kind
 
 def test_an_error_is_a_failure_when_somebody_accepts_the_program() -> None:
     by_base, _ = judged({FAKE: ends("error"), NATIVE: ends("unsupported"), BASE: gives(1)})
-    assert (by_base.verdict.verdict, by_base.verdict.kind, by_base.verdict.blame) == ("fail", "error", "optimiser")
+    assert (by_base.verdict.verdict, by_base.verdict.kind, by_base.verdict.blame) == (
+        "fail",
+        "error",
+        "optimiser",
+    )
     by_reference, _ = judged({FAKE: ends("error"), NATIVE: gives(1), BASE: ends("error")})
     assert (by_reference.verdict.verdict, by_reference.verdict.blame) == ("fail", "compiler")
     by_user, _ = judged({FAKE: ends("rejected"), BASE: ends("rejected")}, expected={"y": np.float32([1])})
@@ -417,7 +466,10 @@ def test_a_type_that_the_operator_does_not_have_is_refused_by_right_however_leni
     answers = {FAKE: ends("error"), BASE: ends("error"), NATIVE: ill, OTHER: gives(1)}
     verdict = judged(dict(answers), oracles=[resolve(OTHER)])[0].verdict
     assert (verdict.verdict, "takes no tensor(bfloat16)" in verdict.reason) == ("invalid", True)
-    assert judged({**answers, NATIVE: ends("unsupported")}, oracles=[resolve(OTHER)])[0].verdict.verdict == "fail"
+    assert (
+        judged({**answers, NATIVE: ends("unsupported")}, oracles=[resolve(OTHER)])[0].verdict.verdict
+        == "fail"
+    )
 
 
 def test_an_exception_where_the_result_is_open_is_nobody_s_fault() -> None:
@@ -488,7 +540,11 @@ def test_a_witness_that_leaves_a_remainder_where_all_cancels_confirms_zeros() ->
 
         def observe(self, target: ResolvedTarget, *asked: Any, **options: Any) -> Observation:
             observation = super().observe(target, *asked, **options)
-            if observation.outputs and target.name == "onnxruntime" and target.options["level"] == "disable_all":
+            if (
+                observation.outputs
+                and target.name == "onnxruntime"
+                and target.options["level"] == "disable_all"
+            ):
                 observation.outputs["y"] = np.float32([1e-8, 0])
             return observation
 

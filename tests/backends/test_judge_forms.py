@@ -1,4 +1,6 @@
-"""Judging of modules of TVM, which no other compiler takes: by its own check, and by builds that agree against the target."""
+"""Judging of modules of TVM, which no other compiler takes: by its own check, and by builds that agree
+against the target.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +21,11 @@ NOTHING: Outcome = "unsupported"
 
 
 def gives(*values: float, dtype: Any = np.float32) -> Observation:
-    shapes = {"output_0": np.array(values, dtype), "output_1": np.zeros((1, 1), dtype), "output_2": np.array([1, 2])}
+    shapes = {
+        "output_0": np.array(values, dtype),
+        "output_1": np.zeros((1, 1), dtype),
+        "output_2": np.array([1, 2]),
+    }
     return Observation("", "1", "ok", "run", shapes)
 
 
@@ -35,7 +41,9 @@ def verdict(*answers: Observation | Callable[[int], Observation], program: Any =
     return judge(program or read_module(RELAX), {}, resolve(TARGET), TableLab(table)).verdict
 
 
-@pytest.mark.parametrize(("stage", "expected"), [("compile", "fail"), ("run", "fail"), ("import", "undecided")])
+@pytest.mark.parametrize(
+    ("stage", "expected"), [("compile", "fail"), ("run", "fail"), ("import", "undecided")]
+)
 def test_an_error_on_a_module_that_tvm_found_valid_is_a_failure(stage: Stage, expected: str) -> None:
     found = verdict(ends("error", stage), ends("error", stage), ends("error", stage))
     assert found.verdict in (expected, "invalid")
@@ -66,10 +74,14 @@ def test_builds_of_one_compiler_that_agree_decide_nothing() -> None:
     assert verdict(gives(1, 2), gives(1, 2), gives(7)).verdict == "undecided"
 
 
-@pytest.mark.parametrize(("program", "expected"), [(None, "fail"), (tir_program(), "undecided")], ids=["relax", "tir"])
+@pytest.mark.parametrize(
+    ("program", "expected"), [(None, "fail"), (tir_program(), "undecided")], ids=["relax", "tir"]
+)
 def test_other_values_in_a_second_run_are_a_fault_only_where_memory_is_always_written(
     program: Any, expected: str
 ) -> None:
-    """A well-formed TIR function can read what nobody wrote; without the reference nobody knows whether this one does."""
+    """A well-formed TIR function can read what nobody wrote; without the reference nobody knows whether this
+    one does.
+    """
     found = verdict(lambda turn: gives(1, 2 + turn), gives(7, 7), gives(7, 7), program=program)
     assert (found.verdict, found.kind) == (expected, "nondeterminism")

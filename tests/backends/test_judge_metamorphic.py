@@ -61,13 +61,15 @@ def test_the_optimiser_is_to_blame_where_the_unoptimised_build_bears_the_rewrite
 @pytest.mark.parametrize(
     ("answers", "verdict"),
     [
-        ({SELF: gives(1), PLAIN: gives(2), REF: gives(1)}, "pass"),  # the program itself is judged without a rewrite
+        # the program itself is judged without a rewrite
+        ({SELF: gives(1), PLAIN: gives(2), REF: gives(1)}, "pass"),
         ({SELF: gives(3), PLAIN: gives(2), REF: gives(1), NATIVE: gives(1)}, "undecided"),
         ({SELF: gives(2), PLAIN: gives(1)}, "undecided"),  # no reference
         ({SELF: gives(2), PLAIN: gives(1), NATIVE: ends("rejected")}, "invalid"),
         ({SELF: gives(2), PLAIN: ends("error")}, "undecided"),
         ({SELF: gives(2), PLAIN: gives(1), REF: gives(1, hazards=(Hazard("nan-input", "n", "Relu", ("y",)),))}, "invalid"),
-        ({SELF: gives(1.3), PLAIN: gives(1), REF: gives(1), NATIVE: gives(1.1)}, "pass"),  # rounding is magnified
+        # rounding is magnified
+        ({SELF: gives(1.3), PLAIN: gives(1), REF: gives(1), NATIVE: gives(1.1)}, "pass"),
     ],
 )  # fmt: skip
 def test_what_is_no_contradiction(answers: dict[str, Observation], verdict: str) -> None:
@@ -91,12 +93,17 @@ def test_a_reference_that_stands_alone_against_three_compilers_is_outvoted(
     answers = {PLAIN: gives(2), REF: gives(1), NATIVE: gives(1), **{other: gives(2) for other in others}}
     lab = TableLab({**answers})
     oracles = [resolve(other) for other in ("torch", "openvino")]
-    found = judge(program("Relu", "Neg"), {"x": np.float32([1])}, resolve(PLAIN), lab, oracles=oracles).verdict
+    found = judge(
+        program("Relu", "Neg"), {"x": np.float32([1])}, resolve(PLAIN), lab, oracles=oracles
+    ).verdict
     assert (found.verdict, "reference-outvoted" in found.rules) == (verdict, verdict == "pass")
 
 
 def test_workers_give_the_compiler_the_rewritten_program(workers: Workers) -> None:
-    plain, target = resolve("fake:wrong@Identity>Relu"), resolve("fake:wrong@Identity>Relu,rewrite=insert-identities")
+    plain, target = (
+        resolve("fake:wrong@Identity>Relu"),
+        resolve("fake:wrong@Identity>Relu,rewrite=insert-identities"),
+    )
     seen = [workers.observe(each, program("Relu"), X) for each in (plain, target)]
     assert [each.target for each in seen] == [plain.display, target.display]
     right, wrong = (each.outputs for each in seen)
@@ -113,7 +120,9 @@ def test_a_fault_that_a_rewrite_brings_out_is_found(workers: Workers) -> None:
     assert (found.verdict, found.kind, found.blame) == ("fail", "metamorphic", "optimiser")
 
 
-@pytest.mark.parametrize("name", ["insert-identities", "freeze-inputs", "add-outputs", "reorder", "split-batch"])
+@pytest.mark.parametrize(
+    "name", ["insert-identities", "freeze-inputs", "add-outputs", "reorder", "split-batch"]
+)
 def test_a_sound_program_stays_so_on_onnxruntime(workers: Workers, name: str) -> None:
     target = resolve(f"onnxruntime:rewrite={name}")
     found = judge(program("Relu", "Sigmoid", "Neg"), X, target, ObservationCache(workers)).verdict

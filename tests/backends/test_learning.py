@@ -95,7 +95,9 @@ def test_a_size_that_is_a_multiple_of_an_attribute_is_one() -> None:
 
 
 def heads(trial: Trial) -> tuple[str, tuple[tuple[str, tuple[int, ...]], ...] | None]:
-    """What an attention kernel checks: sizes that stand in each other and in an attribute, one condition after the other."""
+    """What an attention kernel checks: sizes that stand in each other and in an attribute, one condition
+    after the other.
+    """
     query, past = trial.inputs[0], trial.inputs[1] if len(trial.inputs) > 1 else None
     number = trial.attributes.get("num_heads", 0)
     if query is None or len(query.shape) != 3:
@@ -111,9 +113,15 @@ def heads(trial: Trial) -> tuple[str, tuple[tuple[str, tuple[int, ...]], ...] | 
 
 def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
     slots = (
-        SchemaSlot("query", "T", False, False, text="Query with shape (batch_size, sequence_length, hidden_size)"),
         SchemaSlot(
-            "past_key", "T", True, False, text="4-D: (batch_size, num_heads, past_length, head_size), of shape BNSH"
+            "query", "T", False, False, text="Query with shape (batch_size, sequence_length, hidden_size)"
+        ),
+        SchemaSlot(
+            "past_key",
+            "T",
+            True,
+            False,
+            text="4-D: (batch_size, num_heads, past_length, head_size), of shape BNSH",
         ),
         SchemaSlot("places", "T", True, False, text="1-D tensor of 2 elements"),
     )
@@ -121,7 +129,9 @@ def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
     assert definitions == {"hidden_size": ("num_heads * head_size",)}
     outputs = (SchemaSlot("y", "T", False, False),)
     attributes, required = {"num_heads": "INT"}, frozenset(("num_heads",))
-    asked_of = DomainSchema("Op", 1, slots, outputs, {"T": T}, attributes, required, {}, True, {}, definitions)
+    asked_of = DomainSchema(
+        "Op", 1, slots, outputs, {"T": T}, attributes, required, {}, True, {}, definitions
+    )
 
     def answers(_: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
         return [TrialAnswer(outs, reason) for reason, outs in map(heads, trials)]
@@ -130,7 +140,10 @@ def test_shapes_of_the_documentation_are_tried_and_sizes_that_it_ties() -> None:
     assert found.operator is not None
     assert found.asked < 2500
     bare = DomainSchema("Op", 1, slots[2:], outputs, {"T": T}, {}, frozenset(), {}, True)
-    assert learn(bare, "acme", asked(lambda trial: ((T[0], (1,)),) if trial.inputs else None)).operator is not None
+    assert (
+        learn(bare, "acme", asked(lambda trial: ((T[0], (1,)),) if trial.inputs else None)).operator
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +173,10 @@ def test_the_graph_that_an_operator_wants_is_found_by_what_it_says_of_others() -
         body = trial.attributes["decoder"]
         if len(body.inputs) != 1 or len(body.outputs) != 2:
             return "subgraph: number of inputs shall be 1, number of outputs 2", None
-        for side, values, names in (("input", body.inputs, ("ids",)), ("output", body.outputs, ("scores", "state"))):
+        for side, values, names in (
+            ("input", body.inputs, ("ids",)),
+            ("output", body.outputs, ("scores", "state")),
+        ):
             for place, (value, name) in enumerate(zip(values, names, strict=True)):
                 if value.name != name:
                     return f"subgraph {side} {place} shall be named as {name}, got: {value.name}", None
@@ -224,13 +240,17 @@ def test_forms_whose_results_differ_from_run_to_run_are_kept_only_where_there_ar
 
 
 def test_a_value_that_the_documentation_does_not_name_is_one_that_it_does_where_they_give_the_same() -> None:
-    """`heads` counts, and each value gives another result; `last` is a flag of which 1 is documented, and `mode` is read for one word."""
+    """`heads` counts, and each value gives another result; `last` is a flag of which 1 is documented, and
+    `mode` is read for one word.
+    """
 
     def answer(trial: Trial) -> TrialAnswer:
         x, last = trial.inputs[0], trial.attributes.get("last", 0)
         assert x is not None
         number, mode = trial.attributes.get("heads", 1), trial.attributes.get("mode", "") == "linear"
-        return TrialAnswer(((T[0], x.shape),), digest=f"{number} {bool(last)} {mode}") if number > 1 else REFUSED
+        return (
+            TrialAnswer(((T[0], x.shape),), digest=f"{number} {bool(last)} {mode}") if number > 1 else REFUSED
+        )
 
     kinds = {"heads": "INT", "last": "INT", "mode": "STRING"}
     asked_of = replace(
@@ -245,7 +265,9 @@ def test_a_value_that_the_documentation_does_not_name_is_one_that_it_does_where_
 
 
 class _Memory:
-    """Workers of a compiler that answers from the bytes that new memory holds: `held` gives what it computes of an instance's seed."""
+    """Workers of a compiler that answers from the bytes that new memory holds: `held` gives what it computes
+    of an instance's seed.
+    """
 
     def __init__(self, held: Callable[[int | None, int], float]) -> None:
         self.held, self.asked = held, 0
@@ -325,11 +347,18 @@ def test_what_a_compiler_dies_of_is_left_alone() -> None:
             return TrialAnswer(None, "x0 shall have 1 dimension")
         if len(trial.inputs) < 2:
             return TrialAnswer(None, "", True)
-        return TrialAnswer(((T[0], x.shape),)) if x.shape[0] == 32 else TrialAnswer(None, "x0 dimension 0 is wrong")
+        return (
+            TrialAnswer(((T[0], x.shape),))
+            if x.shape[0] == 32
+            else TrialAnswer(None, "x0 dimension 0 is wrong")
+        )
 
     slots = (SchemaSlot("x0", "T", False, False), SchemaSlot("x1", "T", True, False))
     asked_of = replace(schema(1), inputs=slots)
-    found = [learn(asked_of, "acme", lambda _, trials: [dies(trial) for trial in trials], seed) for seed in range(3)]
+    found = [
+        learn(asked_of, "acme", lambda _, trials: [dies(trial) for trial in trials], seed)
+        for seed in range(3)
+    ]
     assert all(each.operator is not None for each in found)
     assert sum(each.died for each in found) < 60  # 26; 173 where nothing is left alone
 

@@ -1,4 +1,6 @@
-"""Disputes between a compiler and the reference alone, settled by the first operator that differs given equal inputs."""
+"""Disputes between a compiler and the reference alone, settled by the first operator that differs given equal
+inputs.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ FEEDS = {"x": np.float32([0.25, 0.5])}
 
 def program(*operators: str) -> OnnxProgram:
     names = ["x", *(f"v{place}" for place in range(len(operators)))]
-    nodes = [helper.make_node(op, [a], [b]) for op, a, b in zip(operators, names[:-1], names[1:], strict=True)]
+    nodes = [
+        helper.make_node(op, [a], [b]) for op, a, b in zip(operators, names[:-1], names[1:], strict=True)
+    ]
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes, "g", [value("x", TensorProto.FLOAT, [2])], [value(names[-1], TensorProto.FLOAT, [2])]
@@ -30,7 +34,9 @@ def program(*operators: str) -> OnnxProgram:
 
 
 class Compilers(InProcessLab):
-    """Compilers that are the reference with an operator off by a factor, and `other`, which takes one operator at a time."""
+    """Compilers that are the reference with an operator off by a factor, and `other`, which takes one
+    operator at a time.
+    """
 
     def __init__(self, **factors: tuple[str, float]) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Tools that give up precision, and further rewriters, as targets: what they may alter and what they may not."""
+"""Tools that give up precision, and further rewriters, as targets: what they may alter and what they may
+not.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -90,7 +92,9 @@ def test_a_quantised_constant_may_lie_half_a_step_of_its_scale_away_and_no_furth
         for tensor in after.graph.initializer:
             if tensor.name == "w_quantized":
                 moved = onnx.numpy_helper.to_array(tensor)
-                tensor.CopyFrom(onnx.numpy_helper.from_array(np.where(moved > 0, moved - 1, moved), tensor.name))
+                tensor.CopyFrom(
+                    onnx.numpy_helper.from_array(np.where(moved > 0, moved - 1, moved), tensor.name)
+                )
         with pytest.raises(BrokenModel, match=r"the constant 'w' at .* beyond a step of its format"):
             quantisation.restore(before, after)
 
@@ -146,7 +150,9 @@ def test_what_the_reference_runs_has_its_precision_back_too(workers: Workers) ->
 
 
 def test_an_output_of_another_type_is_no_result(workers: Workers) -> None:
-    """A bug of onnxruntime 1.31.1: outputs that are sequences become sequences of float16 though outputs are to keep their types."""
+    """A bug of onnxruntime 1.31.1: outputs that are sequences become sequences of float16 though outputs are
+    to keep their types.
+    """
     cut = program("g (float[2, 3] x) => (seq(float[1, 3]) y) { y = SplitToSequence(x) }", opset=17)
     seen = workers.observe(resolve("onnxruntime-float16"), cut, X)
     assert (seen.outcome, seen.stage) == ("error", "compile")

@@ -24,7 +24,10 @@ DEATHS = {
     "null call": (signal.SIGSEGV, "ctypes.CFUNCTYPE(None)(0)()"),
     "double free": (
         signal.SIGABRT,
-        "c = ctypes.CDLL(None); c.malloc.restype = ctypes.c_void_p; c.free.argtypes = [ctypes.c_void_p]; p = c.malloc(64); c.free(p); c.free(p)",
+        (
+            "c = ctypes.CDLL(None); c.malloc.restype = ctypes.c_void_p; c.free.argtypes = [ctypes.c_void_p];"
+            " p = c.malloc(64); c.free(p); c.free(p)"
+        ),
     ),
     "smash": (signal.SIGABRT, "ctypes.CDLL(None).__stack_chk_fail()"),
     "thread": (
@@ -33,8 +36,11 @@ DEATHS = {
     ),
     "overflow": (
         signal.SIGSEGV,
-        "sys.setrecursionlimit(10**8); c = ctypes.CDLL(None); a = (ctypes.c_int * 2)(2, 1); T = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, "
-        "ctypes.c_void_p)\n    f = T(lambda x, y: c.qsort(a, 2, 4, f) or 0)\n    f(None, None)",
+        (
+            "sys.setrecursionlimit(10**8); c = ctypes.CDLL(None); a = (ctypes.c_int * 2)(2, 1); T ="
+            " ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)\n    f = T(lambda x, y:"
+            " c.qsort(a, 2, 4, f) or 0)\n    f(None, None)"
+        ),
     ),
 }
 SCRIPT = """
@@ -112,7 +118,9 @@ def test_deaths_are_told_and_kept(shim: Path, name: str) -> None:
     assert len(natives) >= 3, log
     assert any(frame.build_id for frame in natives)
     if name != "thread":
-        assert any(frame.function in ("die", "<lambda>") for frame in frames if frame.language == "python"), log
+        assert any(frame.function in ("die", "<lambda>") for frame in frames if frame.language == "python"), (
+            log
+        )
     if name == "overflow":
         assert summary(log) == "stack overflow"
     if name == "null call":
@@ -197,7 +205,9 @@ def test_paths_that_are_no_modules(tmp_path: Path) -> None:
 HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
 
 
-@given(st.binary(max_size=200), st.integers(0, 2**64 - 1), st.integers(0, 2**16 - 1), st.integers(0, 2**16 - 1))
+@given(
+    st.binary(max_size=200), st.integers(0, 2**64 - 1), st.integers(0, 2**16 - 1), st.integers(0, 2**16 - 1)
+)
 def test_hostile_elf_files(
     tmp_path_factory: pytest.TempPathFactory, rest: bytes, table: int, size: int, count: int
 ) -> None:

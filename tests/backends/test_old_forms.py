@@ -1,4 +1,6 @@
-"""Operators as they were before opset 13: the reference against onnxruntime where it has a kernel, else against what the page says."""
+"""Operators as they were before opset 13: the reference against onnxruntime where it has a kernel, else
+against what the page says.
+"""
 
 from typing import Any
 
@@ -87,7 +89,9 @@ def test_an_old_form_is_what_onnxruntime_has(workers: Workers) -> None:
     tests = []
     for operator, opset, fed, attributes in KERNELS:
         outputs = {"Split": 2, "TopK": 2}.get(operator, 1)
-        tests.append(Test(OnnxProgram(old(operator, opset, fed, outputs, **attributes).SerializeToString()), fed))
+        tests.append(
+            Test(OnnxProgram(old(operator, opset, fed, outputs, **attributes).SerializeToString()), fed)
+        )
     seen = zip(KERNELS, workers.observe_many(ORT, tests), workers.observe_many(FLOAT64, tests), strict=True)
     for (operator, opset, *_), kernel, reference in seen:
         assert kernel.outputs is not None, (operator, opset, kernel.message)
@@ -137,7 +141,9 @@ PAGES: list[tuple[str, int, dict[str, Any], dict[str, Any], Any]] = [
 def test_an_old_form_is_what_its_page_says(
     workers: Workers, operator: str, opset: int, fed: dict[str, Any], attributes: dict[str, Any], right: Any
 ) -> None:
-    seen = workers.observe(FLOAT64, OnnxProgram(old(operator, opset, fed, **attributes).SerializeToString()), fed)
+    seen = workers.observe(
+        FLOAT64, OnnxProgram(old(operator, opset, fed, **attributes).SerializeToString()), fed
+    )
     assert seen.outputs is not None, seen.message
     np.testing.assert_allclose(seen.outputs["y0"], right, rtol=1e-6, atol=1e-6)
 

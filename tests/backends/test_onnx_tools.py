@@ -1,4 +1,6 @@
-"""onnx's own tools as targets: the version converter and the inliner; what they lose is seen, what they say they cannot do is no bug."""
+"""onnx's own tools as targets: the version converter and the inliner; what they lose is seen, what they say
+they cannot do is no bug.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -97,15 +99,17 @@ def test_a_tool_without_an_optimiser_has_no_baseline() -> None:
 
 def test_the_file_loads_alone() -> None:
     path = Path(version_converter.__file__).resolve()
-    assert loaded_alone(path, ["onnx", "onnxruntime"], "(module.BACKEND.name, module.BACKEND.package)") == (
-        "('onnx-version-converter', 'onnx')\n"
+    assert (
+        loaded_alone(path, ["onnx", "onnxruntime"], "(module.BACKEND.name, module.BACKEND.package)")
+        == "('onnx-version-converter', 'onnx')\n"
     )
 
 
 def test_what_onnxruntime_lacks_is_evaluated_by_the_reference(workers: Workers) -> None:
     """onnxruntime 1.31.1 has no Atan of bfloat16."""
     text = (
-        '<ir_version: 10, opset_import: ["" : 22]> g (bfloat16[2] x) => (bfloat16[2] y) { a = Identity(x) y = Atan(a) }'
+        '<ir_version: 10, opset_import: ["" : 22]> g (bfloat16[2] x) => (bfloat16[2] y) { a = Identity(x) y ='
+        " Atan(a) }"
     )
     asked = OnnxProgram(onnx.parser.parse_model(text).SerializeToString())
     one = {"x": np.array([0, 1], ml_dtypes.bfloat16)}

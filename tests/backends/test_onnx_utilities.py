@@ -1,4 +1,6 @@
-"""Extraction, prefixes and shape inference as targets: what they keep, and what they declare that is not so."""
+"""Extraction, prefixes and shape inference as targets: what they keep, and what they declare that is not
+so.
+"""
 
 from pathlib import Path
 
@@ -50,9 +52,13 @@ def test_a_declaration_is_held_against_the_value(declared: str, said: str) -> No
 def test_the_files_load_alone() -> None:
     folder = Path(shape_inference.__file__).resolve().parent
     missing = ["onnx", "onnxruntime"]
-    shown = loaded_alone(folder / "onnx_utilities.py", missing, "(module.EXTRACTOR.name, module.COMPOSE.package)")
+    shown = loaded_alone(
+        folder / "onnx_utilities.py", missing, "(module.EXTRACTOR.name, module.COMPOSE.package)"
+    )
     assert shown == "('onnx-extractor', 'onnx')\n"
-    shown = loaded_alone(folder / "shape_inference.py", missing, "(module.ONNX.package, module.SYMBOLIC.package)")
+    shown = loaded_alone(
+        folder / "shape_inference.py", missing, "(module.ONNX.package, module.SYMBOLIC.package)"
+    )
     assert shown == "('onnx', 'onnxruntime')\n"
 
 

@@ -25,7 +25,9 @@ MODEL = onnx.parser.parse_model(
 
 def test_settings_are_taken_and_what_is_absent_is_said() -> None:
     program, inputs = OnnxProgram(MODEL.SerializeToString()), {"x": np.array([-1, 2], np.float32)}
-    absent = next(name for name, provider in PROVIDERS.items() if provider not in onnxruntime.get_available_providers())
+    absent = next(
+        name for name, provider in PROVIDERS.items() if provider not in onnxruntime.get_available_providers()
+    )
     with Workers() as workers:
         for options in (
             "threads=4,mode=parallel",

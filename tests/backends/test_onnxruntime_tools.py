@@ -1,4 +1,6 @@
-"""Tools of onnxruntime's wheel as targets: the fusions of onnxruntime.transformers, and the optimised models that onnxruntime saves."""
+"""Tools of onnxruntime's wheel as targets: the fusions of onnxruntime.transformers, and the optimised models
+that onnxruntime saves.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,10 @@ def test_an_operator_of_onnxruntimes_own_is_no_failure(workers: Workers) -> None
 
 @pytest.mark.parametrize(
     "target",
-    ["onnxruntime-transformers:skip=no_such_fusion", "onnxruntime-saved:disabled_optimizers=no_such_optimizer"],
+    [
+        "onnxruntime-transformers:skip=no_such_fusion",
+        "onnxruntime-saved:disabled_optimizers=no_such_optimizer",
+    ],
 )
 def test_a_misspelt_name_is_no_pass(workers: Workers, target: str) -> None:
     assert workers.observe(resolve(target), chain("Relu"), X).outcome == "environment"
@@ -88,7 +93,10 @@ def test_a_failure_of_onnxruntime_itself_is_not_of_what_it_saves(workers: Worker
     seen = workers.observe(resolve("onnxruntime-saved"), erf, {"x": FOUR["x"].astype(np.float64)})
     assert seen.outcome == "unsupported"
     backend: Any = plugin("onnxruntime-saved").backend
-    assert backend.classify("compile", "opsieve_backend.NotRun", "FAIL : Fatal error in a fusion") == "environment"
+    assert (
+        backend.classify("compile", "opsieve_backend.NotRun", "FAIL : Fatal error in a fusion")
+        == "environment"
+    )
     assert backend.classify("compile", "opsieve_backend.BrokenModel", "loads the original") == "error"
 
 

@@ -1,4 +1,6 @@
-"""What a compiler has: probed on the fake one and on onnxruntime, kept, gone on with, and asked while programs are made."""
+"""What a compiler has: probed on the fake one and on onnxruntime, kept, gone on with, and asked while
+programs are made.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,13 +46,17 @@ def test_what_is_refused_is_told_and_not_generated(workers: Workers, tmp_path: P
         request = GenRequest(
             nodes=8, only=frozenset(ONLY), dtypes=frozenset({"float32", "int64"}), supports=both([support])
         )
-        met.update(node.op_type for node in all_nodes(generate("isra", seed, request).program.proto.graph.node))
+        met.update(
+            node.op_type for node in all_nodes(generate("isra", seed, request).program.proto.graph.node)
+        )
     assert met["Relu"] > 20
     assert met["Concat"] > 20
     assert not met["Erf"]
 
 
-def test_what_is_there_and_fails_is_told_and_left_out_for_sound_programs_only(workers: Workers, tmp_path: Path) -> None:
+def test_what_is_there_and_fails_is_told_and_left_out_for_sound_programs_only(
+    workers: Workers, tmp_path: Path
+) -> None:
     """An error, and another shape than the declared one, which is an error of whoever reads the result."""
     failing = resolve("fake:error@Erf+shape@Relu")
     (support,) = probed(workers, [failing], ONLY, ("float32",), tmp_path)
@@ -77,7 +83,9 @@ def test_signatures_that_differ_in_further_inputs_are_kin_where_an_attribute_cho
     assert kin("Pow 15 float32,int32") != kin("Pow 15 float32,float32")
 
 
-def test_of_an_unknown_target_what_comes_up_is_asked_once_and_in_any_order(workers: Workers, tmp_path: Path) -> None:
+def test_of_an_unknown_target_what_comes_up_is_asked_once_and_in_any_order(
+    workers: Workers, tmp_path: Path
+) -> None:
     nothing = Support(LACKING.display, "1", {}, {}, frozenset(), frozenset())
 
     def made(seeds: Iterable[int], folder: str, of: Workers = workers) -> tuple[dict[int, str], Counter[str]]:
@@ -87,7 +95,9 @@ def test_of_an_unknown_target_what_comes_up_is_asked_once_and_in_any_order(worke
         support = replace(support, asked=Recorded(support.asked, asked))
         request = GenRequest(nodes=8, only=frozenset(ONLY), supports=support)
         programs = {seed: generate("isra", seed, request).program for seed in seeds}
-        assert not any(node.op_type == "Erf" for each in programs.values() for node in all_nodes(each.proto.graph.node))
+        assert not any(
+            node.op_type == "Erf" for each in programs.values() for node in all_nodes(each.proto.graph.node)
+        )
         assert max(asked.values()) == 1
         return {seed: each.digest for seed, each in programs.items()}, asked
 
@@ -141,7 +151,9 @@ def test_a_probe_goes_on_where_it_was_left_even_after_half_a_line(workers: Worke
     assert tables([whole.support(wanted)]) == tables([second.support(wanted)])
 
 
-def support(refused: str = "", known: str = "Relu 14 float32", dtypes: frozenset[str] | None = None) -> Support:
+def support(
+    refused: str = "", known: str = "Relu 14 float32", dtypes: frozenset[str] | None = None
+) -> Support:
     reasons = {told: "no" for told in refused.split(";") if told}
     doubtful = frozenset(" ".join(told.split()[:2]) for told in reasons)
     return Support("fake", "1", reasons, {}, frozenset({*known.split(";"), *reasons}), doubtful, dtypes)
@@ -175,7 +187,9 @@ def test_a_signature_holds_what_chooses_a_kernel() -> None:
     body = BodyGraph((), [Node("Identity", "", [x], [x], {}, "n")], [x])
     assert signature(there["SequenceMap"], [x], {"body": body}, 18) == "SequenceMap 17 float32 body=Identity"
     attrs = {"auto_pad": "SAME_UPPER", "dilations": [1, 2]}
-    assert signature(there["Conv"], [x, x], attrs, 18) == "Conv 11 float32,float32 auto_pad=SAME_UPPER dilated"
+    assert (
+        signature(there["Conv"], [x, x], attrs, 18) == "Conv 11 float32,float32 auto_pad=SAME_UPPER dilated"
+    )
 
 
 def test_onnxruntime_runs_what_its_table_allows(workers: Workers, tmp_path: Path) -> None:
@@ -184,7 +198,9 @@ def test_onnxruntime_runs_what_its_table_allows(workers: Workers, tmp_path: Path
     supports = probed(workers, [ort], sorted(only), None, tmp_path)
     assert any(told.startswith("OneHot") for told in supports[0].reasons)
     request = GenRequest(nodes=6, only=only, supports=both(supports))
-    tests = [Test(case.program, case.inputs) for case in (generate("isra", seed, request) for seed in range(150))]
+    tests = [
+        Test(case.program, case.inputs) for case in (generate("isra", seed, request) for seed in range(150))
+    ]
     outcomes = Counter(answer.outcome for answer in workers.observe_many(ort, tests))
     assert outcomes["unsupported"] <= 1
     without = [generate("isra", seed, GenRequest(nodes=6, only=only)) for seed in range(60)]
@@ -201,7 +217,9 @@ def test_sequences_beside_bfloat16_are_read(workers: Workers) -> None:
         case = generate("isra", seed, GenRequest(nodes=12, only=frozenset({"SequenceConstruct", "Identity"})))
         kinds = {output.type.WhichOneof("value") for output in case.program.proto.graph.output}
         if "sequence_type" in kinds and any(str(value.dtype) == "bfloat16" for value in case.inputs.values()):
-            plain = [o for o in case.program.proto.graph.output if o.type.WhichOneof("value") == "sequence_type"]
+            plain = [
+                o for o in case.program.proto.graph.output if o.type.WhichOneof("value") == "sequence_type"
+            ]
             if all(o.type.sequence_type.elem_type.tensor_type.elem_type in (1, 7) for o in plain):
                 answer = workers.observe(resolve("onnxruntime"), case.program, case.inputs)
                 assert (answer.outcome, answer.message) == ("ok", "")
@@ -212,7 +230,9 @@ def test_sequences_beside_bfloat16_are_read(workers: Workers) -> None:
 
 
 def test_equal_tables_make_equal_requests_and_a_batch_is_grown_once() -> None:
-    """A strategy that learns within its batch finds the batch again, whoever read the tables and however many there are."""
+    """A strategy that learns within its batch finds the batch again, whoever read the tables and however many
+    there are.
+    """
     grown: list[int] = []
     batches = Batches(8, list, lambda request, seed, memory: grown.append(seed))
     for seed in range(24):
@@ -230,6 +250,8 @@ def test_what_only_the_optimiser_takes_away_is_no_support(workers: Workers, tmp_
     wanted = prober.wanted(("Shape",), ("int4", "float32"))
     list(prober.run(wanted))
     outcomes = {
-        answer.probe.rpartition(" ")[2]: answer.outcome for answer in prober.table().answers if answer.signature
+        answer.probe.rpartition(" ")[2]: answer.outcome
+        for answer in prober.table().answers
+        if answer.signature
     }
     assert outcomes == {"float32": "ok", "int4": "unsupported"}

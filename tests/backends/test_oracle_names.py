@@ -52,7 +52,9 @@ def test_a_file_chooses_and_sets_margins(tmp_path: Path) -> None:
         ("a" * 70_000, "bytes"),
     ],
 )
-def test_a_file_that_says_something_else_is_refused_with_a_sentence(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_says_something_else_is_refused_with_a_sentence(
+    tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / "oracles.toml"
     file.write_text(text)
     with pytest.raises(BadInput, match=said):

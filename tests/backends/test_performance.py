@@ -67,6 +67,8 @@ def test_measurements_alternate_and_look_at_run_time_only() -> None:
 
 
 def test_nothing_is_said_without_two_builds_that_run() -> None:
-    assert measure_slowdown(OnnxProgram(b""), {}, resolve(FAKE), TableLab({FAKE: runs()})).verdict == "undecided"
+    assert (
+        measure_slowdown(OnnxProgram(b""), {}, resolve(FAKE), TableLab({FAKE: runs()})).verdict == "undecided"
+    )
     lab = TableLab({FAKE: runs(), BASE: Observation("", "1", "crash")})
     assert measure_slowdown(OnnxProgram(b""), {}, resolve(FAKE), lab).verdict == "undecided"

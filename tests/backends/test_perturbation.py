@@ -20,7 +20,9 @@ def model(*nodes: tuple[str, str, str]) -> ModelProto:
     made = [helper.make_node(operator, inputs.split(), [output]) for operator, inputs, output in nodes]
     ends = [helper.make_tensor_value_info(name, H, [3]) for name in ("x", "y")]
     return helper.make_model(
-        helper.make_graph(made, "g", ends[:1], ends[1:]), opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+        helper.make_graph(made, "g", ends[:1], ends[1:]),
+        opset_imports=[helper.make_opsetid("", 21)],
+        ir_version=10,
     )
 
 
@@ -64,7 +66,9 @@ def test_terms_that_cancel_within_an_operator_leave_a_remainder_of_the_largest()
 
 
 def test_a_bounded_function_is_approximated_to_an_absolute_error() -> None:
-    assert explained(model(("Sigmoid", "x", "s"), ("Neg", "s", "y")), [0, 0, 0], {"x": np.float16([-12, -13, -14])})
+    assert explained(
+        model(("Sigmoid", "x", "s"), ("Neg", "s", "y")), [0, 0, 0], {"x": np.float16([-12, -13, -14])}
+    )
     assert not explained(
         model(("Sigmoid", "x", "s"), ("Neg", "s", "y")), [0, 0, -0.1], {"x": np.float16([-12, -13, -14])}
     )

@@ -36,7 +36,9 @@ def model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def run(proto: onnx.ModelProto, feeds: dict[str, Any], precision: str = "native") -> tuple[dict[str, Any], Request]:
+def run(
+    proto: onnx.ModelProto, feeds: dict[str, Any], precision: str = "native"
+) -> tuple[dict[str, Any], Request]:
     request = Request(proto.SerializeToString(), {"precision": precision}, feeds, lambda _: None)
     return BACKEND.prepare(request)(feeds), request
 
@@ -62,7 +64,10 @@ def test_scalars_stay_scalars() -> None:
 
 def test_function_bodies_with_float32_constants_run_in_float64() -> None:
     proto = model(
-        [helper.make_node("MeanVarianceNormalization", ["x"], ["y"])], {"x": (F, [1, 2, 2, 2])}, {"y": (F, None)}, 13
+        [helper.make_node("MeanVarianceNormalization", ["x"], ["y"])],
+        {"x": (F, [1, 2, 2, 2])},
+        {"y": (F, None)},
+        13,
     )
     got = run(proto, {"x": np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)}, "float64")[0]["y"]
     assert got.dtype == np.float64
@@ -97,10 +102,15 @@ def test_loop_stacks_its_scan_outputs(shape: tuple[int, ...], trips: int) -> Non
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["scan"])],
         "body",
         [helper.make_tensor_value_info("i", I, []), helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
-        [helper.make_tensor_value_info("d", TensorProto.BOOL, []), helper.make_tensor_value_info("scan", F, shape)],
+        [
+            helper.make_tensor_value_info("d", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("scan", F, shape),
+        ],
     )
     proto = model(
-        [helper.make_node("Loop", ["n", ""], ["y"], body=body)], {"n": (I, []), "x": (F, shape)}, {"y": (F, None)}
+        [helper.make_node("Loop", ["n", ""], ["y"], body=body)],
+        {"n": (I, []), "x": (F, shape)},
+        {"y": (F, None)},
     )
     got = run(proto, {"n": np.array(trips), "x": np.ones(shape, np.float32)})[0]["y"]
     assert got.shape == (trips, *shape)
@@ -126,7 +136,9 @@ def test_softsign_takes_any_rank(shape: tuple[int, ...]) -> None:
 
 @st.composite
 def max_pools(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A MaxPool with all that it can be told, save what onnxruntime does otherwise than the formulas of its page (SAME and dilated)."""
+    """A MaxPool with all that it can be told, save what onnxruntime does otherwise than the formulas of its
+    page (SAME and dilated).
+    """
     rank = draw(st.integers(1, 3))
     kernel, sides = (draw(st.lists(st.integers(1, top), min_size=rank, max_size=rank)) for top in (3, 6))
     told: dict[str, Any] = {
@@ -140,13 +152,17 @@ def max_pools(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
     if told["auto_pad"] == "NOTSET":
         told["pads"] = [draw(st.integers(0, side - 1)) for side in kernel * 2]
         told["ceil_mode"] = draw(st.integers(0, 1))
-    reach = [(size - 1) * wide + 1 for size, wide in zip(kernel, told.get("dilations", [1] * rank), strict=True)]
+    reach = [
+        (size - 1) * wide + 1 for size, wide in zip(kernel, told.get("dilations", [1] * rank), strict=True)
+    ]
     pads = told.get("pads", [0] * 2 * rank)
     fits = [side + pads[axis] + pads[axis + rank] >= reach[axis] for axis, side in enumerate(sides)]
     assume(told["auto_pad"].startswith("SAME") or all(fits))
     told["storage_order"] = draw(st.integers(0, 1))
     names = ["y", "places"][: draw(st.integers(1, 2))]
-    number, dtype = draw(st.sampled_from([(F, np.float32), (TensorProto.UINT8, np.uint8), (TensorProto.INT8, np.int8)]))
+    number, dtype = draw(
+        st.sampled_from([(F, np.float32), (TensorProto.UINT8, np.uint8), (TensorProto.INT8, np.int8)])
+    )
     shape = [2, 2, *sides]
     proto = model(
         [helper.make_node("MaxPool", ["x"], names, **told)],
@@ -154,7 +170,9 @@ def max_pools(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
         {"y": (number, None), **({"places": (I, None)} if len(names) == 2 else {})},
         22,
     )
-    values = np.random.default_rng(draw(st.integers(0, 99))).integers(0 if dtype is np.uint8 else -9, 4, shape)
+    values = np.random.default_rng(draw(st.integers(0, 99))).integers(
+        0 if dtype is np.uint8 else -9, 4, shape
+    )
     return proto, {"x": values.astype(dtype)}
 
 
@@ -227,7 +245,9 @@ def recurrent(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
     values = np.random.default_rng(draw(st.integers(0, 99)))
     feeds = {name: values.normal(size=shapes[name]).astype(np.float32) for name in names if name}
     if "lengths" in feeds:
-        feeds["lengths"] = np.array(draw(st.lists(st.integers(1, steps), min_size=batch, max_size=batch)), np.int32)
+        feeds["lengths"] = np.array(
+            draw(st.lists(st.integers(1, steps), min_size=batch, max_size=batch)), np.int32
+        )
     outputs = ["Y", "Y_h", "Y_c"][: 3 if kind == "LSTM" else 2]
     proto = model(
         [helper.make_node(kind, names, outputs, **told)],
@@ -263,14 +283,27 @@ def same_as_onnxruntime(workers: Workers, proto: onnx.ModelProto, feeds: dict[st
 def test_a_layout_with_the_batch_first_is_the_same_layer_turned(kind: str, direction: str) -> None:
     gates, directions = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind], 2 if direction == "bidirectional" else 1
     values = np.random.default_rng(1)
-    shapes = {"X": [3, 2, 2], "W": [directions, gates * 3, 2], "R": [directions, gates * 3, 3], "h": [directions, 2, 3]}
+    shapes = {
+        "X": [3, 2, 2],
+        "W": [directions, gates * 3, 2],
+        "R": [directions, gates * 3, 3],
+        "h": [directions, 2, 3],
+    }
     feeds = {name: values.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     feeds["n"] = np.int32([3, 2])
     found = []
     for layout in (0, 1):
-        fed = {name: np.swapaxes(value, 0, 1) if layout and name in "Xh" else value for name, value in feeds.items()}
+        fed = {
+            name: np.swapaxes(value, 0, 1) if layout and name in "Xh" else value
+            for name, value in feeds.items()
+        }
         node = helper.make_node(
-            kind, ["X", "W", "R", "", "n", "h"], ["Y", "Y_h"], hidden_size=3, direction=direction, layout=layout
+            kind,
+            ["X", "W", "R", "", "n", "h"],
+            ["Y", "Y_h"],
+            hidden_size=3,
+            direction=direction,
+            layout=layout,
         )
         inputs = {name: (TensorProto.INT32 if name == "n" else F, value.shape) for name, value in fed.items()}
         found.append(run(model([node], inputs, {"Y": (F, None), "Y_h": (F, None)}, 22), fed)[0])
@@ -280,7 +313,9 @@ def test_a_layout_with_the_batch_first_is_the_same_layer_turned(kind: str, direc
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("shape", [(1, 5, 2, 3), (3, 2, 2, 1), (2, 1, 1, 1)])
-def test_lrn_adds_up_the_channels_whatever_the_batch(workers: Workers, shape: tuple[int, ...], size: int) -> None:
+def test_lrn_adds_up_the_channels_whatever_the_batch(
+    workers: Workers, shape: tuple[int, ...], size: int
+) -> None:
     node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=0.7, beta=0.6, bias=1.5)
     values = np.random.default_rng(size).normal(size=shape).astype(np.float32)
     # onnxruntime wants odd sizes; ONNX defines even ones: one channel more behind.
@@ -325,7 +360,9 @@ def test_an_optional_is_the_value_itself(precision: str) -> None:
 
 @settings(max_examples=50)
 @given(st.data())
-def test_elements_are_gathered_by_indices_of_any_shape_inside_the_data(workers: Workers, data: st.DataObject) -> None:
+def test_elements_are_gathered_by_indices_of_any_shape_inside_the_data(
+    workers: Workers, data: st.DataObject
+) -> None:
     sides = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     axis = data.draw(st.integers(-len(sides), len(sides) - 1))
     shape = [data.draw(st.integers(1, side)) for side in sides]
@@ -347,7 +384,9 @@ def test_lp_normalization_is_by_sizes(workers: Workers, p: int, axis: int) -> No
     node = helper.make_node("LpNormalization", ["x"], ["y"], p=p, axis=axis)
     values = np.float32([[1, -2, 3], [-4, 0.5, 2]])
     same_as_onnxruntime(workers, model([node], {"x": (F, [2, 3])}, {"y": (F, None)}), {"x": values})
-    nothing = run(model([node], {"x": (F, [2, 3])}, {"y": (F, None)}), {"x": np.zeros((2, 3), np.float32)})[0]["y"]
+    nothing = run(model([node], {"x": (F, [2, 3])}, {"y": (F, None)}), {"x": np.zeros((2, 3), np.float32)})[
+        0
+    ]["y"]
     assert nothing.tolist() == np.zeros((2, 3)).tolist()
 
 
@@ -361,7 +400,10 @@ def test_erf_has_the_digits_of_its_type(shape: tuple[int, ...]) -> None:
 
 
 def test_hazards_are_told_with_the_outputs_that_depend_on_them() -> None:
-    nodes = [helper.make_node("Div", ["a", "b"], ["q"], name="divide"), helper.make_node("Add", ["a", "b"], ["s"])]
+    nodes = [
+        helper.make_node("Div", ["a", "b"], ["q"], name="divide"),
+        helper.make_node("Add", ["a", "b"], ["s"]),
+    ]
     proto = model(nodes, {"a": (I, [2]), "b": (I, [2])}, {"q": (I, [2]), "s": (I, [2])})
     _, request = run(proto, {"a": np.array([4, 4]), "b": np.array([2, 0])}, "float64")
     assert request.hazards == [
@@ -379,7 +421,9 @@ def test_what_is_open_is_told_though_no_output_depends_on_it() -> None:
     types = {"a": (I, [2]), "b": (I, [2]), "c": (onnx.TensorProto.BOOL, [2])}
     given = {"a": np.array([4, 4]), "b": np.array([2, 0]), "c": np.array([True, False])}
     _, request = run(model(nodes, types, {"y": (I, [2])}), given)
-    assert request.hazards == [{"rule": "integer-division-by-zero", "node": "divide", "operator": "Div", "outputs": []}]
+    assert request.hazards == [
+        {"rule": "integer-division-by-zero", "node": "divide", "operator": "Div", "outputs": []}
+    ]
 
 
 def test_a_guarded_division_is_no_hazard() -> None:
@@ -427,7 +471,9 @@ def test_what_an_exception_means() -> None:
         )
     kind = f"{type(lacking.value).__module__}.{type(lacking.value).__qualname__}"
     assert BACKEND.classify("compile", kind, str(lacking.value)) == "unsupported"
-    gather = model([helper.make_node("Gather", ["x", "i"], ["y"])], {"x": (F, [2]), "i": (I, [1])}, {"y": (F, [1])})
+    gather = model(
+        [helper.make_node("Gather", ["x", "i"], ["y"])], {"x": (F, [2]), "i": (I, [1])}, {"y": (F, [1])}
+    )
     with pytest.raises(IndexError) as outside:
         run(gather, {"x": np.float32([1, 2]), "i": np.array([7])})
     assert BACKEND.classify("run", "IndexError", str(outside.value)) == "rejected"
@@ -438,6 +484,8 @@ def test_a_type_that_an_operator_has_only_in_a_later_opset_is_seen_in_bodies_too
     text = """<ir_version: 10, opset_import: ["" : %d]> g (bool c, bfloat16[1,2,4] x, bfloat16[2,2,3] w) => (bfloat16[1,2,2] y) {
         y = If (c) <then_branch = t () => (bfloat16[1,2,2] a) { a = Conv(x, w) },
                     else_branch = e () => (bfloat16[1,2,2] b) { b = Conv(x, w) }> }"""
-    of_opset = {opset: onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text % opset)) for opset in (21, 22)}
+    of_opset = {
+        opset: onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text % opset)) for opset in (21, 22)
+    }
     assert ill_typed(of_opset[21]) == "Conv of opset 21 takes no tensor(bfloat16) as input 1"
     assert ill_typed(of_opset[22]) == ""

@@ -20,7 +20,9 @@ I64 = TensorProto.INT64
 
 @pytest.mark.parametrize("opset", [7, 9, 13, 15])
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 2, 2)])
-def test_batch_normalization_uses_the_given_statistics_in_test_mode(workers: Workers, opset: int, shape: Any) -> None:
+def test_batch_normalization_uses_the_given_statistics_in_test_mode(
+    workers: Workers, opset: int, shape: Any
+) -> None:
     draw = np.random.default_rng(opset)
     feeds = {"x": draw.normal(size=shape).astype(np.float32)}
     feeds |= {name: (draw.random(3) + 0.5).astype(np.float32) for name in ("scale", "bias", "mean", "var")}
@@ -63,7 +65,14 @@ def test_quantised_convolutions_of_any_rank(workers: Workers, rank: int, by_chan
 
 def test_a_tie_is_rounded_before_the_zero_point_is_added() -> None:
     one, half = np.float32(1), np.float32(2)
-    feeds = {"x": np.uint8([[[1]]]), "xs": one, "xz": np.uint8(0), "w": np.int8([[[1]]]), "ws": one, "wz": np.int8(0)}
+    feeds = {
+        "x": np.uint8([[[1]]]),
+        "xs": one,
+        "xz": np.uint8(0),
+        "w": np.int8([[[1]]]),
+        "ws": one,
+        "wz": np.int8(0),
+    }
     feeds |= {"ys": half, "yz": np.uint8(1)}
     kinds = {"x": U8, "xs": F, "xz": U8, "w": I8, "ws": F, "wz": I8, "ys": F, "yz": U8}
     inputs = {name: (kind, np.shape(feeds[name])) for name, kind in kinds.items()}
@@ -75,7 +84,8 @@ def test_a_tie_is_rounded_before_the_zero_point_is_added() -> None:
 @given(st.data())
 def test_grid_samples_are_those_of_onnxruntime_unoptimised(workers: Workers, data: st.DataObject) -> None:
     mode = data.draw(st.sampled_from(["linear", "nearest", "cubic"]))
-    rank = 2 if mode == "cubic" else data.draw(st.sampled_from([2, 3]))  # onnxruntime has cubic for images alone
+    # onnxruntime has cubic for images alone
+    rank = 2 if mode == "cubic" else data.draw(st.sampled_from([2, 3]))
     draw = np.random.default_rng(data.draw(st.integers(0, 99)))
     sides = [data.draw(st.integers(2, 5)) for _ in range(rank)]
     made = [data.draw(st.integers(1, 3)) for _ in range(rank)]
@@ -97,7 +107,9 @@ def test_grid_samples_are_those_of_onnxruntime_unoptimised(workers: Workers, dat
 
 @settings(max_examples=12)
 @given(st.data())
-def test_deformed_convolutions_are_those_of_onnxruntime_unoptimised(workers: Workers, data: st.DataObject) -> None:
+def test_deformed_convolutions_are_those_of_onnxruntime_unoptimised(
+    workers: Workers, data: st.DataObject
+) -> None:
     def two(least: int, most: int) -> list[int]:
         return [data.draw(st.integers(least, most)) for _ in range(2)]
 
@@ -106,7 +118,9 @@ def test_deformed_convolutions_are_those_of_onnxruntime_unoptimised(workers: Wor
     # Pads at the ends that make the output as large as was drawn.
     after = [
         (out - 1) * stride + (k - 1) * apart + 1 - side - low
-        for out, stride, k, apart, side, low in zip(made, strides, kernel, dilations, sides, before, strict=True)
+        for out, stride, k, apart, side, low in zip(
+            made, strides, kernel, dilations, sides, before, strict=True
+        )
     ]
     assume(min(after) >= 0)
     draw = np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -121,14 +135,25 @@ def test_deformed_convolutions_are_those_of_onnxruntime_unoptimised(workers: Wor
     names = list(shapes)[: data.draw(st.sampled_from([3, 4, 5]))]
     pads = [*before, *after]
     node = helper.make_node(
-        "DeformConv", names, ["y"], group=group, offset_group=shares, strides=strides, dilations=dilations, pads=pads
+        "DeformConv",
+        names,
+        ["y"],
+        group=group,
+        offset_group=shares,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
     )
     feeds = {name: feeds[name] for name in names}
     inputs = {name: (TensorProto.DOUBLE, value.shape) for name, value in feeds.items()}
     proto = model([node], inputs, {"y": (TensorProto.DOUBLE, None)}, 19)
-    answer = workers.observe(resolve("onnxruntime:level=disable_all"), OnnxProgram(proto.SerializeToString()), feeds)
+    answer = workers.observe(
+        resolve("onnxruntime:level=disable_all"), OnnxProgram(proto.SerializeToString()), feeds
+    )
     assert answer.outputs is not None
-    np.testing.assert_allclose(run(proto, feeds, "float64")[0]["y"], answer.outputs["y"], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        run(proto, feeds, "float64")[0]["y"], answer.outputs["y"], rtol=1e-12, atol=1e-12
+    )
 
 
 def test_grid_samples_have_the_digits_of_float64() -> None:
@@ -143,7 +168,9 @@ def test_grid_samples_have_the_digits_of_float64() -> None:
 @pytest.mark.parametrize("case", ["NONE", "LOWER", "UPPER"])
 @pytest.mark.parametrize("sensitive", [0, 1])
 @pytest.mark.parametrize("shape", [(5,), (1, 5)])
-def test_strings_keep_accents_blanks_and_emptiness(workers: Workers, case: str, sensitive: int, shape: Any) -> None:
+def test_strings_keep_accents_blanks_and_emptiness(
+    workers: Workers, case: str, sensitive: int, shape: Any
+) -> None:
     words = np.array(["caf\u00e9 stop", "Stop", "", "stop", "B"], dtype=object).reshape(shape)
     node = helper.make_node(
         "StringNormalizer",
@@ -169,19 +196,28 @@ def test_other_cases_of_letters_beyond_ascii_are_left_open() -> None:
         return [each["rule"] for each in run(proto, {"x": np.array(words, dtype=object)})[1].hazards]
 
     assert hazards(["na\u00efve"], "UPPER") == ["case-by-locale"]
-    assert hazards(["na\u00efve"], "LOWER") == hazards(["naive"], "UPPER") == hazards(["na\u00efve"], "NONE") == []
+    assert (
+        hazards(["na\u00efve"], "LOWER")
+        == hazards(["naive"], "UPPER")
+        == hazards(["na\u00efve"], "NONE")
+        == []
+    )
 
 
 def test_the_scale_of_zeros_is_left_open() -> None:
     node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])
     proto = model([node], {"x": (F, [2])}, {"y": (U8, [2]), "s": (F, []), "z": (U8, [])})
-    assert [each["rule"] for each in run(proto, {"x": np.zeros(2, np.float32)})[1].hazards] == ["quantisation-of-zeros"]
+    assert [each["rule"] for each in run(proto, {"x": np.zeros(2, np.float32)})[1].hazards] == [
+        "quantisation-of-zeros"
+    ]
     assert run(proto, {"x": np.float32([0, 1])})[1].hazards == []
 
 
 def test_a_window_is_zero_at_its_ends() -> None:
     proto = model(
-        [helper.make_node("HannWindow", ["n"], ["y"], periodic=0)], {"n": (TensorProto.INT64, [])}, {"y": (F, None)}
+        [helper.make_node("HannWindow", ["n"], ["y"], periodic=0)],
+        {"n": (TensorProto.INT64, [])},
+        {"y": (F, None)},
     )
     assert run(proto, {"n": np.array(3)}, "float64")[0]["y"].tolist() == [0, 1, 0]
 
@@ -229,10 +265,15 @@ def test_a_loop_inside_a_function_runs() -> None:
             helper.make_tensor_value_info("go", TensorProto.BOOL, []),
             helper.make_tensor_value_info("v", F, [1]),
         ],
-        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), helper.make_tensor_value_info("w", F, [1])],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("w", F, [1]),
+        ],
     )
     inner = [
-        helper.make_node("Constant", [], ["go0"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True])),
+        helper.make_node(
+            "Constant", [], ["go0"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True])
+        ),
         helper.make_node("Loop", ["trips", "go0", "x"], ["y"], body=body),
     ]
     proto = model(
@@ -240,7 +281,9 @@ def test_a_loop_inside_a_function_runs() -> None:
         {"a": (F, [1]), "n": (TensorProto.INT64, [])},
         {"z": (F, [1])},
     )
-    function = helper.make_function("own", "Sum3", ["x", "trips"], ["y"], inner, [helper.make_opsetid("", 21)])
+    function = helper.make_function(
+        "own", "Sum3", ["x", "trips"], ["y"], inner, [helper.make_opsetid("", 21)]
+    )
     proto.functions.append(function)
     proto.opset_import.append(helper.make_opsetid("own", 1))
     for precision in ("native", "float64"):
@@ -250,7 +293,9 @@ def test_a_loop_inside_a_function_runs() -> None:
 
 @pytest.mark.parametrize("opset", [13, 16])
 @pytest.mark.parametrize("mode", ["avg", "max"])
-def test_regions_are_shifted_by_half_a_pixel_from_opset_16_on(workers: Workers, opset: int, mode: str) -> None:
+def test_regions_are_shifted_by_half_a_pixel_from_opset_16_on(
+    workers: Workers, opset: int, mode: str
+) -> None:
     draw = np.random.default_rng(opset)
     feeds = {
         "x": draw.normal(size=(2, 3, 5, 4)).astype(np.float32),
@@ -286,11 +331,16 @@ def test_a_negative_power_of_an_integer_is_an_open_result_and_no_error() -> None
 
 
 def test_bits_of_integers_are_read_in_float64_too() -> None:
-    nodes = [helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.FLOAT16), helper.make_node("Sqrt", ["y"], ["z"])]
+    nodes = [
+        helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.FLOAT16),
+        helper.make_node("Sqrt", ["y"], ["z"]),
+    ]
     proto = model(nodes, {"x": (TensorProto.INT16, (1,))}, {"z": (TensorProto.FLOAT16, None)}, 26)
     got = run(proto, {"x": np.array([2], np.float16).view(np.int16)}, "float64")[0]["z"]
     assert got.tolist() == [2**0.5]
-    read = model([helper.make_node("BitCast", ["x"], ["y"], to=I32)], {"x": (F, (1,))}, {"y": (I32, None)}, 26)
+    read = model(
+        [helper.make_node("BitCast", ["x"], ["y"], to=I32)], {"x": (F, (1,))}, {"y": (I32, None)}, 26
+    )
     with pytest.raises(NotImplementedError, match="BitCast"):
         run(read, {"x": np.float32([2])}, "float64")
 
@@ -345,7 +395,9 @@ def test_booleans_for_which_onnxruntime_has_no_kernel(
     operator: str, feeds: dict[str, Any], attributes: dict[str, Any], right: Any
 ) -> None:
     given = {name: value for name, value in feeds.items() if name}
-    kinds = {name: (helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in given.items()}
+    kinds = {
+        name: (helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in given.items()
+    }
     proto = model([helper.make_node(operator, list(feeds), ["y"], **attributes)], kinds, {}, 21)
     proto.graph.output.append(helper.make_empty_tensor_value_info("y"))
     value = run(proto, given)[0]["y"]
@@ -358,7 +410,9 @@ def test_what_onnx_lacks_or_refuses(
     workers: Workers, operator: str, feeds: dict[str, Any], attributes: dict[str, Any]
 ) -> None:
     given = {name: value for name, value in feeds.items() if name}
-    kinds = {name: (helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in given.items()}
+    kinds = {
+        name: (helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in given.items()
+    }
     node = helper.make_node(operator, list(feeds), ["y"], **attributes)
     proto = model([node], kinds, {}, 21)
     proto.graph.output.append(helper.make_empty_tensor_value_info("y"))
@@ -375,7 +429,12 @@ def test_what_onnx_lacks_or_refuses(
 
 @pytest.mark.parametrize(
     "asked",
-    [{}, {"output_shape": [7, 9]}, {"auto_pad": "SAME_LOWER"}, {"pads": [1, 0, 0, 1], "output_padding": [1, 0]}],
+    [
+        {},
+        {"output_shape": [7, 9]},
+        {"auto_pad": "SAME_LOWER"},
+        {"pads": [1, 0, 0, 1], "output_padding": [1, 0]},
+    ],
 )
 def test_a_transposed_convolution_of_groups(workers: Workers, asked: dict[str, Any]) -> None:
     draw = np.random.default_rng(4)
@@ -383,7 +442,9 @@ def test_a_transposed_convolution_of_groups(workers: Workers, asked: dict[str, A
         name: draw.normal(size=shape).astype(np.float32)
         for name, shape in (("x", (2, 4, 3, 4)), ("w", (4, 3, 3, 2)), ("b", (6,)))
     }
-    node = helper.make_node("ConvTranspose", list(feeds), ["y"], group=2, strides=[2, 2], dilations=[1, 2], **asked)
+    node = helper.make_node(
+        "ConvTranspose", list(feeds), ["y"], group=2, strides=[2, 2], dilations=[1, 2], **asked
+    )
     proto = model([node], {name: (F, value.shape) for name, value in feeds.items()}, {}, 21)
     proto.graph.output.append(helper.make_empty_tensor_value_info("y"))
     same_as_onnxruntime(workers, proto, feeds)
@@ -401,7 +462,9 @@ def test_a_scan_goes_in_either_direction_along_any_axis_and_over_nothing(workers
         scan_input_directions=[1], scan_output_axes=[-1], scan_output_directions=[1],
     )  # fmt: skip
     feeds = {"start": np.float32([1, 2]), "items": np.arange(6.0, dtype=np.float32).reshape(2, 3)}
-    proto = model([node], {"start": (F, (2,)), "items": (F, (2, None))}, {"last": (F, (2,)), "all": (F, (2, None))})
+    proto = model(
+        [node], {"start": (F, (2,)), "items": (F, (2, None))}, {"last": (F, (2,)), "all": (F, (2, None))}
+    )
     same_as_onnxruntime(workers, proto, feeds)
     # onnxruntime 1.31.1 dies of SIGFPE on this one.
     values, _ = run(proto, {**feeds, "items": np.zeros((2, 0), np.float32)})

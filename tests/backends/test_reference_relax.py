@@ -1,4 +1,6 @@
-"""The evaluator of Relax modules: each rule yields the type that the generator's declaration says, in both precisions."""
+"""The evaluator of Relax modules: each rule yields the type that the generator's declaration says, in both
+precisions.
+"""
 
 import itertools
 import random
@@ -57,7 +59,9 @@ def test_whole_modules_are_evaluated_in_both_precisions() -> None:
         made = generate(seed, POLICIES[list(POLICIES)[seed % len(POLICIES)]]())
         values = ones(made)
         try:
-            native, wide = (ModuleEvaluator(made.module, precision).run(values) for precision in (False, True))
+            native, wide = (
+                ModuleEvaluator(made.module, precision).run(values) for precision in (False, True)
+            )
         except NotImplementedError:  # an operator without a rule
             continue
         done += 1
@@ -103,7 +107,10 @@ def test_sides_as_functions_of_their_own_give_the_same() -> None:
         assert to_json(from_json(to_json(own))) == to_json(own)
         values = ones(made)
         try:
-            before, after = ModuleEvaluator(made.module, True).run(values), ModuleEvaluator(own, True).run(values)
+            before, after = (
+                ModuleEvaluator(made.module, True).run(values),
+                ModuleEvaluator(own, True).run(values),
+            )
         except (NotImplementedError, RecursionError):
             continue
         changed += own != made.module

@@ -79,8 +79,15 @@ def store(tmp_path: Path, wheels: Path) -> ReleaseStore:
 
 def version_in(environment: Environment, module: str = "opsieve_fixture") -> str:
     """What the release says of itself when the environment's Python imports it."""
-    program = f"import sys; sys.path[:0] = {[str(entry) for entry in environment.path]!r}; import {module} as m"
-    command = [str(environment.python), "-I", "-c", f"{program}; print(getattr(m, 'VERSION', None) or m.__version__)"]
+    program = (
+        f"import sys; sys.path[:0] = {[str(entry) for entry in environment.path]!r}; import {module} as m"
+    )
+    command = [
+        str(environment.python),
+        "-I",
+        "-c",
+        f"{program}; print(getattr(m, 'VERSION', None) or m.__version__)",
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -102,7 +109,9 @@ def test_a_release_is_installed_and_imports(store: ReleaseStore) -> None:
     assert store.installed("opsieve") == []
 
 
-def test_releases_do_not_see_each_other_nor_the_running_environment(store: ReleaseStore, wheels: Path) -> None:
+def test_releases_do_not_see_each_other_nor_the_running_environment(
+    store: ReleaseStore, wheels: Path
+) -> None:
     wheel(wheels, "opsieve-fixture", "2.0")
     first, second = (store.environment(Fixture(), release) for release in ("1.0", "2.0"))
     assert (version_in(first), version_in(second)) == ("1.0", "2.0")
@@ -118,7 +127,9 @@ def test_a_second_call_starts_no_process(store: ReleaseStore, monkeypatch: pytes
     assert ReleaseStore(store.root).environment(Fixture(), "1.0", offline=True) == first
 
 
-def test_companions_lie_beside_the_release_and_base_requirements_below(store: ReleaseStore, wheels: Path) -> None:
+def test_companions_lie_beside_the_release_and_base_requirements_below(
+    store: ReleaseStore, wheels: Path
+) -> None:
     wheel(wheels, "opsieve-beside", "0.1")
     wheel(wheels, "opsieve-below", "0.2")
     backend = Fixture(beside=("opsieve-beside==0.1",), needs=("opsieve-below==0.2",))
@@ -164,7 +175,9 @@ def obtain(root: Path, gate: Any, answers: Any) -> None:
     said: list[str] = []
     gate.wait()
     environment = ReleaseStore(root).environment(Fixture(), "1.0", say=said.append)
-    answers.put((str(environment.path[0]), [sentence for sentence in said if sentence.startswith("installing")]))
+    answers.put(
+        (str(environment.path[0]), [sentence for sentence in said if sentence.startswith("installing")])
+    )
 
 
 def test_two_processes_at_once_install_once(store: ReleaseStore) -> None:
@@ -200,7 +213,9 @@ def test_offline_what_is_absent_is_refused_with_the_reason(
         store.environment(Fixture(), "1.0", offline=True)
     sentence = str(caught.value)
     assert sentence.startswith("opsieve-fixture 1.0 could not be installed for Python ")
-    assert sentence.endswith(": nothing may be downloaded (offline), and uv's cache does not have all that it needs")
+    assert sentence.endswith(
+        ": nothing may be downloaded (offline), and uv's cache does not have all that it needs"
+    )
     assert "\n" not in sentence
 
 
@@ -237,9 +252,16 @@ def test_another_python_of_the_machine_is_taken_and_remembered(
 
 
 def test_another_index_has_versions_of_its_own(store: ReleaseStore, tmp_path: Path) -> None:
-    """A folder of wheels is an index; nightlies are asked for; an equal number of another index is another file."""
+    """A folder of wheels is an index; nightlies are asked for; an equal number of another index is another
+    file.
+    """
     wheel(tmp_path / "nightly", "opsieve-fixture", "1.1.dev20260102")
-    wheel(tmp_path / "nightly", "opsieve-fixture", "1.0", files={"opsieve_fixture.py": "VERSION = 'the other 1.0'\n"})
+    wheel(
+        tmp_path / "nightly",
+        "opsieve-fixture",
+        "1.0",
+        files={"opsieve_fixture.py": "VERSION = 'the other 1.0'\n"},
+    )
     nightly = PackageIndex.named(str(tmp_path / "nightly"))
     assert store.available("opsieve-fixture", nightly) == ["1.0"]
     assert store.available("opsieve-fixture", nightly, preliminary=True) == ["1.0", "1.1.dev20260102"]
@@ -260,7 +282,9 @@ def test_another_package_may_hold_the_same_compiler(store: ReleaseStore, wheels:
     assert version_in(found) == "gpu"
 
 
-@pytest.mark.parametrize("text", ["ftp://x/simple", "nowhere/at/all", "https://", "http://a b/", "--index-url=x", ""])
+@pytest.mark.parametrize(
+    "text", ["ftp://x/simple", "nowhere/at/all", "https://", "http://a b/", "--index-url=x", ""]
+)
 def test_what_is_no_index_is_a_sentence(text: str) -> None:
     with pytest.raises(BadInput, match="neither the URL of a package index nor a folder"):
         PackageIndex.named(text)
@@ -282,10 +306,14 @@ def asked_for(store: ReleaseStore, release: str) -> list[str]:
 def five(tmp_path: Path, wheels: Path) -> ReleaseStore:
     """A store of a machine that says to have five Python versions (all of them are the running one)."""
     minors = (10, 13, 8, 9, 12)
-    return ReleaseStore(tmp_path / "store", lambda: [Interpreter(Path(sys.executable), (3, at, 0)) for at in minors])
+    return ReleaseStore(
+        tmp_path / "store", lambda: [Interpreter(Path(sys.executable), (3, at, 0)) for at in minors]
+    )
 
 
-def test_the_first_python_is_preferred_then_older_ones_then_newer_ones(five: ReleaseStore, wheels: Path) -> None:
+def test_the_first_python_is_preferred_then_older_ones_then_newer_ones(
+    five: ReleaseStore, wheels: Path
+) -> None:
     wheel(wheels, "opsieve-fixture", "1.1", "py3-none-win_amd64")
     assert asked_for(five, "1.1") == ["3.10", "3.9", "3.8", "3.12", "3.13"]
 
@@ -362,14 +390,26 @@ def test_a_marker_full_of_nonsense_is_no_release(store: ReleaseStore) -> None:
 @pytest.mark.parametrize(
     ("output", "kind"),
     [
-        ("error: x\n  cause: Because there is no version of pkg==9 and you require pkg==9, we ...", "no-release"),
+        (
+            "error: x\n  cause: Because there is no version of pkg==9 and you require pkg==9, we ...",
+            "no-release",
+        ),
         ("error: x\n  cause: Because pkg was not found in the package registry and you ...", "no-release"),
         ("error: x\n  cause: Because there is no version of other==9 and you require other==9", "other"),
-        ("error: x\n  cause: Because pkg==1 has no wheels with a matching Python ABI tag (e.g., `cp311`)", "no-wheel"),
+        (
+            "error: x\n  cause: Because pkg==1 has no wheels with a matching Python ABI tag (e.g., `cp311`)",
+            "no-wheel",
+        ),
         ("error: x\n  cause: Because pkg==1 has no usable wheels and you require pkg==1", "no-wheel"),
-        ("error: x\n  cause: Because the current Python version (3.9.1) does not satisfy Python>=3.10", "no-wheel"),
+        (
+            "error: x\n  cause: Because the current Python version (3.9.1) does not satisfy Python>=3.10",
+            "no-wheel",
+        ),
         ("error: Request failed after 3 retries\n  cause: tcp connect error", "other"),
-        ("error: x\n  cause: Because there is no version of pkg==9\n\nhint: the network was disabled.", "other"),
+        (
+            "error: x\n  cause: Because there is no version of pkg==9\n\nhint: the network was disabled.",
+            "other",
+        ),
         ("", "other"),
     ],
 )
@@ -389,12 +429,16 @@ def test_a_refusal_that_names_wheels_rules_other_pythons_out() -> None:
 
 
 def test_the_reason_of_a_refusal_is_one_short_printable_line() -> None:
-    refusal = understand("error: x\n  cause: first\n  cause: \x1b[31mlast " + "y" * 1000 + "\n  more\n\nhint: z", "pkg")
+    refusal = understand(
+        "error: x\n  cause: first\n  cause: \x1b[31mlast " + "y" * 1000 + "\n  more\n\nhint: z", "pkg"
+    )
     assert refusal.line.startswith("?[31mlast yyy")
     assert len(refusal.line) == 300
 
 
-numbers = st.lists(st.sampled_from([0, 1, 10]), min_size=1, max_size=3).map(lambda parts: ".".join(map(str, parts)))
+numbers = st.lists(st.sampled_from([0, 1, 10]), min_size=1, max_size=3).map(
+    lambda parts: ".".join(map(str, parts))
+)
 releases = st.builds(
     lambda epoch, number, stage, post, dev: epoch + number + stage + post + dev,
     st.sampled_from(["", "1!"]),

@@ -1,4 +1,6 @@
-"""Workers are shut in: what a hostile compiler tries (tests/support/hostile_acts.py) fails, and what a compiler needs works."""
+"""Workers are shut in: what a hostile compiler tries (tests/support/hostile_acts.py) fails, and what a
+compiler needs works.
+"""
 
 import os
 import re
@@ -83,19 +85,25 @@ def test_a_backend_that_starts_no_processes_cannot(fresh: Workers, monkeypatch: 
     assert fresh.observe(target, chain("Relu"), X, fresh=True).outputs == {"y": np.array(False)}
 
 
-def test_what_the_user_allows_is_reached(fresh: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_allows_is_reached(
+    fresh: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "key").write_text("private")
     monkeypatch.setenv(hostile_acts.FACTS, f'{{"key": "{tmp_path / "key"}"}}')
     monkeypatch.setenv(policy.ALLOWED, f"network,{tmp_path}")
     for act in ("read_a_key_at_home", "listen_by_tcp"):
-        assert fresh.observe(resolve(f"hostile:{act}"), chain("Relu"), X).outputs == {"y": np.array(True)}, act
+        assert fresh.observe(resolve(f"hostile:{act}"), chain("Relu"), X).outputs == {"y": np.array(True)}, (
+            act
+        )
 
 
 def test_what_is_allowed_in_shared_memory_costs_no_wall(
     whole: None, fresh: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(policy.ALLOWED, "/dev/shm")
-    assert fresh.observe(resolve("hostile:read_the_list_of_users"), chain("Relu"), X).outputs != {"y": np.array(True)}
+    assert fresh.observe(resolve("hostile:read_the_list_of_users"), chain("Relu"), X).outputs != {
+        "y": np.array(True)
+    }
     assert fresh.walls()[1] == {}
 
 
@@ -131,8 +139,20 @@ def test_without_a_sandbox_there_is_none_and_the_variable_comes_back(fresh: Work
 
 
 def test_secrets_are_not_handed_on() -> None:
-    kept = {"PATH": "", "OMP_NUM_THREADS": "", "TOKENIZERS_PARALLELISM": "", "PYTHONHASHSEED": "", "TVM_HOME": ""}
-    secret = {"GITHUB_TOKEN": "", "AWS_PROFILE": "", "DB_PASSWORD": "", "OPENAI_API_KEY": "", "SSH_AUTH_SOCK": ""}
+    kept = {
+        "PATH": "",
+        "OMP_NUM_THREADS": "",
+        "TOKENIZERS_PARALLELISM": "",
+        "PYTHONHASHSEED": "",
+        "TVM_HOME": "",
+    }
+    secret = {
+        "GITHUB_TOKEN": "",
+        "AWS_PROFILE": "",
+        "DB_PASSWORD": "",
+        "OPENAI_API_KEY": "",
+        "SSH_AUTH_SOCK": "",
+    }
     assert without_secrets({**kept, **secret}) == kept
     with switched_off():
         assert without_secrets(secret) == secret
@@ -158,7 +178,9 @@ def test_a_variable_that_says_nothing_known_is_refused(name: str, monkeypatch: p
 
 
 def test_what_lacks_is_a_sentence() -> None:
-    assert lacks_sentence({"landlock": "the kernel has none"}).endswith("in: no Landlock (the kernel has none)")
+    assert lacks_sentence({"landlock": "the kernel has none"}).endswith(
+        "in: no Landlock (the kernel has none)"
+    )
 
 
 def test_the_option_runs_compilers_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

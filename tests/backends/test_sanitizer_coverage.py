@@ -1,7 +1,8 @@
-"""Libraries that count by themselves (SanitizerCoverage): their counters are read, also those of a worker that died.
+"""Libraries that count by themselves (SanitizerCoverage): their counters are read, also those of a worker
+that died.
 
-The C compiler may be gcc, which cannot instrument as clang does: the library says in C what clang would have added. Where a clang is on
-PATH, it makes the same library by its own instrumentation.
+The C compiler may be gcc, which cannot instrument as clang does: the library says in C what clang would have
+added. Where a clang is on PATH, it makes the same library by its own instrumentation.
 """
 
 import json
@@ -34,7 +35,8 @@ int twice(int x) { B(0); return 2 * x; }
 int sign(int x) { B(1); if (x < 0) { B(2); return -1; } B(3); return x > 0; }
 void die(int x) { B(4); twice(x); *(volatile int *)0 = x; }
 """
-# What clang adds: a counter for each block, their addresses and whether they are a function's entry, and calls at loading.
+# What clang adds: a counter for each block, their addresses and whether they are a function's entry, and
+# calls at loading.
 GUARDED = """
 typedef unsigned long word;
 int twice(int); int sign(int); void die(int);
@@ -47,8 +49,18 @@ void __sanitizer_cov_trace_pc_guard(KIND *guard);
 __attribute__((constructor)) static void begin(void) { INIT(counters, counters + 5); __sanitizer_cov_pcs_init(table, table + 10); }
 """
 KINDS = {
-    "inline-8bit-counters": ("__sancov_cntrs", "unsigned char", "__sanitizer_cov_8bit_counters_init", "counters[k]++"),
-    "inline-bool-flag": ("__sancov_bools", "unsigned char", "__sanitizer_cov_bool_flag_init", "counters[k] = 1"),
+    "inline-8bit-counters": (
+        "__sancov_cntrs",
+        "unsigned char",
+        "__sanitizer_cov_8bit_counters_init",
+        "counters[k]++",
+    ),
+    "inline-bool-flag": (
+        "__sancov_bools",
+        "unsigned char",
+        "__sanitizer_cov_bool_flag_init",
+        "counters[k] = 1",
+    ),
     "trace-pc-guard": (
         "__sancov_guards",
         "unsigned",
@@ -56,7 +68,15 @@ KINDS = {
         "__sanitizer_cov_trace_pc_guard(&counters[k])",
     ),
 }
-FLAGS = ["-O1", "-shared", "-fPIC", "-fno-inline", "-fasynchronous-unwind-tables", "-Wl,--build-id", "-nostartfiles"]
+FLAGS = [
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-fno-inline",
+    "-fasynchronous-unwind-tables",
+    "-Wl,--build-id",
+    "-nostartfiles",
+]
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("cc") or "64" not in __import__("platform").machine(),
     reason="needs a C compiler on x86-64 Linux",
@@ -85,7 +105,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def counted(library: Path, cache: Path, do: str, granularity: str = "blocks") -> tuple[Any, list[int]]:
-    """What the text `do` left in `answer` in a process of its own, and the addresses of the probes, from the first function on."""
+    """What the text `do` left in `answer` in a process of its own, and the addresses of the probes, from the
+    first function on.
+    """
     points = points_of(library, granularity, cache)
     assert points.counters is not None
     facts = Probes([points]).libraries()[0]
@@ -111,7 +133,10 @@ def test_counters_say_what_a_call_reached_and_what_was_new(
 
 
 def test_all_that_a_run_reaches_can_be_asked_for_again(made: Callable[[str], Path], tmp_path: Path) -> None:
-    do = "answer = []\nfor x in (1, -1, 1):\n    probes.begin_again(); library.sign(x); probes.collect(True); answer.append(numbers())"
+    do = (
+        "answer = []\nfor x in (1, -1, 1):\n    probes.begin_again(); library.sign(x); probes.collect(True);"
+        " answer.append(numbers())"
+    )
     (first, other, again), _ = counted(made("inline-8bit-counters"), tmp_path, do)
     assert first == again
     assert set(first) ^ set(other)
@@ -126,7 +151,9 @@ def test_functions_are_the_blocks_at_their_entries(made: Callable[[str], Path], 
     assert len(addresses) == 3
 
 
-def test_what_a_crashed_worker_reached_is_in_its_counters(made: Callable[[str], Path], tmp_path: Path) -> None:
+def test_what_a_crashed_worker_reached_is_in_its_counters(
+    made: Callable[[str], Path], tmp_path: Path
+) -> None:
     do = "probes.plant(); answer = child(lambda: (library.sign(1), probes.collect(), library.die(1)))"
     points = points_of(made("inline-8bit-counters"), "functions", tmp_path)
     answer, addresses = counted(points.library, tmp_path, do, "functions")
@@ -150,13 +177,19 @@ def test_a_file_of_notes_has_room_for_the_counters(made: Callable[[str], Path], 
 
 
 def test_guards_that_a_library_counts_itself_are_left_to_it(tmp_path: Path) -> None:
-    own = "\nvoid INIT(unsigned *a, unsigned *b) {}\nvoid __sanitizer_cov_trace_pc_guard(unsigned *guard) {}\n"
-    (tmp_path / "own.c").write_text(source("trace-pc-guard") + own.replace("INIT", KINDS["trace-pc-guard"][2]))
+    own = (
+        "\nvoid INIT(unsigned *a, unsigned *b) {}\nvoid __sanitizer_cov_trace_pc_guard(unsigned *guard) {}\n"
+    )
+    (tmp_path / "own.c").write_text(
+        source("trace-pc-guard") + own.replace("INIT", KINDS["trace-pc-guard"][2])
+    )
     subprocess.run(["cc", *FLAGS, "own.c", "-o", "libown.so"], cwd=tmp_path, check=True)
     assert points_of(tmp_path / "libown.so", "functions", tmp_path).counters is None
 
 
-def test_a_library_without_a_table_of_addresses_gets_probes(made: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_library_without_a_table_of_addresses_gets_probes(
+    made: Callable[[str], Path], tmp_path: Path
+) -> None:
     text = source("inline-8bit-counters").replace('section("__sancov_pcs"), ', "")
     (tmp_path / "bare.c").write_text(text)
     subprocess.run(["cc", *FLAGS, "bare.c", "-o", "libbare.so"], cwd=tmp_path, check=True)
@@ -170,7 +203,10 @@ def test_what_clang_instruments_is_read(kind: str, tmp_path: Path) -> None:
     library = tmp_path / "libplain.so"
     command = ["clang", *FLAGS, f"-fsanitize-coverage={kind},pc-table", "plain.c", "-o", library.name]
     subprocess.run(command, cwd=tmp_path, check=True)
-    do = "probes.plant(); answer = []\nfor x in (1, -1):\n    library.sign(x); probes.collect(); answer.append(numbers())"
+    do = (
+        "probes.plant(); answer = []\nfor x in (1, -1):\n    library.sign(x); probes.collect();"
+        " answer.append(numbers())"
+    )
     (first, both), addresses = counted(library, tmp_path, do)
     names = Names(Library(library))
     assert {names.symbol(names.function(addresses[at])) for at in both} == {"sign"}
@@ -202,7 +238,9 @@ def build(made: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.Monke
     found = find_spec("onnxoptimizer")
     assert found is not None
     assert found.origin is not None
-    shutil.copytree(Path(found.origin).parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.h", "*.cc"))
+    shutil.copytree(
+        Path(found.origin).parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.h", "*.cc")
+    )
     shutil.copy(made("inline-8bit-counters"), package / "libcounted.so")
     with (package / "__init__.py").open("a") as init:
         init.write(CALLS)
@@ -216,16 +254,21 @@ def test_workers_tell_of_counters_and_probes_alike(build: ResolvedTarget, tmp_pa
     coverage = Coverage("functions", ["onnxoptimizer"], tmp_path / "points")
     with Workers(coverage=coverage) as workers:
         answers = list(
-            workers.observe_many(build, [Test(chain(name), X) for name in ("Relu", "Tanh", "Relu", "Exp", "Exp")])
+            workers.observe_many(
+                build, [Test(chain(name), X) for name in ("Relu", "Tanh", "Relu", "Exp", "Exp")]
+            )
         )
     assert [item.outcome for item in answers] == ["ok", "ok", "ok", "crash", "crash"]
     probes = coverage.maps()[build.zygote]
     assert isinstance(probes, Probes)
     both = {item.library.name: item for item in probes.reached()}
     assert both["libcounted.so"].probes == 3
-    assert len(both["libcounted.so"].addresses) == 3  # sign, and what the worker that died of Exp left: die and twice
+    # sign, and what the worker that died of Exp left: die and twice
+    assert len(both["libcounted.so"].addresses) == 3
     assert sum(len(item.addresses) for item in both.values()) > 10  # of its own extension
-    first = min(item for points, item in zip(probes.points, probes._firsts.tolist(), strict=False) if points.counters)
+    first = min(
+        item for points, item in zip(probes.points, probes._firsts.tolist(), strict=False) if points.counters
+    )
     ours = [sum(number in range(first, first + 3) for number in item.reached or ()) for item in answers]
     assert ours == [1, 0, 0, 2, 0]
 

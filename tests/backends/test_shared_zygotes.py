@@ -1,4 +1,6 @@
-"""One import of a compiler serves all workers of a process, and none outlives the last of them unless it is to."""
+"""One import of a compiler serves all workers of a process, and none outlives the last of them unless it is
+to.
+"""
 
 import os
 import tempfile

@@ -1,4 +1,6 @@
-"""Tables of what compilers have: those that come with the package, the nearest of a version, levels of one wheel, answers of one's own."""
+"""Tables of what compilers have: those that come with the package, the nearest of a version, levels of one
+wheel, answers of one's own.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,15 @@ from hypothesis import strategies as st
 from opsieve.backends.probing import support_tables
 from opsieve.backends.probing.operator_support import ProbeAnswer
 from opsieve.backends.probing.prober import Prober, make_tables, wheel
-from opsieve.backends.probing.support_tables import FOLDER, SupportTable, distance, file_name, packed, read, unpacked
+from opsieve.backends.probing.support_tables import (
+    FOLDER,
+    SupportTable,
+    distance,
+    file_name,
+    packed,
+    read,
+    unpacked,
+)
 from opsieve.backends.registry import names, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.declarations.schema import form
@@ -47,7 +57,8 @@ def test_every_table_that_comes_with_the_package_can_be_read() -> None:
 def test_the_nearest_version_is_that_of_the_nearest_numbers() -> None:
     there = ("1.20.1", "1.22.0", "2.0.0")
     nearest = {
-        wished: min(there, key=lambda name: distance(name, wished)) for wished in ("1.19", "1.21.9", "1.99", "3")
+        wished: min(there, key=lambda name: distance(name, wished))
+        for wished in ("1.19", "1.21.9", "1.99", "3")
     }
     assert nearest == {"1.19": "1.20.1", "1.21.9": "1.20.1", "1.99": "1.22.0", "3": "2.0.0"}
 
@@ -86,12 +97,16 @@ def test_a_version_that_nobody_probed_begins_with_the_nearest_ones_until_it_is_a
     assert not prober.support().reasons
 
 
-def test_a_table_is_made_anew_and_written(workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_made_anew_and_written(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path / "cache"))
     few = Prober(workers, resolve("fake"), tmp_path).wanted(("Erf",), ("float32",))
     monkeypatch.setattr(Prober, "wanted", lambda self: few)
     told: list[tuple[str, int, int]] = []
-    (made,) = make_tables(workers, [resolve("fake:level=off")], tmp_path / "out", lambda *how: told.append(how))
+    (made,) = make_tables(
+        workers, [resolve("fake:level=off")], tmp_path / "out", lambda *how: told.append(how)
+    )
     (file,) = (tmp_path / "out").iterdir()
     assert unpacked(file.read_bytes()) == made
     assert told[-1] == ("fake", len(few), len(few))

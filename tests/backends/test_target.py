@@ -32,15 +32,20 @@ def test_what_is_no_target_gets_one_sentence(text: str) -> None:
 
 OPTIONS = st.lists(
     st.tuples(
-        st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.from_regex(r"[A-Za-z0-9_+>@&=.-]{1,12}", fullmatch=True)
+        st.from_regex(r"[a-z]{1,8}", fullmatch=True),
+        st.from_regex(r"[A-Za-z0-9_+>@&=.-]{1,12}", fullmatch=True),
     ),
     unique_by=lambda pair: pair[0],
     max_size=4,
 )
 
 
-@given(st.sampled_from(["onnxruntime", "tvm", "a-b_c"]), st.sampled_from(["", "1.2", "0.27.0.post1"]), OPTIONS)
-def test_a_target_is_read_as_it_is_written(backend: str, release: str, options: list[tuple[str, str]]) -> None:
+@given(
+    st.sampled_from(["onnxruntime", "tvm", "a-b_c"]), st.sampled_from(["", "1.2", "0.27.0.post1"]), OPTIONS
+)
+def test_a_target_is_read_as_it_is_written(
+    backend: str, release: str, options: list[tuple[str, str]]
+) -> None:
     target = Target(backend, release, tuple(sorted(options)))
     assert Target.parse(str(target)) == target
 

@@ -1,4 +1,6 @@
-"""Zygotes forked from a template process: each sees its own release, and all end with their parent or with the main process."""
+"""Zygotes forked from a template process: each sees its own release, and all end with their parent or with
+the main process.
+"""
 
 import os
 import select
@@ -48,7 +50,13 @@ class Releases:
 
     def zygote(self, name: str) -> Zygote:
         return Zygote(
-            self.file, "BACKEND", Path(sys.executable), [str(self.folder / name)], dict(os.environ), None, self.template
+            self.file,
+            "BACKEND",
+            Path(sys.executable),
+            [str(self.folder / name)],
+            dict(os.environ),
+            None,
+            self.template,
         )
 
 
@@ -64,9 +72,13 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releas
 
 
 def ask(zygote: Zygote) -> object:
-    """What a new worker of the zygote says of an empty test: the exception's message, or the signal that ended it."""
+    """What a new worker of the zygote says of an empty test: the exception's message, or the signal that
+    ended it.
+    """
     worker = zygote.fork(Limits(seconds=10.0))
-    worker.submit([wire.encode({"tests": [{"model": 0, "span": 0, "inputs": {}, "options": {}, "repeat": 0}]}, [])], 1)
+    worker.submit(
+        [wire.encode({"tests": [{"model": 0, "span": 0, "inputs": {}, "options": {}, "repeat": 0}]}, [])], 1
+    )
     answer = worker.reply(10.0)
     if isinstance(answer, Death):
         return os.WTERMSIG(answer.status)

@@ -75,7 +75,8 @@ def test_what_is_not_known_is_said() -> None:
 def test_what_a_pass_wants_of_a_function_is_no_error() -> None:
     classify = plugin("tvm").backend.classify
     assert (
-        classify("compile", "tvm.error.InternalError", "This pass must be called after MakePackedAPI") == "unsupported"
+        classify("compile", "tvm.error.InternalError", "This pass must be called after MakePackedAPI")
+        == "unsupported"
     )
     assert classify("compile", "tvm.error.InternalError", "Check failed: lanes > 1 (1 vs. 1) : ") == "error"
 
@@ -83,10 +84,14 @@ def test_what_a_pass_wants_of_a_function_is_no_error() -> None:
 @TVM
 def test_tvm_and_the_step_by_step_run_agree_with_passes_and_without(workers: Workers) -> None:
     fed = [values(item, 3) for item in basic()]
-    programs = [program(item, ("tirx.UnrollLoop", "s_tir.LoopPartition", "tirx.StmtSimplify")) for item in basic()]
+    programs = [
+        program(item, ("tirx.UnrollLoop", "s_tir.LoopPartition", "tirx.StmtSimplify")) for item in basic()
+    ]
     for target in ("tvm", "tvm:opt=0,target=llvm-O0"):
         tests = [Test(item, inputs) for item, inputs in zip(programs, fed, strict=True)]
-        for item, inputs, seen in zip(programs, fed, workers.observe_many(resolve(target), tests), strict=True):
+        for item, inputs, seen in zip(
+            programs, fed, workers.observe_many(resolve(target), tests), strict=True
+        ):
             assert seen.outcome == "ok", seen.message
             wanted = run(item.entry, inputs)
             assert all(np.allclose(seen.outputs[name], value, rtol=1e-4) for name, value in wanted.items())  # type: ignore[index]

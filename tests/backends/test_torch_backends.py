@@ -1,4 +1,6 @@
-"""torch, inductor and torch's exporter: what the lowering means, what is told apart, what they break. They run in workers only."""
+"""torch, inductor and torch's exporter: what the lowering means, what is told apart, what they break. They
+run in workers only.
+"""
 
 import importlib.util
 from importlib.metadata import entry_points
@@ -23,7 +25,10 @@ from opsieve.gen.model.program import OnnxProgram, Program
 MISSING = [name for name in ("torch", "onnxscript") if importlib.util.find_spec(name) is None]
 needs_torch = pytest.mark.skipif(
     bool(MISSING) or not entry_points(group="opsieve.backends", name="torch"),
-    reason=f"needs the extra torch-exporter: {', '.join(MISSING) or 'opsieve was installed before it had this backend'}",
+    reason=(
+        "needs the extra torch-exporter:"
+        f" {', '.join(MISSING) or 'opsieve was installed before it had this backend'}"
+    ),
 )
 
 
@@ -52,7 +57,10 @@ MEANINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"a": np.array([7, -7, 7]), "b": np.array([3, 3, -3])},
     ),
     "unsigned integers wrap": (
-        "g (uint16[2] a, uint64[2] b) => (uint16[2] y, uint64[2] z, uint64[2] m) { y = Add(a, a) z = Sub(b, b) m = Max(b, z) }",
+        (
+            "g (uint16[2] a, uint64[2] b) => (uint16[2] y, uint64[2] z, uint64[2] m) { y = Add(a, a) z ="
+            " Sub(b, b) m = Max(b, z) }"
+        ),
         {"a": np.array([65535, 3], np.uint16), "b": np.array([2**64 - 1, 0], np.uint64)},
     ),
     "a power has the type of its base": (
@@ -64,32 +72,54 @@ MEANINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"x": ramp(3)},
     ),
     "sums keep their type": (
-        "g (int32[2, 3] x) => (int32[2] y, int32[2, 3] z) <int64[1] a = {1}, int64 b = {0}> { y = ReduceSum<keepdims = 0>(x, a) z = CumSum<exclusive = 1, reverse = 1>(x, b) }",
+        (
+            "g (int32[2, 3] x) => (int32[2] y, int32[2, 3] z) <int64[1] a = {1}, int64 b = {0}> { y ="
+            " ReduceSum<keepdims = 0>(x, a) z = CumSum<exclusive = 1, reverse = 1>(x, b) }"
+        ),
         {"x": ramp(2, 3, dtype=np.int32)},
     ),
     "a reduction of nothing": (
-        "g (float[2, 0] x) => (float[2] y, float[2] z) <int64[1] a = {1}> { y = ReduceMax<keepdims = 0>(x, a) z = ReduceProd<keepdims = 0>(x, a) }",
+        (
+            "g (float[2, 0] x) => (float[2] y, float[2] z) <int64[1] a = {1}> { y = ReduceMax<keepdims ="
+            " 0>(x, a) z = ReduceProd<keepdims = 0>(x, a) }"
+        ),
         {"x": np.zeros((2, 0), np.float32)},
     ),
     "negative indices": (
-        'g (float[3, 2] x, int64[2] i) => (float[2, 2] y, float[3, 2] z) { y = Gather(x, i) z = ScatterElements<axis = 0, reduction = "add">(x, j, u) j = Unsqueeze(i, a) u = Gather<axis = 1>(y, k) }',
+        (
+            "g (float[3, 2] x, int64[2] i) => (float[2, 2] y, float[3, 2] z) { y = Gather(x, i) z ="
+            ' ScatterElements<axis = 0, reduction = "add">(x, j, u) j = Unsqueeze(i, a) u = Gather<axis ='
+            " 1>(y, k) }"
+        ),
         {},
     ),
     "slices backwards": (
-        "g (float[4, 3] x) => (float[2, 3] y) <int64[2] s = {-1, 0}, int64[2] e = {-9, 99}, int64[2] a = {0, -1}, int64[2] p = {-2, 1}> { y = Slice(x, s, e, a, p) }",
+        (
+            "g (float[4, 3] x) => (float[2, 3] y) <int64[2] s = {-1, 0}, int64[2] e = {-9, 99}, int64[2] a ="
+            " {0, -1}, int64[2] p = {-2, 1}> { y = Slice(x, s, e, a, p) }"
+        ),
         {"x": ramp(4, 3)},
     ),
     "padding at one end": (
-        "g (float[1, 2, 5, 4] x, float[3, 2, 2, 2] w) => (float[1, 3, 3, 4] y) { y = Conv<pads = [0, 1, 1, 0], strides = [2, 1]>(x, w) }",
+        (
+            "g (float[1, 2, 5, 4] x, float[3, 2, 2, 2] w) => (float[1, 3, 3, 4] y) { y = Conv<pads = [0, 1,"
+            " 1, 0], strides = [2, 1]>(x, w) }"
+        ),
         {"x": ramp(1, 2, 5, 4), "w": ramp(3, 2, 2, 2)},
     ),
     "transposed, with more at the end": (
-        "g (float[1, 2, 3] x, float[2, 1, 2] w, float[1] b) => (float[1, 1, n] y) { y = ConvTranspose<strides = [3], output_padding = [2], pads = [1, 0]>(x, w, b) }",
+        (
+            "g (float[1, 2, 3] x, float[2, 1, 2] w, float[1] b) => (float[1, 1, n] y) { y ="
+            " ConvTranspose<strides = [3], output_padding = [2], pads = [1, 0]>(x, w, b) }"
+        ),
         {"x": ramp(1, 2, 3), "w": ramp(2, 1, 2), "b": ramp(1)},
     ),
     "taps at moved places": (
-        "g (double[1, 4, 3, 1] x, double[2, 2, 2, 1] w, double[1, 8, 3, 2] o, double[2] b, double[1, 4, 3, 2] m) => (double[1, 2, 3, 2] y) "
-        "{ y = DeformConv<group = 2, offset_group = 2, pads = [0, 0, 1, 1], dilations = [1, 2]>(x, w, o, b, m) }",
+        (
+            "g (double[1, 4, 3, 1] x, double[2, 2, 2, 1] w, double[1, 8, 3, 2] o, double[2] b, double[1, 4,"
+            " 3, 2] m) => (double[1, 2, 3, 2] y) { y = DeformConv<group = 2, offset_group = 2, pads = [0, 0,"
+            " 1, 1], dilations = [1, 2]>(x, w, o, b, m) }"
+        ),
         {
             name: np.sin(np.arange(np.prod(shape))).reshape(shape) * 1.5
             for name, shape in {
@@ -102,23 +132,39 @@ MEANINGS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "what ceil_mode adds is not counted": (
-        "g (float[1, 1, 6] x) => (float[1, 1, n] y, float[1, 1, m] z) { y = AveragePool<kernel_shape = [3], strides = [2], ceil_mode = 1, count_include_pad = 1, pads = [1, 0]>(x) z = MaxPool<kernel_shape = [3], strides = [2], ceil_mode = 1>(x) }",
+        (
+            "g (float[1, 1, 6] x) => (float[1, 1, n] y, float[1, 1, m] z) { y = AveragePool<kernel_shape ="
+            " [3], strides = [2], ceil_mode = 1, count_include_pad = 1, pads = [1, 0]>(x) z ="
+            " MaxPool<kernel_shape = [3], strides = [2], ceil_mode = 1>(x) }"
+        ),
         {"x": ramp(1, 1, 6)},
     ),
     "ties": (
-        "g (float[6] x) => (float[3] v, int64[3] i, int64[1] a) <int64[1] k = {3}> { v, i = TopK(x, k) a = ArgMax<select_last_index = 1>(x) }",
+        (
+            "g (float[6] x) => (float[3] v, int64[3] i, int64[1] a) <int64[1] k = {3}> { v, i = TopK(x, k) a"
+            " = ArgMax<select_last_index = 1>(x) }"
+        ),
         {"x": np.array([1, 3, 3, 0, 3, 3], np.float32)},
     ),
     "Resize": (
-        'g (float[1, 1, 3, 4] x) => (float[1, 1, 5, 2] y) <int64[4] s = {1, 1, 5, 2}> { y = Resize<mode = "cubic", coordinate_transformation_mode = "align_corners">(x, , , s) }',
+        (
+            "g (float[1, 1, 3, 4] x) => (float[1, 1, 5, 2] y) <int64[4] s = {1, 1, 5, 2}> { y = Resize<mode ="
+            ' "cubic", coordinate_transformation_mode = "align_corners">(x, , , s) }'
+        ),
         {"x": ramp(1, 1, 3, 4)},
     ),
     "quantisation rounds half to even": (
-        "g (float[5] x) => (int8[5] y, float[5] z) <float s = {2}, int8 o = {3}> { y = QuantizeLinear(x, s, o) z = DequantizeLinear(y, s, o) }",
+        (
+            "g (float[5] x) => (int8[5] y, float[5] z) <float s = {2}, int8 o = {3}> { y = QuantizeLinear(x,"
+            " s, o) z = DequantizeLinear(y, s, o) }"
+        ),
         {"x": np.array([1, 3, 5, -1, 999], np.float32)},
     ),
     "one element has no deviation": (
-        "g (float[2, 3, 1] x, float[3] s, float[3] b) => (float[2, 3, 1] y) { y = InstanceNormalization(x, s, b) }",
+        (
+            "g (float[2, 3, 1] x, float[3] s, float[3] b) => (float[2, 3, 1] y) { y ="
+            " InstanceNormalization(x, s, b) }"
+        ),
         {"x": ramp(2, 3, 1), "s": ramp(3), "b": ramp(3)},
     ),
     "control flow": (
@@ -128,13 +174,18 @@ MEANINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"x": ramp(2), "n": np.array(3), "c": np.array(True)},
     ),
     "a shape from a shape": (
-        "g (float[2, 3, 4] x) => (float[n, m] y) <int64[1] l = {-1}> { s = Shape<end = 1>(x) t = Concat<axis = 0>(s, l) y = Reshape(x, t) }",
+        (
+            "g (float[2, 3, 4] x) => (float[n, m] y) <int64[1] l = {-1}> { s = Shape<end = 1>(x) t ="
+            " Concat<axis = 0>(s, l) y = Reshape(x, t) }"
+        ),
         {"x": ramp(2, 3, 4)},
     ),
 }
 MEANINGS["negative indices"] = (
-    "g (float[3, 2] x, int64[2] i, int64[2, 2] j) => (float[2, 2] y, float[3, 2] z, float[2] w) "
-    '{ y = Gather(x, i) z = ScatterElements<axis = 0, reduction = "add">(x, j, y) w = GatherND(x, j) }',
+    (
+        "g (float[3, 2] x, int64[2] i, int64[2, 2] j) => (float[2, 2] y, float[3, 2] z, float[2] w) "
+        '{ y = Gather(x, i) z = ScatterElements<axis = 0, reduction = "add">(x, j, y) w = GatherND(x, j) }'
+    ),
     {"x": ramp(3, 2), "i": np.array([-1, 0]), "j": np.array([[-1, 0], [-1, -1]])},
 )
 
@@ -148,7 +199,9 @@ def test_the_lowering_means_what_onnx_means(workers: Workers, name: str) -> None
     # `inductor:off` runs the module with all that was asked kept and what only served that left out.
     for target in ("torch", "inductor:off"):
         got = results(workers, target, tested, inputs)
-        assert {key: value.dtype for key, value in got.items()} == {key: value.dtype for key, value in right.items()}
+        assert {key: value.dtype for key, value in got.items()} == {
+            key: value.dtype for key, value in right.items()
+        }
         found = compare(got, right, {key: str(value.dtype) for key, value in right.items()})
         assert found.agrees, f"{target}: {found.mismatches}"
 
@@ -172,7 +225,9 @@ def test_dynamo_traces_what_pads(workers: Workers) -> None:
 @needs_torch
 def test_float64_is_an_oracle_of_its_own(workers: Workers) -> None:
     tested = chain("Exp", "Sin", "Tanh")
-    got, right = (results(workers, target, tested, X)["y"] for target in ("torch:float64", "reference:float64"))
+    got, right = (
+        results(workers, target, tested, X)["y"] for target in ("torch:float64", "reference:float64")
+    )
     assert got.dtype == np.float64
     np.testing.assert_allclose(got, right, rtol=1e-13)
 
@@ -187,7 +242,9 @@ def test_compilers_compute(workers: Workers, target: str) -> None:
     seen = see(workers, target, tested, X | {"s": np.array([3, -1])})
     assert seen.outputs is not None, seen.message
     np.testing.assert_array_equal(seen.outputs["y"], np.maximum(X["x"], 0).reshape(3, 2))
-    assert seen.notes == ("values that the inputs decide were compiled in as constants: those that Reshape asked",)
+    assert seen.notes == (
+        "values that the inputs decide were compiled in as constants: those that Reshape asked",
+    )
 
 
 @needs_torch
@@ -195,7 +252,11 @@ def test_compilers_compute(workers: Workers, target: str) -> None:
 def test_inductor_compiles() -> None:
     tested = chain("Exp", "Tanh", "Neg")
     with Workers() as workers:
-        for target in ("inductor", "inductor:disabled=vectorisation+fusion", "inductor:shapes=dynamic,freezing=on"):
+        for target in (
+            "inductor",
+            "inductor:disabled=vectorisation+fusion",
+            "inductor:shapes=dynamic,freezing=on",
+        ):
             seen = see(workers, target, tested, X)
             assert seen.outputs is not None, seen.message
             np.testing.assert_allclose(seen.outputs["y"], -np.tanh(np.exp(X["x"])), rtol=1e-5)
@@ -204,8 +265,10 @@ def test_inductor_compiles() -> None:
 
 @needs_torch
 def test_values_go_by_name(workers: Workers) -> None:
-    tested = program("""g (float[2] "b.1", float[2] w, float[2] unused, float[2] a) => (float[2] y, float[2] z)
-        <float[2] w = {10, 20}> { t = Sub("b.1", a) y = Add(t, w) z = Identity(a) }""")
+    tested = program(
+        """g (float[2] "b.1", float[2] w, float[2] unused, float[2] a) => (float[2] y, float[2] z)
+        <float[2] w = {10, 20}> { t = Sub("b.1", a) y = Add(t, w) z = Identity(a) }"""
+    )
     values = {"a": [1, 2], "b.1": [5, 7], "unused": [0, 0]}
     inputs = {key: np.array(value, np.float32) for key, value in values.items()}
     for target in ("torch", "inductor:aot_eager", "torch-exporter"):
@@ -230,7 +293,11 @@ def test_a_lack_is_told(workers: Workers, text: str, inputs: dict[str, Any], tol
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21, "other" : 1]> {text}')
     for target in ("torch", "inductor:eager", "torch-exporter"):
         seen = see(workers, target, OnnxProgram(model.SerializeToString()), inputs)
-        assert (seen.outcome, told in seen.message) == ("unsupported", True), (target, seen.outcome, seen.message)
+        assert (seen.outcome, told in seen.message) == ("unsupported", True), (
+            target,
+            seen.outcome,
+            seen.message,
+        )
 
 
 @needs_torch
@@ -280,16 +347,34 @@ MESSAGES = [
     ("torch", "run", "NotImplementedError", "\"gt_cpu\" not implemented for 'UInt64'", "unsupported"),
     ("torch", "run", "RuntimeError", "Float8 is not supported", "unsupported"),
     ("torch", "run", "TypeError", "'<' not supported between instances of 'list' and 'int'", "error"),
-    ("torch", "run", "RuntimeError", "DefaultCPUAllocator: can't allocate memory: you tried", "out-of-memory"),
+    (
+        "torch",
+        "run",
+        "RuntimeError",
+        "DefaultCPUAllocator: can't allocate memory: you tried",
+        "out-of-memory",
+    ),
     ("torch", "run", "RuntimeError", "ZeroDivisionError", "error"),
     ("torch", "import", "ModuleNotFoundError", "No module named 'torch'", "environment"),
-    ("inductor", "import", "opsieve_backend.NotRun", 'NotImplementedError: "x" not implemented', "unsupported"),
+    (
+        "inductor",
+        "import",
+        "opsieve_backend.NotRun",
+        'NotImplementedError: "x" not implemented',
+        "unsupported",
+    ),
     ("inductor", "import", "opsieve_backend.NotRun", "RuntimeError: ZeroDivisionError", "environment"),
     ("inductor", "compile", "torch._dynamo.exc.Unsupported", "graph break", "unsupported"),
     ("inductor", "compile", "torch._inductor.exc.InductorError", "NotImplementedError: View", "error"),
     ("inductor", "compile", "torch._inductor.exc.CppCompileError", "C++ compile error", "error"),
     ("inductor", "compile", "x.InductorError", "InvalidCxxCompiler: No working C++ compiler", "environment"),
-    ("torch-exporter", "compile", "x.ConversionError", "No ONNX function found for <OpOverload", "unsupported"),
+    (
+        "torch-exporter",
+        "compile",
+        "x.ConversionError",
+        "No ONNX function found for <OpOverload",
+        "unsupported",
+    ),
     ("torch-exporter", "compile", "x.TorchExportError", "Failed to export", "error"),
     ("torch-exporter", "compile", "opsieve.BrokenModel", "NOT_IMPLEMENTED : Could not find", "unsupported"),
     ("torch-exporter", "compile", "opsieve.BrokenModel", "INVALID_GRAPH : type error", "error"),
@@ -298,7 +383,9 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("name", "stage", "exception", "message", "meaning"), MESSAGES)
 def test_a_lack_is_told_from_a_bug(name: str, stage: str, exception: str, message: str, meaning: str) -> None:
-    backends = {item.name: item for item in (torch_targets.TORCH, torch_targets.INDUCTOR, torch_targets.EXPORTER)}
+    backends = {
+        item.name: item for item in (torch_targets.TORCH, torch_targets.INDUCTOR, torch_targets.EXPORTER)
+    }
     assert backends[name].classify(stage, exception, message) == meaning
 
 
@@ -306,13 +393,19 @@ def test_a_lack_is_told_from_a_bug(name: str, stage: str, exception: str, messag
 def test_all_options_have_one_baseline() -> None:
     for text in ("inductor", "inductor:aot_eager,disabled=fusion", "inductor:shapes=dynamic,freezing=on"):
         assert str(resolve(text).baseline) == "inductor:level=off"
-    assert str(resolve("torch-exporter:torchscript,opset=18,optimise=off").baseline) == "torch-exporter:exporter=off"
+    assert (
+        str(resolve("torch-exporter:torchscript,opset=18,optimise=off").baseline)
+        == "torch-exporter:exporter=off"
+    )
     assert plugin("inductor").backend.extra == "torch"
 
 
 def test_the_file_loads_alone() -> None:
     # As the main process loads it, without torch, and as a worker of another release does, without opsieve.
-    said = '(module.TORCH.package, module.INDUCTOR.name, module.EXPORTER.classify("run", "NotImplementedError", ""))'
+    said = (
+        '(module.TORCH.package, module.INDUCTOR.name, module.EXPORTER.classify("run", "NotImplementedError",'
+        ' ""))'
+    )
     path = Path(torch_targets.__file__).resolve()
     assert loaded_alone(path, ["onnx", "onnxruntime", "torch"], said) == "('torch', 'inductor', 'error')\n"
 

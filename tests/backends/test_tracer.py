@@ -57,14 +57,22 @@ def traced(library: Path, cache: Path, do: str, granularity: str = "functions") 
     told = {"library": str(library), "points": str(points.file), "count": len(points.addresses), "do": do}
     script = Path(__file__).with_name("traced.py")
     run = subprocess.run(
-        [sys.executable, script, tracer.__file__, json.dumps(told)], capture_output=True, text=True, check=False
+        [sys.executable, script, tracer.__file__, json.dumps(told)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout), [names.symbol(names.function(int(at))) for at in points.addresses]
 
 
-def test_a_function_is_noted_when_it_is_first_reached_and_costs_nothing_then(library: Path, tmp_path: Path) -> None:
-    do = "probes.plant(); library.twice(3); library.sign(4); library.twice(5); answer = [numbers(), probes.counts[1]]"
+def test_a_function_is_noted_when_it_is_first_reached_and_costs_nothing_then(
+    library: Path, tmp_path: Path
+) -> None:
+    do = (
+        "probes.plant(); library.twice(3); library.sign(4); library.twice(5); answer = [numbers(),"
+        " probes.counts[1]]"
+    )
     (reached, traps), names = traced(library, tmp_path, do)
     assert sorted(names[at] for at in reached) == ["sign", "twice"]
     assert traps == 2
@@ -84,8 +92,13 @@ def test_the_next_child_meets_no_probe_that_the_campaign_has_passed(library: Pat
     assert [names[at] for at in reached] == ["sign"]
 
 
-def test_only_the_first_process_that_reaches_a_probe_is_told_that_it_is_new(library: Path, tmp_path: Path) -> None:
-    do = "probes.plant()\nfor _ in range(2):\n    child(lambda: library.twice(1))\n    new = [note >= tracer.NEW for note in probes.notes()]\n"
+def test_only_the_first_process_that_reaches_a_probe_is_told_that_it_is_new(
+    library: Path, tmp_path: Path
+) -> None:
+    do = (
+        "probes.plant()\nfor _ in range(2):\n    child(lambda: library.twice(1))\n    new = [note >="
+        " tracer.NEW for note in probes.notes()]\n"
+    )
     do += "    answer = (answer if 'answer' in globals() else []) + [new]"
     answer, _ = traced(library, tmp_path, do)
     assert answer == [[True], [False]]
@@ -93,7 +106,9 @@ def test_only_the_first_process_that_reaches_a_probe_is_told_that_it_is_new(libr
 
 def test_all_that_a_run_reaches_can_be_asked_for_again_and_again(library: Path, tmp_path: Path) -> None:
     pytest.importorskip("capstone")
-    do = "answer = []\nfor _ in range(3):\n    probes.begin_again(); library.sign(1); answer.append(numbers())"
+    do = (
+        "answer = []\nfor _ in range(3):\n    probes.begin_again(); library.sign(1); answer.append(numbers())"
+    )
     answer, _ = traced(library, tmp_path, do, "blocks")
     assert answer[0] == answer[1] == answer[2]
     assert len(answer[0]) > 1
@@ -115,14 +130,19 @@ def test_a_trap_of_the_program_itself_still_kills_it(library: Path, tmp_path: Pa
 
 
 def test_a_handler_that_was_there_before_still_gets_its_traps(library: Path, tmp_path: Path) -> None:
-    do = "import signal; seen = []; signal.signal(signal.SIGTRAP, lambda *_: seen.append(1)); probes.arm(); probes.plant()\n"
+    do = (
+        "import signal; seen = []; signal.signal(signal.SIGTRAP, lambda *_: seen.append(1)); probes.arm();"
+        " probes.plant()\n"
+    )
     do += "library.stop(); answer = [seen, probes.foreign]"
     answer, _ = traced(library, tmp_path, do)
     assert answer == [[1], 1]
 
 
 def test_taken_away_probes_are_reached_unseen(library: Path, tmp_path: Path) -> None:
-    answer, _ = traced(library, tmp_path, "probes.plant(); probes.clear(); library.twice(1); answer = numbers()")
+    answer, _ = traced(
+        library, tmp_path, "probes.plant(); probes.clear(); library.twice(1); answer = numbers()"
+    )
     assert answer == []
 
 

@@ -1,4 +1,6 @@
-"""A slice of the programs whose verdict is known: the first of each class. `python benchmarks/truth.py` asks all."""
+"""A slice of the programs whose verdict is known: the first of each class. `python benchmarks/truth.py` asks
+all.
+"""
 
 import pytest
 from truth import Known, known

@@ -1,4 +1,6 @@
-"""TVM through Relax: values by name, types kept, what it lacks told apart from its bugs. Kernels run in workers only."""
+"""TVM through Relax: values by name, types kept, what it lacks told apart from its bugs. Kernels run in
+workers only.
+"""
 
 import importlib.util
 import json
@@ -48,7 +50,15 @@ def results(workers: Workers, tested: Program, inputs: dict[str, Any], options: 
 @needs_tvm
 @pytest.mark.parametrize(
     "options",
-    ["", "zero", "target", "target,opt=0", "exec=compiled", "target=llvm-O0,opt=0", "zero,disabled=FuseOps+FuseTIR"],
+    [
+        "",
+        "zero",
+        "target",
+        "target,opt=0",
+        "exec=compiled",
+        "target=llvm-O0,opt=0",
+        "zero,disabled=FuseOps+FuseTIR",
+    ],
 )
 def test_every_configuration_computes(workers: Workers, options: str) -> None:
     got = results(workers, chain("Relu", "Tanh", "Exp"), X, options)
@@ -65,8 +75,10 @@ def test_a_disabled_pass_does_not_run(workers: Workers) -> None:
 @needs_tvm
 def test_inputs_go_by_name(workers: Workers) -> None:
     # The importer drops inputs that have a default, and renames what is no identifier.
-    tested = program("""g (float[2] "b.1", float[2] w, float[2] unused, float[2] a) => (float[2] y, float[2] "b.1")
-        <float[2] w = {10, 20}> { t = Sub("b.1", a) y = Add(t, w) }""")
+    tested = program(
+        """g (float[2] "b.1", float[2] w, float[2] unused, float[2] a) => (float[2] y, float[2] "b.1")
+        <float[2] w = {10, 20}> { t = Sub("b.1", a) y = Add(t, w) }"""
+    )
     values = {"a": [1, 2], "b.1": [5, 7], "unused": [0, 0]}
     inputs = {name: np.array(value, np.float32) for name, value in values.items()}
     got = results(workers, tested, inputs)
@@ -90,7 +102,9 @@ def test_open_shapes_are_those_of_the_values(workers: Workers) -> None:
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3)])
 def test_shapes_stay(workers: Workers, shape: tuple[int, ...]) -> None:
     dims = "float" + (f"[{', '.join(map(str, shape))}]" if shape else "")
-    got = results(workers, program(f"g ({dims} x) => ({dims} y) {{ y = Neg(x) }}"), {"x": np.ones(shape, np.float32)})
+    got = results(
+        workers, program(f"g ({dims} x) => ({dims} y) {{ y = Neg(x) }}"), {"x": np.ones(shape, np.float32)}
+    )
     assert got["y"].shape == shape
 
 
@@ -147,7 +161,11 @@ def test_a_death_in_a_kernel_is_a_crash_and_the_next_test_runs(workers: Workers)
 
 # Messages of 0.27, some of them shortened, by what they mean.
 MESSAGES = [
-    ("unsupported", "tvm.error.OpNotImplemented", "The following operators are not supported for frontend ONNX: GRU"),
+    (
+        "unsupported",
+        "tvm.error.OpNotImplemented",
+        "The following operators are not supported for frontend ONNX: GRU",
+    ),
     ("unsupported", "ValueError", "Node  cannot handle ShapeExpr inputs."),
     ("unsupported", "AssertionError", "Only constant axes currently supported"),
     ("unsupported", "AssertionError", "Only constant depth currently supported."),
@@ -161,7 +179,11 @@ MESSAGES = [
     ("unsupported", "ValueError", "GroupNormalization-18 currently only supports float32 inputs."),
     ("unsupported", "ValueError", "Unsqueeze requires a statically known axes length."),
     ("unsupported", "TypeError", "Unsupported input datatype for operation: float4"),
-    ("unsupported", "TypeError", "zero_point param datatype should be one of ['int8'], but got T.float8_e5m2"),
+    (
+        "unsupported",
+        "TypeError",
+        "zero_point param datatype should be one of ['int8'], but got T.float8_e5m2",
+    ),
     ("unsupported", "NotImplementedError", "Position must be a constant."),
     ("unsupported", "tvm.error.InternalError", "Check failed: (false) is false: not implemented"),
     ("environment", "ModuleNotFoundError", "No module named 'ml_dtypes'"),
@@ -183,12 +205,19 @@ MESSAGES = [
         "tvm.error.InternalError",
         "Check failed: arr_size == nbytes (13 vs. 25) : TensorCopyFromBytes: size mismatch",
     ),
-    ("error", "tvm.error.InternalError", "Check failed: (IsFloatType(x.ty())) is false: power only applies to float"),
     (
         "error",
         "tvm.error.InternalError",
-        "CodeGenVM cannot emit this Relax operator directly. Run the appropriate lowering pass, or route the operator to an "
-        'external codegen before VM codegen.\nOffending call:\nR.broadcast_to(metadata["ir.GenericConst"][0], lv)',
+        "Check failed: (IsFloatType(x.ty())) is false: power only applies to float",
+    ),
+    (
+        "error",
+        "tvm.error.InternalError",
+        (
+            "CodeGenVM cannot emit this Relax operator directly. Run the appropriate lowering pass, or route"
+            " the operator to an external codegen before VM codegen.\nOffending"
+            ' call:\nR.broadcast_to(metadata["ir.GenericConst"][0], lv)'
+        ),
     ),
 ]
 
@@ -231,7 +260,10 @@ def test_a_tir_function_runs_with_and_without_its_passes(workers: Workers) -> No
         assert results(workers, tested, inputs, options)["B"].tolist() == list(range(0, 16, 2))
     assert see(workers, tested, inputs, "stop=lower").outputs == {}
     assert see(workers, tir_program("tirx.NoSuchPass"), inputs).outcome == "environment"
-    for asked, given, lack in ((chain("Relu"), X, "this build has no runtime for it"), (tested, inputs, "that form")):
+    for asked, given, lack in (
+        (chain("Relu"), X, "this build has no runtime for it"),
+        (tested, inputs, "that form"),
+    ):
         seen = see(workers, asked, given, "cuda")
         if seen.outcome != "ok":  # a machine with a device
             assert seen.outcome == "environment"

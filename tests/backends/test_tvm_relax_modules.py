@@ -51,7 +51,9 @@ def doubled(other: str = "float32", by: Constant | None = None) -> Module:
 
 
 def test_a_module_is_built_and_run_with_its_passes(workers: Workers) -> None:
-    program = RelaxProgram(to_json(doubled()).encode(), ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps:1", "FuseTIR"))
+    program = RelaxProgram(
+        to_json(doubled()).encode(), ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps:1", "FuseTIR")
+    )
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     for target in ("tvm", "tvm:check=all"):
         [seen] = workers.observe_many(resolve(target), [Test(program, {"x": x})])
@@ -89,7 +91,9 @@ def branching() -> Module:
 
 def test_what_a_pass_documents_that_it_wants_is_no_error(workers: Workers) -> None:
     program = RelaxProgram(to_json(branching()).encode(), ("MergeCompositeFunctions",))
-    [seen] = workers.observe_many(resolve("tvm"), [Test(program, {"c": np.array(True), "x": np.ones(2, np.float32)})])
+    [seen] = workers.observe_many(
+        resolve("tvm"), [Test(program, {"c": np.array(True), "x": np.ones(2, np.float32)})]
+    )
     assert seen.outcome == "unsupported"
     assert 'composite functions created by FuseOpsByPattern"' in seen.message
     assert wanted("MergeCompositeFunctions", "out of range") is None
@@ -135,6 +139,8 @@ def test_what_cannot_be_read_back_is_said_with_the_parser_s_sentence_alone(worke
     main = Function((x,), Seq((BindingBlock((Bind(y, call),)),), y), kind, True, (("global_symbol", "main"),))
     program = RelaxProgram(to_json(Module((("sub", sub), ("main", main)))).encode())
     [seen] = workers.observe_many(resolve("tvm:check=text"), [Test(program, {"x": np.ones(2, np.float32)})])
-    assert seen.message.startswith("what TVM prints cannot be read back: DiagnosticError: error: Do not know how to")
+    assert seen.message.startswith(
+        "what TVM prints cannot be read back: DiagnosticError: error: Do not know how to"
+    )
     assert "-->" not in seen.message
     assert seen.message.endswith("]")

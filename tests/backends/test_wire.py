@@ -23,10 +23,14 @@ def travelled(value: Any) -> Any:
 
 @given(st.data())
 def test_views_of_any_layout_arrive(data: st.DataObject) -> None:
-    array = data.draw(hnp.arrays(data.draw(DTYPES), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)))
+    array = data.draw(
+        hnp.arrays(data.draw(DTYPES), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
+    )
     array = array.transpose(data.draw(st.permutations(range(array.ndim))))
     if array.ndim:
-        array = array[tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2]))) for _ in range(array.ndim))]
+        array = array[
+            tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2]))) for _ in range(array.ndim))
+        ]
     if data.draw(st.booleans()):
         array = np.broadcast_to(array, (3, *array.shape))
     found = travelled(array)

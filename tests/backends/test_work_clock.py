@@ -7,7 +7,13 @@ import sys
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observe import from_death, killed_from_outside
-from opsieve.backends.workers.zygotes.work_clock import BACKSTOP, Load, WorkClock, load_of, out_of_memory_kills
+from opsieve.backends.workers.zygotes.work_clock import (
+    BACKSTOP,
+    Load,
+    WorkClock,
+    load_of,
+    out_of_memory_kills,
+)
 from opsieve.backends.workers.zygotes.zygote import Death, Limits
 
 
@@ -48,8 +54,13 @@ def test_a_process_that_cannot_be_read_is_given_wall_time() -> None:
 
 def test_the_load_of_a_tree_counts_its_children() -> None:
     child = "x = 0\nwhile x < 3_000_000: x += 1"
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); print(1, flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    code = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); print(1, flush=True);"
+        " input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         load = load_of(process.pid)

@@ -26,10 +26,14 @@ def graph(taken: ValueInfoProto, given: ValueInfoProto) -> GraphProto:
         (FLOAT, PACKED, "a tensor of int4 cannot cross the border of a model in it"),
     ],
 )
-def test_a_border_lets_through_what_its_side_carries(taken: ValueInfoProto, given: ValueInfoProto, said: str) -> None:
+def test_a_border_lets_through_what_its_side_carries(
+    taken: ValueInfoProto, given: ValueInfoProto, said: str
+) -> None:
     found = ""
     try:
-        refuse_border(graph(taken, given), "it", onnx_name, lambda name: name != "int4", ((), ("sequence_type",)))
+        refuse_border(
+            graph(taken, given), "it", onnx_name, lambda name: name != "int4", ((), ("sequence_type",))
+        )
     except NotImplementedError as error:
         found = str(error)
     assert found == said

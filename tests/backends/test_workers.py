@@ -1,4 +1,6 @@
-"""Workers: whatever a program or a compiler does is an observation, the next test runs, and nothing is left behind."""
+"""Workers: whatever a program or a compiler does is an observation, the next test runs, and nothing is left
+behind.
+"""
 
 import itertools
 import os
@@ -204,7 +206,9 @@ def test_values_of_every_kind_arrive(workers: Workers) -> None:
         seen = workers.observe(ORT, cast, {"x": np.array([1, -2, 3]).astype(dtype)})
         assert seen.outputs is not None, seen.message
         assert seen.outputs["y"].tolist() == [1, -2, 3]
-        back = program(f"g (float[3] x) => ({kind}[3] y) {{ y = Cast <to={cast_number(kind)}> (x) }}", opset=21, ir=10)
+        back = program(
+            f"g (float[3] x) => ({kind}[3] y) {{ y = Cast <to={cast_number(kind)}> (x) }}", opset=21, ir=10
+        )
         seen = workers.observe(ORT, back, {"x": np.array([1, -2, 3], np.float32)})
         assert seen.outputs is not None, seen.message
         assert seen.outputs["y"].astype(np.float32).tolist() == [1, -2, 3]
@@ -228,14 +232,17 @@ def test_a_model_of_a_newer_ir_version_is_asked_in_an_older_one(workers: Workers
 
 
 def test_a_newer_opset_is_lowered_where_the_operators_are_the_same(workers: Workers) -> None:
-    seen = workers.observe(ORT, program("g (float[2, 3] x) => (float[2, 3] y) { y = Tanh(x) }", opset=28, ir=14), X)
+    seen = workers.observe(
+        ORT, program("g (float[2, 3] x) => (float[2, 3] y) { y = Tanh(x) }", opset=28, ir=14), X
+    )
     assert seen.outcome == "ok", seen.message
     assert "opset was lowered" in " ".join(seen.notes)
 
 
 def test_a_compiler_that_is_not_there_is_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))  # what other uses of uv left there would answer
+    # what other uses of uv left there would answer
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path))
     with Workers(offline=True) as workers:
         seen = workers.observe(resolve("onnxruntime==0.0.1"), RELU, X)
@@ -343,7 +350,11 @@ def test_what_a_program_started_in_a_session_of_its_own_is_ended_with_it(
 
 
 def test_a_reply_that_makes_no_sense_is_an_error_of_the_program() -> None:
-    for reply in ({}, {"ok": True, "seconds": {}, "peak": 0}, {"ok": True, "seconds": 3, "peak": [], "outputs": 1}):
+    for reply in (
+        {},
+        {"ok": True, "seconds": {}, "peak": 0},
+        {"ok": True, "seconds": 3, "peak": [], "outputs": 1},
+    ):
         seen = from_reply(ORT, "1", reply, memoryview(b""))
         assert (seen.outcome, seen.exception) == ("error", "GarbledAnswer")
 
@@ -362,7 +373,9 @@ def test_two_threads_may_ask_at_once(workers: Workers) -> None:
     assert outcomes == ["ok"] * 60
 
 
-def test_compilers_unused_for_long_are_closed_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilers_unused_for_long_are_closed_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("opsieve.backends.workers.workers.COMPILERS", 1)
     with Workers(zygotes=SharedZygotes()) as workers:
@@ -433,7 +446,11 @@ def test_nothing_is_left_behind_when_the_main_process_is_killed(tmp_path: Path) 
     )
     environment = {**os.environ, "PYTHONPATH": str(SUPPORT), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as main:
         assert main.stdout is not None
         zygotes = [int(pid) for pid in main.stdout.readline().split()]

@@ -1,4 +1,6 @@
-"""Run as a process of its own by test_tracer.py: loads the tracer as a worker does, and a library, and does what it is told."""
+"""Run as a process of its own by test_tracer.py: loads the tracer as a worker does, and a library, and does
+what it is told.
+"""
 
 import ctypes
 import importlib.util

@@ -1,4 +1,6 @@
-"""Builds as versions: a folder of them, at the ends of a search, between two releases; versions of other packages in the row."""
+"""Builds as versions: a folder of them, at the ends of a search, between two releases; versions of other
+packages in the row.
+"""
 
 import json
 import subprocess
@@ -80,7 +82,9 @@ def test_builds_named_by_version_are_searched(tmp_path: Path) -> None:
 def test_expected_outputs_that_the_reference_contradicts_define_good_and_bad(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The user's outputs are those of the newer builds, which are wrong: only bisect takes them for more than a claim."""
+    """The user's outputs are those of the newer builds, which are wrong: only bisect takes them for more than
+    a claim.
+    """
     case = negations()
     assert case.expected is not None
     np.savez(tmp_path / "wrong.npz", y=np.exp(case.inputs["x"]))  # without both Neg
@@ -101,10 +105,14 @@ def test_expected_outputs_that_the_reference_contradicts_define_good_and_bad(
 def test_each_reason_why_versions_cannot_be_tested_is_told_with_its_number(tmp_path: Path) -> None:
     versions = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5")
     wheels = [
-        VersionOutcome("skip", symptom="environment", text=f"thing=={name} has no wheel") for name in versions[:3]
+        VersionOutcome("skip", symptom="environment", text=f"thing=={name} has no wheel")
+        for name in versions[:3]
     ]
     lack = VersionOutcome("skip", symptom="unsupported", text="no kernel")
-    for last, opening in ((lack, "no release could be tested"), (VersionOutcome("good"), "it does not fail in any")):
+    for last, opening in (
+        (lack, "no release could be tested"),
+        (VersionOutcome("good"), "it does not fail in any"),
+    ):
         seen = Timeline(versions, (*wheels, lack, lack, last), None, None, 6, 0)
         answer = version_answer(seen, "thing").answer
         assert answer.startswith(opening)
@@ -137,7 +145,15 @@ def test_builds_named_by_commit_narrow_what_is_ranked(tmp_path: Path) -> None:
 def test_two_builds_are_the_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = build(tmp_path / "fine", RIGHT)
     bad = build(tmp_path / "broken", WRONG)
-    ends = ["--good", f"onnxslim@{good}", "--bad", f"onnxslim@{bad}", "--target", "onnxslim", "--no-attribute"]
+    ends = [
+        "--good",
+        f"onnxslim@{good}",
+        "--bad",
+        f"onnxslim@{bad}",
+        "--target",
+        "onnxslim",
+        "--no-attribute",
+    ]
     code, out, _ = opsieve("bisect", tmp_path / "case", *ends, "--json", capsys=capsys)
     answer = json.loads(out)
     assert (code, answer["first_bad"], answer["probes"]) == (0, f"onnxslim@{bad}", 2)
@@ -189,9 +205,9 @@ def test_a_folder_without_builds_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_names_of_builds(tmp_path: Path) -> None:
-    conda = build(tmp_path / "onnxslim-1.2.3-py311h1a2b3c4_0" / "lib" / "python3.11" / "site-packages", RIGHT).parents[
-        2
-    ]
+    conda = build(
+        tmp_path / "onnxslim-1.2.3-py311h1a2b3c4_0" / "lib" / "python3.11" / "site-packages", RIGHT
+    ).parents[2]
     described = build(tmp_path / "v1.2-14-gdeadbeef12", RIGHT)
     dated = build(tmp_path / "2026-03-04", RIGHT)
     stated = build(tmp_path / "tree", RIGHT, "0.9.1")
@@ -221,11 +237,16 @@ def test_other_packages_fill_the_gaps_between_releases() -> None:
         "1.2",
         "onnxslim-gpu==1.3.dev20260101",
     ]
-    assert [str(version.on(SLIM)) for version in ordered[1:3]] == ["onnxslim==1.1.0", "onnxslim==onnxslim-gpu-1.1.1"]
+    assert [str(version.on(SLIM)) for version in ordered[1:3]] == [
+        "onnxslim==1.1.0",
+        "onnxslim==onnxslim-gpu-1.1.1",
+    ]
 
 
 def test_builds_between_two_releases(tmp_path: Path) -> None:
-    """Those of commits that the newer release has and the older one has not, in the order of the history; what was seen around them stays."""
+    """Those of commits that the newer release has and the older one has not, in the order of the history;
+    what was seen around them stays.
+    """
     history = compiler_history(tmp_path / "repository", [RIGHT] * 8)
     for tag, place in (("v1.0", 1), ("v2.0", 6)):
         subprocess.run(["git", "-C", str(history.folder), "tag", tag, history.shas[place]], check=True)
@@ -246,11 +267,17 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
     joined = Timeline(tuple(inner.names), (good, good, bad, None, bad), bad, outcome, 5, 2).within(around)
     assert joined.versions == ("0.9", "1.0", "build2", "build3", "build5", "2.0")
     answer = version_answer(joined, "onnxslim")
-    assert (answer.first_bad, answer.transitions[0].last_before, answer.candidates) == ("build3", "build2", ("build3",))
+    assert (answer.first_bad, answer.transitions[0].last_before, answer.candidates) == (
+        "build3",
+        "build2",
+        ("build3",),
+    )
 
 
 def test_builds_are_the_ends_of_a_search_through_commits(tmp_path: Path) -> None:
-    """One says its commit by its name, the other by a file; one that says none is refused, and a revision may have the sign @."""
+    """One says its commit by its name, the other by a file; one that says none is refused, and a revision may
+    have the sign @.
+    """
     history = compiler_history(tmp_path / "repository", [RIGHT] * 3 + [WRONG] * 3)
     old = build(tmp_path / f"old-{history.shas[0][:9]}", RIGHT)
     new, bare = build(tmp_path / "new", WRONG), build(tmp_path / "bare", WRONG)
@@ -274,7 +301,9 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_the_repository_stays_byte_for_byte_as_it_was(tmp_path: Path) -> None:
-    """What is ranked, put in order, built and checked in it: nothing is written there, not even by git for itself."""
+    """What is ranked, put in order, built and checked in it: nothing is written there, not even by git for
+    itself.
+    """
     history = row(tmp_path / "repository", "gggbbb")
     (history.folder / "fold.sh").write_text("what the user is at\n")
     before = contents(history.folder)
@@ -290,7 +319,9 @@ def test_the_repository_stays_byte_for_byte_as_it_was(tmp_path: Path) -> None:
         assert [commit.sha for commit in source.search().culprits] == [history.shas[3]]
     ends = (ReleaseEnd("a", commit=history.shas[0]), ReleaseEnd("b", commit=history.shas[5]))
     assert (
-        rank_commits(history.folder, ends, Clues(passes=("fold",), message="2*3+4 was folded to another value")).commits
+        rank_commits(
+            history.folder, ends, Clues(passes=("fold",), message="2*3+4 was folded to another value")
+        ).commits
         == 5
     )
     assert by_history(history.folder, history.shas[::-1]) == [5, 4, 3, 2, 1, 0]

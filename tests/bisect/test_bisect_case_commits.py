@@ -1,6 +1,8 @@
-"""Commits judged by a case: the compiler of each commit is imported from its work tree. Submodules and sparse checkouts.
+"""Commits judged by a case: the compiler of each commit is imported from its work tree. Submodules and sparse
+checkouts.
 
-The compiler is a real one in a few lines of Python, under the name of one that a backend knows: it removes pairs of Neg.
+The compiler is a real one in a few lines of Python, under the name of one that a backend knows: it removes
+pairs of Neg.
 """
 
 import json
@@ -34,7 +36,8 @@ RIGHT = (
     return model
 """
 )
-WRONG = RIGHT.replace("and inner is not None", "").replace("inner.input[0]", "node.input[0]")  # any Neg is removed
+# any Neg is removed
+WRONG = RIGHT.replace("and inner is not None", "").replace("inner.input[0]", "node.input[0]")
 RAISES = HEAD + "    raise RuntimeError('cannot slim this graph')\n"
 UNBUILDABLE = "this is no Python {}\n"
 PACKAGE = "onnxslim/__init__.py"
@@ -54,7 +57,8 @@ def negations() -> Case:
     from onnx import parser
 
     model = parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Neg(x) b = Exp(a) y = Neg(b) }'
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Neg(x) b = Exp(a) y ='
+        " Neg(b) }"
     )
     inputs = {"x": np.array([0.5, -1.0], np.float32)}
     return Case(OnnxProgram(model.SerializeToString()), inputs, {"y": -np.exp(-inputs["x"])})
@@ -65,7 +69,13 @@ def search(history: History, good: str, bad: str, **options: Any) -> CommitResul
     with (
         CaseCheck(negations(), resolve("onnxslim")) as check,
         Commits(
-            history.folder, good, bad, check, root=history.folder.parent / "probes", say=lambda told: None, **options
+            history.folder,
+            good,
+            bad,
+            check,
+            root=history.folder.parent / "probes",
+            say=lambda told: None,
+            **options,
         ) as source,
     ):
         return source.search(jobs=jobs)
@@ -90,7 +100,9 @@ def test_the_source_may_lie_in_a_folder_and_trees_may_be_many(tmp_path: Path) ->
 
 @pytest.mark.slow  # in make test: the same of scripts in test_bisect_commits.py
 def test_another_failure_is_not_blamed(tmp_path: Path) -> None:
-    """The wrong result is followed; a stretch that raises before anything could be wrong tells nothing of it."""
+    """The wrong result is followed; a stretch that raises before anything could be wrong tells nothing of
+    it.
+    """
     history = compiler_history(tmp_path / "repository", [RIGHT] * 4 + [RAISES] * 3 + [WRONG] * 5)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == history.shas[4:8]
@@ -98,13 +110,17 @@ def test_another_failure_is_not_blamed(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # in make test: untestable commits in test_bisect_commits.py
 def test_a_commit_that_cannot_be_imported_is_untestable(tmp_path: Path) -> None:
-    history = compiler_history(tmp_path / "repository", [RIGHT] * 4 + [UNBUILDABLE] * 2 + [RIGHT] * 4 + [WRONG] * 3)
+    history = compiler_history(
+        tmp_path / "repository", [RIGHT] * 4 + [UNBUILDABLE] * 2 + [RIGHT] * 4 + [WRONG] * 3
+    )
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[10]]
 
 
 def test_what_the_build_leaves_is_imported_first(tmp_path: Path) -> None:
-    history = compiler_history(tmp_path / "repository", [UNBUILDABLE + "#" + "g" * n for n in range(3)] + [UNBUILDABLE])
+    history = compiler_history(
+        tmp_path / "repository", [UNBUILDABLE + "#" + "g" * n for n in range(3)] + [UNBUILDABLE]
+    )
     build = tmp_path / "make.sh"
     right, wrong = (repr(text.replace("{}", "0")) for text in (RIGHT, WRONG))
     build.write_text(
@@ -126,7 +142,15 @@ def test_the_command_takes_a_case_and_keeps_the_answer_beside_it(
     history = compiler_history(tmp_path / "repository", [RIGHT] * 3 + [WRONG] * 3)
     save(negations(), tmp_path / "case")
     monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
-    arguments = [str(tmp_path / "case"), "--commits", str(history.folder), "--good", history.shas[0], "--bad", "main"]
+    arguments = [
+        str(tmp_path / "case"),
+        "--commits",
+        str(history.folder),
+        "--good",
+        history.shas[0],
+        "--bad",
+        "main",
+    ]
     code, _, err = opsieve("bisect", *arguments, capsys=capsys)
     assert code == 2
     assert "name --target" in err
@@ -155,7 +179,9 @@ def test_culprits_are_kept_by_kind_and_damage_counts_as_none(tmp_path: Path) -> 
 def test_a_sparse_checkout_holds_the_folders_asked_for(tmp_path: Path) -> None:
     history = History(tmp_path / "repository")
     for number, source in enumerate([GOOD] * 5 + [BAD] * 3):
-        history.commit([number - 1] if number else [], source, path="src/fold.sh", files={"models/big.bin": "x"})
+        history.commit(
+            [number - 1] if number else [], source, path="src/fold.sh", files={"models/big.bin": "x"}
+        )
     history.write()
     build = tmp_path / "build.sh"
     build.write_text(BUILD.replace("set -e\n", "set -e\ntest ! -e models\n"))
@@ -180,7 +206,9 @@ def test_submodules_are_there_without_a_network(tmp_path: Path) -> None:
 
     def git(*arguments: str) -> str:
         names = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "protocol.file.allow=always"]
-        done = subprocess.run(["git", *names, *arguments], cwd=outer, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *names, *arguments], cwd=outer, check=True, capture_output=True, text=True
+        )
         return done.stdout.strip()
 
     git("init", "--quiet", "--initial-branch=main")
@@ -250,7 +278,10 @@ def test_a_case_needs_a_backend_that_exists() -> None:
 def test_a_chance_that_nobody_named_is_measured(tmp_path: Path) -> None:
     """The check of a bad commit fails in two of three runs."""
     history = row(tmp_path / "repository", "g" * 9 + "b" * 14)
-    count = 'n=$(cat "$0.n" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$0.n"; test $((n % 3)) = 0 && exit 0\n'
+    count = (
+        'n=$(cat "$0.n" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$0.n"; test $((n % 3)) = 0 &&'
+        " exit 0\n"
+    )
     (tmp_path / "check.sh").write_text(CHECK.replace("#!/bin/sh\n", "#!/bin/sh\n" + count))
     scripts = {"check": tmp_path / "check.sh", "build": tmp_path / "build.sh"}
     with Commits(

@@ -21,7 +21,8 @@ from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.bisect.sources.git_history import commit_named, describe, open_repository, tag_of
 from opsieve.gen.model.bad_input import BadInput
 
-# Runs of the good end and of the good commit beside the answer, with which a check that never varied is doubted.
+# Runs of the good end and of the good commit beside the answer, with which a check that never varied is
+# doubted.
 CONFIRMATIONS = 10
 
 
@@ -29,7 +30,9 @@ def search(history: History, good: str, bad: str, **options: Any) -> CommitResul
     scripts = history.folder.parent
     jobs = options.pop("jobs", 1)
     options = {"check": scripts / "check.sh", "build": scripts / "build.sh", **options}
-    with Commits(history.folder, good, bad, root=scripts / "probes", say=lambda sentence: None, **options) as source:
+    with Commits(
+        history.folder, good, bad, root=scripts / "probes", say=lambda sentence: None, **options
+    ) as source:
         return source.search(jobs=jobs)
 
 
@@ -43,7 +46,9 @@ def state(folder: Path) -> str:
         ["rev-parse", "HEAD"],
         ["stash", "list"],
     ]
-    return "".join(subprocess.run([*git, *part], capture_output=True, text=True, check=True).stdout for part in parts)
+    return "".join(
+        subprocess.run([*git, *part], capture_output=True, text=True, check=True).stdout for part in parts
+    )
 
 
 def test_a_row_of_commits(tmp_path: Path) -> None:
@@ -64,7 +69,9 @@ def test_a_row_of_commits(tmp_path: Path) -> None:
 
 
 def merges(count: int, rng: random.Random) -> list[list[int]]:
-    """Parents of about `count` commits: a main line, up to four topic branches beside it, each merged when it is done."""
+    """Parents of about `count` commits: a main line, up to four topic branches beside it, each merged when it
+    is done.
+    """
     parents: list[list[int]] = [[]]
     main, topics = 0, list[int]()
     while len(parents) < count or topics:
@@ -235,7 +242,11 @@ def test_a_check_that_is_killed_ends_the_search(tmp_path: Path) -> None:
 
 def test_a_check_that_cannot_tell_is_untestable(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "ggggggbbbbbb")
-    check = (tmp_path / "check.sh").read_text().replace("got=", "case $OPSIEVE_COMMIT in WHICH) exit 125;; esac\ngot=")
+    check = (
+        (tmp_path / "check.sh")
+        .read_text()
+        .replace("got=", "case $OPSIEVE_COMMIT in WHICH) exit 125;; esac\ngot=")
+    )
     (tmp_path / "check.sh").write_text(check.replace("WHICH", "|".join(history.shas[5:7])))
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == history.shas[5:8]
@@ -253,7 +264,9 @@ def test_names_of_commits(tmp_path: Path) -> None:
                 commit_named(repository, name)
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     history = row(tmp_path / "repository", "gggggbbb")
     monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
     arguments = ["--commits", str(history.folder), "--good", history.shas[0], "--bad", "main", "--json"]
@@ -263,14 +276,18 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     answer = json.loads(out)
     assert answer["culprit_commit"] == answer["first_bad"] == history.shas[5]
     assert answer["ends_verified"]
-    assert {"probes", "seconds", "transitions", "confidence", "answer", "package", "first_good"} <= set(answer)
+    assert {"probes", "seconds", "transitions", "confidence", "answer", "package", "first_good"} <= set(
+        answer
+    )
 
 
 def test_an_interrupted_search_ends_its_scripts_and_keeps_its_probes(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "gggggbbb")
     check = (tmp_path / "check.sh").read_text()
     flag = tmp_path / "waiting"
-    slow = f"test $OPSIEVE_COMMIT = {history.shas[4]} && {{ echo $$ > {flag}; exec tail -f /dev/null; }}\ngot="
+    slow = (
+        f"test $OPSIEVE_COMMIT = {history.shas[4]} && {{ echo $$ > {flag}; exec tail -f /dev/null; }}\ngot="
+    )
     (tmp_path / "check.sh").write_text(check.replace("got=", slow, 1))
     names = ["--commits", str(history.folder), "--good", history.shas[0], "--bad", "main"]
     scripts = ["--build", str(tmp_path / "build.sh"), "--check", str(tmp_path / "check.sh")]
@@ -354,7 +371,9 @@ def test_a_shallow_clone_is_said(tmp_path: Path) -> None:
     subprocess.run(clone, check=True)
     said: list[str] = []
     scripts = {"check": tmp_path / "check.sh", "build": tmp_path / "build.sh", "root": tmp_path / "probes"}
-    Commits(tmp_path / "clone", history.shas[5], "main", say=said.append, **scripts).__exit__(None, None, None)
+    Commits(tmp_path / "clone", history.shas[5], "main", say=said.append, **scripts).__exit__(
+        None, None, None
+    )
     assert any("shallow" in sentence for sentence in said)
     with pytest.raises(BadInput, match="the clone is shallow: git fetch --unshallow"):
         Commits(tmp_path / "clone", history.shas[0], "main", say=said.append, **scripts)
@@ -363,7 +382,10 @@ def test_a_shallow_clone_is_said(tmp_path: Path) -> None:
 def test_what_a_merge_brought_is_listed_once(tmp_path: Path) -> None:
     history = History(tmp_path / "repository")
     base = history.commit([], GOOD)
-    left, right = history.commit([base], GOOD, files={"a": "1"}), history.commit([base], GOOD, files={"b": "1"})
+    left, right = (
+        history.commit([base], GOOD, files={"a": "1"}),
+        history.commit([base], GOOD, files={"b": "1"}),
+    )
     history.commit([left, right], GOOD, files={"a": "1", "b": "1"})
     with open_repository(history.write().folder) as repository:
         commit = describe(repository, history.shas[3])

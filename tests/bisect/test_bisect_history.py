@@ -26,7 +26,10 @@ FUSION = """bool PadFusion::Apply(Graph& graph) {
 }
 const char* name = "Pad_Fusion";
 """
-KERNEL = 'Status Resize::Compute(Context* c) {\n  return Status("input must have at least one element in it");\n}\n'
+KERNEL = (
+    'Status Resize::Compute(Context* c) {\n  return Status("input must have at least one element in'
+    ' it");\n}\n'
+)
 FILES = {
     "core/pad_fusion.cc": FUSION,
     "core/resize.cc": KERNEL,
@@ -60,13 +63,17 @@ GUILTY = ("Allow missing attributes (#777)", {"core/pad_fusion.cc": GUARD})
 def ranked(made: History, clues: Clues, old: int = 0, new: int = -1) -> HistoryRanking:
     for name, number in (("v1.0", old), ("v2.0", new)):
         subprocess.run(
-            ["git", "-C", str(made.folder), "tag", "-f", name, made.shas[number]], check=True, capture_output=True
+            ["git", "-C", str(made.folder), "tag", "-f", name, made.shas[number]],
+            check=True,
+            capture_output=True,
         )
     return rank_commits(made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0")), clues)
 
 
 def test_the_lines_of_the_pass_that_differ_name_the_commit(tmp_path: Path) -> None:
-    """The pull request neither names the pass nor an operator, and another one touches the file before the older release."""
+    """The pull request neither names the pass nor an operator, and another one touches the file before the
+    older release.
+    """
     early = ("Pad fusion: comments", {"core/pad_fusion.cc": "// comment\n" + FUSION})
     made = history(
         tmp_path / "r",
@@ -86,13 +93,17 @@ def test_the_lines_of_the_pass_that_differ_name_the_commit(tmp_path: Path) -> No
     assert found.ranked[0].probability > 0.9
     assert found.commits == 26
     assert (
-        subprocess.run(["git", "-C", str(made.folder), "status", "--porcelain"], capture_output=True, check=True).stdout
+        subprocess.run(
+            ["git", "-C", str(made.folder), "status", "--porcelain"], capture_output=True, check=True
+        ).stdout
         == before
     )
 
 
 def test_the_text_of_the_message_names_the_commit(tmp_path: Path) -> None:
-    made = history(tmp_path / "r", [*noise(10), ("Clean up (#9)", {"core/resize.cc": REWORDED}), *noise(14)[10:]])
+    made = history(
+        tmp_path / "r", [*noise(10), ("Clean up (#9)", {"core/resize.cc": REWORDED}), *noise(14)[10:]]
+    )
     said = "Non-zero status code 1 while running 'r': input must have one element or more in it: {0,3}"
     found = ranked(made, Clues(operators=("Relu",), message=said))
     assert found.ranked[0].sha == made.shas[11]
@@ -109,7 +120,9 @@ def test_what_was_cherry_picked_into_the_older_release_is_no_suspect(tmp_path: P
     made, files = History(tmp_path / "r"), dict(FILES)
     made.commit([], "x", files=files, subject="start")
     made.commit([0], "x", files=files | GUILTY[1], subject=GUILTY[0])  # main
-    made.commit([1], "x", files=files | GUILTY[1] | {"core/resize.cc": REWORDED}, subject="Resize: words (#8)")
+    made.commit(
+        [1], "x", files=files | GUILTY[1] | {"core/resize.cc": REWORDED}, subject="Resize: words (#8)"
+    )
     # Release branch.
     made.commit([0], "x", files=files | GUILTY[1], subject="Allow missing attributes (#777)", plain=True)
     made.write()
@@ -141,7 +154,9 @@ def test_a_release_says_its_commit_itself(tmp_path: Path) -> None:
         release_commit(made.folder, ReleaseEnd("", "9.9", []))
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(list(Clue)), st.just("x"), max_size=4), min_size=1, max_size=30))
+@given(
+    st.lists(st.dictionaries(st.sampled_from(list(Clue)), st.just("x"), max_size=4), min_size=1, max_size=30)
+)
 def test_probabilities_are_a_distribution_and_more_evidence_is_never_less_likely(
     found: list[dict[Clue, str]],
 ) -> None:
@@ -157,13 +172,18 @@ def test_probabilities_are_a_distribution_and_more_evidence_is_never_less_likely
 
 
 def test_a_message_is_searched_by_what_a_source_can_hold() -> None:
-    said = "[ShapeInferenceError] (op_type:Resize, node name: r): Either `sizes` or `scales` must be provided, but not both of them at /a/b.cc:123"
+    said = (
+        "[ShapeInferenceError] (op_type:Resize, node name: r): Either `sizes` or `scales` must be provided,"
+        " but not both of them at /a/b.cc:123"
+    )
     assert any("must be provided, but not both of them" in text for text in constant_texts(said))
     assert constant_texts("x = 1") == []
 
 
 def squashed(folder: Path) -> History:
-    """A default branch whose changes are squashed into one commit of the branch of the newer release, with no number in the message."""
+    """A default branch whose changes are squashed into one commit of the branch of the newer release, with no
+    number in the message.
+    """
     made, files = History(folder), dict(FILES)
     made.commit([], "x", files=files, subject="start")
     one = files | GUILTY[1]
@@ -206,16 +226,22 @@ def test_the_source_of_the_header_that_names_the_pass_counts(tmp_path: Path) -> 
 def test_of_two_changes_of_a_pass_the_one_that_names_the_operator_leads(tmp_path: Path) -> None:
     cast = {"core/pad_fusion.cc": FUSION.replace("Fuse(graph)", 'Fuse(graph, "Cast")')}
     pool = {
-        "core/pad_fusion.cc": cast["core/pad_fusion.cc"].replace("SatisfiesPadding", 'Is(graph, "AveragePool") && S')
+        "core/pad_fusion.cc": (
+            cast["core/pad_fusion.cc"].replace("SatisfiesPadding", 'Is(graph, "AveragePool") && S')
+        )
     }
     changes = [("Look through more nodes (#4)", pool), ("Clean up (#5)", cast | pool), *noise(3)]
-    found = ranked(history(tmp_path / "r", changes), Clues(passes=("Pad_Fusion",), operators=("Pad", "AveragePool")))
+    found = ranked(
+        history(tmp_path / "r", changes), Clues(passes=("Pad_Fusion",), operators=("Pad", "AveragePool"))
+    )
     assert found.ranked[0].subject == "Look through more nodes (#4)"
     assert "those lines name the operator AveragePool" in found.ranked[0].reasons
 
 
 def test_code_that_is_not_in_the_release_does_not_count(tmp_path: Path) -> None:
-    """The binary names the source files it was built of; a kernel in another folder is for another machine."""
+    """The binary names the source files it was built of; a kernel in another folder is for another
+    machine.
+    """
     files = [f"core/cpu/k{place}.cc" for place in range(60)]
     start = dict.fromkeys(files, "int k;\n") | {"core/cpu/resize.cc": KERNEL, "core/gpu/resize.cc": KERNEL}
     here = ("Rewrite (#1)", {"core/cpu/resize.cc": REWORDED})
@@ -228,13 +254,17 @@ def test_code_that_is_not_in_the_release_does_not_count(tmp_path: Path) -> None:
     for name, number in (("v1.0", 1), ("v2.0", -1)):
         subprocess.run(["git", "-C", str(made.folder), "tag", name, made.shas[number]], check=True)
     found = rank_commits(
-        made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0", (wheel,))), Clues(operators=("Resize",))
+        made.folder,
+        (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0", (wheel,))),
+        Clues(operators=("Resize",)),
     )
     assert [item.subject for item in found.ranked] == [here[0]]
 
 
 def test_words_of_the_failure_that_few_commits_have_count(tmp_path: Path) -> None:
-    """No file is named after the operator, and the message stands in no source: the words of subject and description are left."""
+    """No file is named after the operator, and the message stands in no source: the words of subject and
+    description are left.
+    """
     change = (
         "Guard the division (#7)\n\nA pooling of nothing fell over a divide-by-zero.",
         {"core/area.cc": "int a;\n"},
@@ -283,7 +313,12 @@ def test_of_many_operators_those_of_the_message_tell(
 
 
 def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tmp_path: Path) -> None:
-    bumps = [("Begin 1.1", {"VERSION": "1.1.0\n"}), *noise(2), ("Begin 1.2", {"VERSION": "1.2.0\n"}), *noise(4)[2:]]
+    bumps = [
+        ("Begin 1.1", {"VERSION": "1.1.0\n"}),
+        *noise(2),
+        ("Begin 1.2", {"VERSION": "1.2.0\n"}),
+        *noise(4)[2:],
+    ]
     made = history(tmp_path / "r", bumps)
     found = release_commit(made.folder, ReleaseEnd("", "1.1.0", []))
     assert (found.sha, found.exact) == (made.shas[3], False)
@@ -326,7 +361,9 @@ def test_a_verb_at_the_head_of_a_subject_is_no_operator(
 def test_a_wheel_says_whether_its_sources_can_be_imported(tmp_path: Path) -> None:
     for name, pure in (("onnxscript-0.3.2", "true"), ("onnx_extra-1.0", "false")):
         (tmp_path / f"{name}.dist-info").mkdir()
-        (tmp_path / f"{name}.dist-info" / "WHEEL").write_text(f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\n")
+        (tmp_path / f"{name}.dist-info" / "WHEEL").write_text(
+            f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\n"
+        )
     assert is_pure([tmp_path], "onnxscript")
     assert not is_pure([tmp_path], "onnx-extra")
     assert not is_pure([tmp_path], "onnx")
@@ -348,7 +385,9 @@ def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None
         file.chmod(0o644)
         file.write_bytes(b"broken")
     with pytest.raises(BadInput, match=r"git cannot read|no commit|no tag"):
-        rank_commits(made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0")), Clues(operators=("Resize",)))
+        rank_commits(
+            made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0")), Clues(operators=("Resize",))
+        )
 
 
 def test_a_nightly_that_says_only_its_day_is_of_any_commit_of_it(tmp_path: Path) -> None:

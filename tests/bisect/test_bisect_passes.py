@@ -36,7 +36,9 @@ def compiler(needed: list[set[str]], level: str = "basic") -> Probe:
 
 
 def blame(levels: list[str], passes: list[str], probe: Probe, **options: Any) -> Attribution:
-    """Attribution of a compiler whose trace tells that all its passes ran, and those of `acted` changed the program."""
+    """Attribution of a compiler whose trace tells that all its passes ran, and those of `acted` changed the
+    program.
+    """
     acted, hosts = options.pop("acted", ()), options.pop("hosts", ())
 
     def trace(level: str, off: tuple[str, ...]) -> PassTrace:
@@ -59,7 +61,11 @@ def test_one_guilty_pass() -> None:
 
 def test_two_passes_that_mask_each_other() -> None:
     found = blame(LEVELS, PASSES, compiler([{"Pass3"}, {"Pass31"}], "extended"))
-    assert (found.answer, set(found.passes), set(found.alone)) == ("set", {"Pass3", "Pass31"}, {"Pass3", "Pass31"})
+    assert (found.answer, set(found.passes), set(found.alone)) == (
+        "set",
+        {"Pass3", "Pass31"},
+        {"Pass3", "Pass31"},
+    )
     assert found.probes <= 65
 
 
@@ -94,7 +100,11 @@ def test_what_acts_in_the_place_of_another_is_found() -> None:
         return PassTrace(tuple(PASSES), ("Pass31",) if "Pass3" in off else ("Pass3", "Pass5"))
 
     found = attribute(LEVELS, probe, trace)
-    assert (found.answer, set(found.passes), set(found.alone)) == ("set", {"Pass3", "Pass31"}, {"Pass3", "Pass31"})
+    assert (found.answer, set(found.passes), set(found.alone)) == (
+        "set",
+        {"Pass3", "Pass31"},
+        {"Pass3", "Pass31"},
+    )
     assert found.probes <= 14
 
 
@@ -167,21 +177,26 @@ def test_what_is_blamed_cures_and_no_part_of_it_does(needed: list[set[str]]) -> 
 
 def test_a_trace_is_read_in_order() -> None:
     log = (
-        "opsieve pass ran Fold\nsome noise\nopsieve pass acted Fold\nopsieve pass ran Outer\nopsieve pass ran Fold\n"
-        "opsieve pass host Outer\nopsieve pass ran two words\nopsieve pass ran a+b\nopsieve pass acted Fuse\n"
+        "opsieve pass ran Fold\nsome noise\nopsieve pass acted Fold\nopsieve pass ran Outer\nopsieve pass ran"
+        " Fold\nopsieve pass host Outer\nopsieve pass ran two words\nopsieve pass ran a+b\nopsieve pass acted"
+        " Fuse\n"
     )
     assert read_trace(log, died=False) == PassTrace(
         ("Fold", "Fuse"), ("Fold", "Fuse"), ("Outer",), {"Fold": 2, "Outer": 1}
     )
-    assert read_trace("opsieve pass ran A\nopsieve pass acted A\nopsieve pass ran B\n", died=True).acted == ("B", "A")
+    assert read_trace("opsieve pass ran A\nopsieve pass acted A\nopsieve pass ran B\n", died=True).acted == (
+        "B",
+        "A",
+    )
 
 
 def test_the_log_of_an_onnxruntime_that_crashed_is_read() -> None:
     log = (
-        "2026 [V:onnxruntime:, mgr.cc:55 ApplyTransformers] Applying graph transformer ConstantFolding on step 1.\n"
-        "2026 [I:onnxruntime:, graph_transformer.cc:15 Apply] GraphTransformer ConstantFolding modified: 1 with status: OK\n"
-        "2026 [I:onnxruntime:, graph_transformer.cc:15 Apply] GraphTransformer GeluFusion modified: 0 with status: OK\n"
-        "2026 [V:onnxruntime:, mgr.cc:55 ApplyTransformers] Applying graph transformer MatMulAddFusion on step 1.\n"
+        "2026 [V:onnxruntime:, mgr.cc:55 ApplyTransformers] Applying graph transformer ConstantFolding on"
+        " step 1.\n2026 [I:onnxruntime:, graph_transformer.cc:15 Apply] GraphTransformer ConstantFolding"
+        " modified: 1 with status: OK\n2026 [I:onnxruntime:, graph_transformer.cc:15 Apply] GraphTransformer"
+        " GeluFusion modified: 0 with status: OK\n2026 [V:onnxruntime:, mgr.cc:55 ApplyTransformers] Applying"
+        " graph transformer MatMulAddFusion on step 1.\n"
     )
     assert read_trace(log, died=True).acted == ("MatMulAddFusion", "ConstantFolding")
 
@@ -269,7 +284,9 @@ def test_compilers_tell_their_passes(workers: Workers, target: str, acted: str, 
 
 
 def test_a_rewrite_rule_is_blamed(workers: Workers) -> None:
-    """Clip with its minimum above its maximum gives the maximum; onnxscript's rule takes a Relu behind it for another minimum."""
+    """Clip with its minimum above its maximum gives the maximum; onnxscript's rule takes a Relu behind it for
+    another minimum.
+    """
     pytest.importorskip("onnxscript")
     case = Case(parsed(CLIPPED), {"x": np.ones(2, np.float32)}, {"y": np.zeros(2, np.float32)})
     blamed = blame_passes(case, resolve("onnxscript"), ObservationCache(workers))
@@ -285,7 +302,13 @@ class Overheard(ObservationCache):
         self.asked: list[tuple[str, int]] = []
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         self.asked.append((str(target), repeat))
         return super().observe(target, program, inputs, fresh=fresh, repeat=repeat)
@@ -297,12 +320,18 @@ RAISING = """<ir_version: 8, opset_import: ["": 14]> g (double[2] x) => (double[
 
 @pytest.mark.parametrize("large", [False, True])
 def test_an_error_is_attributed_without_asking_what_is_right(workers: Workers, large: bool) -> None:
-    """onnxruntime's rule FuseReluClip raises for double; the reference is slow, so a large model does without it."""
+    """onnxruntime's rule FuseReluClip raises for double; the reference is slow, so a large model does without
+    it.
+    """
     model = parsed(RAISING).proto
     if large:
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(5000, np.float32), "weight_of_a_host"))
+        model.graph.initializer.append(
+            onnx.numpy_helper.from_array(np.zeros(5000, np.float32), "weight_of_a_host")
+        )
     lab = Overheard(workers)
-    blamed = blame_passes(Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(2)}), resolve("onnxruntime"), lab)
+    blamed = blame_passes(
+        Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(2)}), resolve("onnxruntime"), lab
+    )
     assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseReluClip",))
     assert (blamed.wanted.stage, blamed.beneath) == ("compile", None)
     named = [target for target, _ in lab.asked]
@@ -312,12 +341,15 @@ def test_an_error_is_attributed_without_asking_what_is_right(workers: Workers, l
 
 
 def test_a_case_with_a_rare_element_type_is_attributed(workers: Workers) -> None:
-    """The judge asks a small program whether the type is refused everywhere: that is not the case, whose answer is remembered."""
+    """The judge asks a small program whether the type is refused everywhere: that is not the case, whose
+    answer is remembered.
+    """
     rare = RAISING.replace("double[2] x)", "double[2] x, uint16[2] u)").replace(
         "double[2] y)", "double[2] y, uint16[2] v)"
     )
     case = Case(
-        parsed(rare.replace("y = Clip", "v = Identity(u) y = Clip")), {"x": np.ones(2), "u": np.ones(2, np.uint16)}
+        parsed(rare.replace("y = Clip", "v = Identity(u) y = Clip")),
+        {"x": np.ones(2), "u": np.ones(2, np.uint16)},
     )
     blamed = blame_passes(case, resolve("onnxruntime"), ObservationCache(workers))
     assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseReluClip",))

@@ -22,14 +22,23 @@ from opsieve.bisect.search.search import (
     capacity,
     telling_share,
 )
-from opsieve.bisect.search.search_loop import SURE, SearchResult, bisection, confirm_ends, measure, search_doubting
+from opsieve.bisect.search.search_loop import (
+    SURE,
+    SearchResult,
+    bisection,
+    confirm_ends,
+    measure,
+    search_doubting,
+)
 from opsieve.gen.model.bad_input import BadInput
 
 BAD, GOOD, SKIP = TestResult.BAD, TestResult.GOOD, TestResult.SKIP
 SHAPES = st.tuples(st.integers(2, 60), st.randoms(use_true_random=False), st.floats(0, 0.5))
 
 
-def drive(steps: Generator[Any, Any, Any], test: Callable[[int], TestResult], asked: list[int] | None = None) -> Any:
+def drive(
+    steps: Generator[Any, Any, Any], test: Callable[[int], TestResult], asked: list[int] | None = None
+) -> Any:
     """TestResult a generator's questions until it returns; with `asked`, note them."""
     wanted = next(steps)
     while True:
@@ -63,7 +72,9 @@ def row(text: str) -> list[TestResult]:
 def test_a_row_takes_the_logarithm(count: int, data: st.DataObject) -> None:
     culprit = data.draw(st.integers(1, count - 1))
     backwards = data.draw(st.booleans())
-    timeline = [(GOOD if backwards else BAD) if v >= culprit else (BAD if backwards else GOOD) for v in range(count)]
+    timeline = [
+        (GOOD if backwards else BAD) if v >= culprit else (BAD if backwards else GOOD) for v in range(count)
+    ]
     asked: list[int] = []
     outcome = bisect(timeline, asked)
     assert outcome.first == (culprit,)
@@ -175,7 +186,8 @@ def test_a_failure_that_shows_now_and_then(chance: float, direction: Direction) 
         assert search.suspects.confidence >= 0.95
         right += search.suspects.candidates == (culprit,)
         tests += search.tests
-    assert right >= 53  # 57 expected, binomial: fewer than 53 happens once in 40 such tests, and the seed is fixed
+    # 57 expected, binomial: fewer than 53 happens once in 40 such tests, and the seed is fixed
+    assert right >= 53
     assert tests / 60 <= 1.5 * math.log2(count) / capacity(chance)
 
 
@@ -209,7 +221,9 @@ def test_contradicting_answers_are_noticed() -> None:
         ("bbbbbggggg", 0, 9, 0, 9, ((0, BAD), (9, GOOD))),  # a fix, named the other way round
     ],
 )
-def test_ends(text: str, good: int, bad: int, old: int, new: int, wrong: tuple[tuple[int, TestResult], ...]) -> None:
+def test_ends(
+    text: str, good: int, bad: int, old: int, new: int, wrong: tuple[tuple[int, TestResult], ...]
+) -> None:
     found = ends(row(text), good, bad)
     assert (row(text)[found.old], row(text)[found.new]) == (row(text)[old], row(text)[new])
     assert found.wrong == wrong
@@ -268,7 +282,12 @@ def test_thirty_five_releases_take_at_most_eight_probes(culprit: int, kind: str)
 def test_the_channel() -> None:
     assert capacity(1.0) == 1.0
     assert telling_share(1.0) == 0.5
-    assert [round(math.log2(1000) / capacity(p), 1) for p in (0.9, 0.5, 0.3, 0.1)] == [13.1, 31.0, 56.3, 181.7]
+    assert [round(math.log2(1000) / capacity(p), 1) for p in (0.9, 0.5, 0.3, 0.1)] == [
+        13.1,
+        31.0,
+        56.3,
+        181.7,
+    ]
 
 
 def test_a_graph_that_is_too_large_is_refused() -> None:
@@ -312,7 +331,9 @@ def test_a_belief_is_a_distribution_about_what_was_seen() -> None:
 def search_flaky(
     size: int, culprit: int, chance: float, rng: random.Random, asked: list[int]
 ) -> tuple[Ends, Suspects | None]:
-    """Search the commits 1 to `size` after the good end 0 by a check that fails now and then, of which nobody knows."""
+    """Search the commits 1 to `size` after the good end 0 by a check that fails now and then, of which nobody
+    knows.
+    """
 
     def test(version: int) -> TestResult:
         return BAD if version >= culprit and rng.random() < chance else GOOD
@@ -321,12 +342,16 @@ def search_flaky(
     if settled.trouble:
         return settled, None
     between = settled.new - settled.old
-    steps = search_doubting(lambda given: Search(Chain(between), direction=settled.direction, chance=given), rate)
+    steps = search_doubting(
+        lambda given: Search(Chain(between), direction=settled.direction, chance=given), rate
+    )
     return settled, drive(steps, lambda version: test(settled.old + 1 + version), asked)
 
 
 def test_confidence_of_a_thousand_flaky_searches_is_calibrated() -> None:
-    """Wrong answers stay within the stated bound at every rate, and a bad end that failed once is never called good."""
+    """Wrong answers stay within the stated bound at every rate, and a bad end that failed once is never
+    called good.
+    """
     for chance in (0.95, 0.85, 0.7, 0.5, 0.3):
         rng, wrong, doubt, runs, tries = random.Random(7), 0, 0.0, 0, 200
         for _ in range(tries):
@@ -356,7 +381,9 @@ def test_a_good_end_that_fails_now_and_then_ends_the_search(chance: float) -> No
 
 
 def test_a_check_that_never_failed_at_the_bad_end_and_fails_at_the_good_one_brought_a_fix() -> None:
-    settled, rate = drive(confirm_ends(9, 0, 8, None, 0.99, True), lambda version: BAD if version < 4 else GOOD)
+    settled, rate = drive(
+        confirm_ends(9, 0, 8, None, 0.99, True), lambda version: BAD if version < 4 else GOOD
+    )
     assert (settled.direction, rate.failures) == (Direction.FIX, SURE)
     assert settled.wrong == ((0, BAD), (8, GOOD))
 

@@ -71,7 +71,9 @@ def test_every_change_is_told_once() -> None:
 @given(st.lists(st.sampled_from([FINE, LOST, WRONG, RAISES, None]), max_size=20))
 def test_transitions_lead_from_one_to_the_next(row: list[VersionOutcome | None]) -> None:
     found = transitions([str(place) for place in range(len(row))], row)
-    assert all(a.after == b.before and int(a.first_after) <= int(b.last_before) for a, b in itertools.pairwise(found))
+    assert all(
+        a.after == b.before and int(a.first_after) <= int(b.last_before) for a, b in itertools.pairwise(found)
+    )
     known = [item for item in row if item is not None and item is not LOST]
     assert len(found) == sum(a != b for a, b in itertools.pairwise(known))
 
@@ -130,7 +132,9 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def pad_and_pool() -> Case:
-    """Pad_Fusion of onnxruntime 1.20 and newer folds a padding with zeros into MaxPool, which pads with minus infinity."""
+    """Pad_Fusion of onnxruntime 1.20 and newer folds a padding with zeros into MaxPool, which pads with minus
+    infinity.
+    """
     nodes = [
         helper.make_node("Pad", ["x", "pads"], ["p"]),
         helper.make_node("MaxPool", ["p"], ["y"], kernel_shape=[2, 2]),
@@ -169,7 +173,9 @@ def test_the_attribute_command_names_the_pass(tmp_path: Path, capsys: pytest.Cap
         (["x", "--releases", "onnxruntime", "--chance", "2"], "--repro-rate"),
     ],
 )
-def test_bad_usage_gets_one_sentence(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage_gets_one_sentence(
+    arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = opsieve("bisect", *arguments, capsys=capsys)
     assert code == 2
     assert word in err
@@ -190,7 +196,9 @@ class CountingStore(ReleaseStore):
 
     asked = 0
 
-    def available(self, package: str, index: PackageIndex = CONFIGURED, preliminary: bool = False) -> list[str]:
+    def available(
+        self, package: str, index: PackageIndex = CONFIGURED, preliminary: bool = False
+    ) -> list[str]:
         self.asked += 1
         return ["1.2", "1.10"]
 
@@ -227,7 +235,9 @@ def test_released_wheels(tmp_path: Path) -> None:
         found = source.search(versions, None, None)
         assert found.outcome is not None
         assert [versions[place] for place in found.outcome.first] == ["1.20.0"]
-        swept = Releases(case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None).sweep(versions)
+        swept = Releases(case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None).sweep(
+            versions
+        )
     assert [(t.kind, t.last_before, t.first_after) for t in transitions(versions, swept.seen)] == [
         ("regression", "1.19.2", "1.20.0")
     ]

@@ -1,4 +1,6 @@
-"""Attribution on TVM itself, with passes planted in it that miscompile: required passes, a masking pair, one application of many."""
+"""Attribution on TVM itself, with passes planted in it that miscompile: required passes, a masking pair, one
+application of many.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,7 +77,8 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         monkeypatch.syspath_prepend(tmp_path)
         registry._entries.cache_clear()  # looked up once in a process, and another test may have done so
         model = parser.parse_model(
-            '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (float[3] y) { a = Relu(x) y = Add(a, x) }'
+            '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (float[3] y) { a = Relu(x) y = Add(a,'
+            " x) }"
         )
         x = np.array([0.5, -1.0, 2.0], np.float32)
         case = Case(OnnxProgram(model.SerializeToString()), {"x": x}, {"y": np.maximum(x, 0) + x})
@@ -87,9 +90,8 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     registry.plugin.cache_clear()
 
 
-@pytest.mark.slow(
-    seconds=30
-)  # in make test: attribution in test_bisect_passes.py, passes of TVM left out in test_tvm_backend.py
+# in make test: attribution in test_bisect_passes.py, passes of TVM left out in test_tvm_backend.py
+@pytest.mark.slow(seconds=30)
 def test_a_pass_among_those_that_tvm_cannot_do_without(planted: Callable[[list[str]], Blamed]) -> None:
     blamed = planted(["PlantedA"])
     found = blamed.attribution

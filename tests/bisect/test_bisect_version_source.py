@@ -43,7 +43,9 @@ def _plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "nightly_plugin-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nightly_plugin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[opsieve.version_sources]\nnightlies = nightly_plugin:nightlies\n")
+    (info / "entry_points.txt").write_text(
+        "[opsieve.version_sources]\nnightlies = nightly_plugin:nightlies\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
 
@@ -55,7 +57,9 @@ def bisect(case: Path, *arguments: str, capsys: pytest.CaptureFixture[str]) -> t
 
 @pytest.fixture
 def case(tmp_path: Path) -> Path:
-    model = parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) { y = Neg(x) }')
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) { y = Neg(x) }'
+    )
     save(Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(1, np.float32)}), tmp_path / "case")
     return tmp_path / "case"
 
@@ -75,7 +79,9 @@ def test_a_plug_in_is_searched(case: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("_plugin")
-def test_versions_that_are_no_release_numbers_are_named(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_versions_that_are_no_release_numbers_are_named(
+    case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = bisect(case, "--source", "nightlies:2026-01-17", "--bad", "tomorrow", capsys=capsys)
     assert code == 2
     assert "they go from '2026-01-01' to '2026-01-28'" in err
@@ -87,11 +93,15 @@ def test_a_source_that_is_not_there_is_told() -> None:
 
 
 @pytest.mark.usefixtures("_plugin")
-def test_two_failing_ends_are_a_sentence_and_not_a_sweep(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_failing_ends_are_a_sentence_and_not_a_sweep(
+    case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer = json.loads(bisect(case, "--source", "nightlies:2025", "--json", capsys=capsys)[1])
     assert answer["probes"] == 2
-    assert answer["answer"] == (
-        "it fails in 2026-01-01 and in 2026-01-28; --good names a release without it, --sweep tests the 26 between"
+    assert (
+        answer["answer"]
+        == "it fails in 2026-01-01 and in 2026-01-28; --good names a release without it, --sweep tests the 26"
+        " between"
     )
     assert (answer["first_bad"], answer["ends_verified"]) == ("", False)
 
@@ -103,9 +113,10 @@ def test_two_named_ends_that_do_not_fail_are_a_sentence_and_not_a_sweep(
     named = ["--source", "nightlies:2026-01-17", "--good", "2026-01-03", "--bad", "2026-01-08", "--json"]
     answer = json.loads(bisect(case, *named, capsys=capsys)[1])
     assert (answer["probes"], answer["ends_verified"], answer["wrong_ends"]) == (2, False, ["2026-01-08"])
-    assert answer["answer"] == (
-        "2026-01-08 is not what --good or --bad says; "
-        "it fails neither in 2026-01-03 nor in 2026-01-08; --bad names a release with it, --sweep tests the 4 between"
+    assert (
+        answer["answer"]
+        == "2026-01-08 is not what --good or --bad says; it fails neither in 2026-01-03 nor in 2026-01-08;"
+        " --bad names a release with it, --sweep tests the 4 between"
     )
     swept = json.loads(bisect(case, *named, "--sweep", capsys=capsys)[1])
     assert [run["version"] for run in swept["versions"]] == [f"2026-01-{day:02}" for day in range(3, 9)]

@@ -20,7 +20,9 @@ START = {
 }
 
 
-def commits(folder: Path, changes: Sequence[Mapping[str, str | None]]) -> tuple[History, list[dict[str, str]]]:
+def commits(
+    folder: Path, changes: Sequence[Mapping[str, str | None]]
+) -> tuple[History, list[dict[str, str]]]:
     """A row of commits, and the files of each; None removes a file."""
     made, trees = History(folder), [dict(START)]
     made.commit([], "x", files=START)
@@ -52,7 +54,8 @@ def git(made: History, *arguments: str) -> None:
 
 def test_an_untagged_release_is_the_newest_commit_with_its_files(tmp_path: Path) -> None:
     made, trees = commits(
-        tmp_path / "r", [{"pkg/fuse.py": "fuse = 2\n"}, {"README.md": "words\n"}, {"pkg/fold.py": "fold = 2\n"}]
+        tmp_path / "r",
+        [{"pkg/fuse.py": "fuse = 2\n"}, {"README.md": "words\n"}, {"pkg/fold.py": "fold = 2\n"}],
     )
     found = find(made, install(tmp_path / "w", trees[1]))
     assert (found.sha, found.exact, found.source) == (made.shas[2], True, "3 of 3 Python files agree")
@@ -105,7 +108,9 @@ def test_files_made_at_build_and_line_ends_leave_the_commit_exact(tmp_path: Path
 def test_files_that_were_renamed_and_a_package_that_moved_are_followed(tmp_path: Path) -> None:
     moved: dict[str, str | None] = {f"src/{name}": text for name, text in START.items()}
     renamed = {"src/pkg/fuse.py": None, "src/pkg/fusing.py": START["pkg/fuse.py"]}
-    made, trees = commits(tmp_path / "r", [moved | dict.fromkeys(START), renamed, {"src/pkg/fold.py": "fold = 2\n"}])
+    made, trees = commits(
+        tmp_path / "r", [moved | dict.fromkeys(START), renamed, {"src/pkg/fold.py": "fold = 2\n"}]
+    )
     for number in range(4):
         files = {name.removeprefix("src/"): text for name, text in trees[number].items()}
         newest = 1 if number == 0 else number  # the move changes nothing of the release
@@ -126,7 +131,8 @@ def test_a_clone_that_lacks_the_commit_has_one_near_it_and_no_empty_range(tmp_pa
 
 def test_the_contents_decide_against_a_tag_and_a_tag_among_equals(tmp_path: Path) -> None:
     made, trees = commits(
-        tmp_path / "r", [{"pkg/fuse.py": "fuse = 2\n"}, {"README.md": "words\n"}, {"pkg/fold.py": "fold = 2\n"}]
+        tmp_path / "r",
+        [{"pkg/fuse.py": "fuse = 2\n"}, {"README.md": "words\n"}, {"pkg/fold.py": "fold = 2\n"}],
     )
     git(made, "tag", "v9.9", made.shas[3])
     assert find(made, install(tmp_path / "w", trees[1])).sha == made.shas[2]

@@ -1,4 +1,6 @@
-"""The backend `anvil`, a plug-in: a compiler with releases, builds, an unoptimised build and passes, of which every failure is planted."""
+"""The backend `anvil`, a plug-in: a compiler with releases, builds, an unoptimised build and passes, of which
+every failure is planted.
+"""
 
 import os
 import sys
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 NAMED = {**CLASSES, "FakeUnsupported": "unsupported", "FakeRejection": "rejected", "BadFaults": "environment"}
-NAMED.update({"ValidationError": "rejected", "InferenceError": "rejected", "RuntimeImplementationError": "unsupported"})
+NAMED.update(
+    {"ValidationError": "rejected", "InferenceError": "rejected", "RuntimeImplementationError": "unsupported"}
+)
 NAMED["RuntimeContextError"] = "unsupported"
 
 MODULE_SCRIPT = """\
@@ -41,7 +45,11 @@ class Anvil:
     }  # fmt: skip
     main_option = "faults"
     baseline: Mapping[str, str] = {"level": "off"}
-    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment: Mapping[str, str] = {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
     lacks: tuple[str, ...] = ("a compiler: its failures are planted",)
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
@@ -65,7 +73,9 @@ class Anvil:
     def classify(self, stage: str, exception: str, message: str) -> str:
         return meaning_of(exception, message, (), NAMED)
 
-    def script_of_module(self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+    def script_of_module(
+        self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]
+    ) -> str:
         return "" if text else MODULE_SCRIPT % (dict(options), form)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:

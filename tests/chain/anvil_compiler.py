@@ -1,12 +1,16 @@
-"""anvil, a compiler with releases: onnx's reference evaluator that goes wrong as it is told, from release 2.0 on.
+"""anvil, a compiler with releases: onnx's reference evaluator that goes wrong as it is told, from release 2.0
+on.
 
-`install_anvil.py` makes the package of a release of this file and of a copy of backends/compilers/fake.py, whose faults these are. What comes besides:
+`install_anvil.py` makes the package of a release of this file and of a copy of backends/compilers/fake.py,
+whose faults these are. What comes besides:
 
-    !FAULT       also strikes in the unoptimised build; without the `!` a fault is made by the pass FuseOPERATOR, which can be disabled
-    like=1.0     has the faults of release 1.0: none
+    !FAULT       also strikes in the unoptimised build; without the `!` a fault is made by the pass
+    FuseOPERATOR, which can be disabled like=1.0     has the faults of release 1.0: none
     ~FAULT       does not strike where there is an Identity
-    FAULT KIND   `turn` transposes; `vary` gives other values in each run; `later` wrong values in one process and an error in the next; `once` an error in one
-                 process and none in the next; `hog` takes 256 MB; `lenient` (in front of all others) runs what is invalid
+    FAULT KIND   `turn` transposes; `vary` gives other values in each run; `later` wrong values in one process
+    and an error in the next; `once` an error in one
+                 process and none in the next; `hog` takes 256 MB; `lenient` (in front of all others) runs
+                 what is invalid
 """
 
 import ctypes
@@ -22,7 +26,8 @@ from anvil import faults as engine
 
 __version__ = "RELEASE"
 
-# Shared by all processes that a zygote forks: who has run a program last, so that processes take turns without any chance.
+# Shared by all processes that a zygote forks: who has run a program last, so that processes take turns
+# without any chance.
 _TURNS = mmap.mmap(-1, 8 << 12)
 _VARIES = ("vary", "later")
 engine.VALUE_FAULTS = (*engine.VALUE_FAULTS, *_VARIES, "turn")
@@ -82,7 +87,9 @@ def build(model, options, stage=lambda name: None, form="onnx"):
         onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
     kept = []
     for fault in filter(None, text.removeprefix("lenient").split("+")):
-        name = "Fuse" + fault.partition("@")[2].partition("/")[0].partition("%")[0].replace(">", "").replace("&", "")
+        name = "Fuse" + fault.partition("@")[2].partition("/")[0].partition("%")[0].replace(">", "").replace(
+            "&", ""
+        )
         if not fault.startswith("!"):
             if options["level"] == "off" or name in options["disabled"].split("+"):
                 continue
@@ -98,7 +105,9 @@ def build(model, options, stage=lambda name: None, form="onnx"):
 
 
 def compile_module(form, model, faults, stage):
-    """A module of TVM, evaluated by opsieve's own reference; a fault shows where its pattern, `relax.exp`, stands in the text."""
+    """A module of TVM, evaluated by opsieve's own reference; a fault shows where its pattern, `relax.exp`,
+    stands in the text.
+    """
     from opsieve.backends.reference.reference import BACKEND as REFERENCE
 
     request = SimpleNamespace(
@@ -113,7 +122,9 @@ def compile_module(form, model, faults, stage):
         mapped=(),
     )
     run = REFERENCE.prepare(request)
-    found = [fault for fault in engine.parse("+".join(faults), "") if f'"{fault.paths[0][0]}"'.encode() in model]
+    found = [
+        fault for fault in engine.parse("+".join(faults), "") if f'"{fault.paths[0][0]}"'.encode() in model
+    ]
     for fault in found:
         if fault.kind not in engine.VALUE_FAULTS:
             fault.act(None)
@@ -135,7 +146,8 @@ def forgiving(model, run):
             kinds = [(item.name, item.type.tensor_type) for item in outputs]
             return {
                 name: np.zeros(
-                    [size.dim_value for size in kind.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+                    [size.dim_value for size in kind.shape.dim],
+                    onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type),
                 )
                 for name, kind in kinds
             }

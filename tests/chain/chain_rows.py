@@ -1,7 +1,8 @@
 """Every way in which the judge reaches `fail`, and what each command has to say of it.
 
-A row is a failure; its cells are what each step does where that is not what `usual_cells` says. A step that does not apply to a row
-has a cell with the reason (`why`), and the exit code and sentence that the user gets are asserted all the same.
+A row is a failure; its cells are what each step does where that is not what `usual_cells` says. A step that
+does not apply to a row has a cell with the reason (`why`), and the exit code and sentence that the user gets
+are asserted all the same.
 """
 
 import re
@@ -30,7 +31,9 @@ STEPS = ("run", "reduce", "verify", "attribute", "export", "script", "bisect", "
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The exit code of a step and what its output matches. `why` says why the step does not apply to the row, "" where it does."""
+    """The exit code of a step and what its output matches. `why` says why the step does not apply to the row,
+    "" where it does.
+    """
 
     code: int
     says: str = ""
@@ -41,8 +44,9 @@ class Cell:
 class Row:
     """A failure.
 
-    `target` is the compiler with the fault; the same text with release 1.0 is well. `options` go to `run` alone. `nodes` are left by
-    `reduce`, which is told `reduce_options`, too; `guilty` is the pass that `attribute` names.
+    `target` is the compiler with the fault; the same text with release 1.0 is well. `options` go to `run`
+    alone. `nodes` are left by `reduce`, which is told `reduce_options`, too; `guilty` is the pass that
+    `attribute` names.
     """
 
     name: str
@@ -54,7 +58,8 @@ class Row:
     guilty: str = "FuseRelu"
     options: tuple[str, ...] = ()
     cells: Mapping[str, Cell] = field(default_factory=dict)
-    slow: int = 0  # seconds that its steps take, of a row that runs in make test-all: it is long, or much like another
+    # seconds that its steps take, of a row that runs in make test-all: it is long, or much like another
+    slow: int = 0
     limits: tuple[str, ...] = ()  # of the steps that take them
     good: str = "1.0"
     bad: str = "2.0"
@@ -79,7 +84,9 @@ class Row:
 
 
 def sentence_of(cause: Cause) -> str:
-    """A pattern of the sentences of a cause, whatever their facts. `run` leaves the target out where a sentence begins with it."""
+    """A pattern of the sentences of a cause, whatever their facts. `run` leaves the target out where a
+    sentence begins with it.
+    """
     parts = re.split(r"\{\w+\}", cause.value.removeprefix("{target} "))
     return ".*".join(re.escape(part) for part in parts)
 
@@ -137,12 +144,17 @@ def _tir(*passes: str) -> Case:
 
 _SUM = "a = acme.nn.ScaledSum<alpha = 2.0>(x, x)"
 PROGRAMS = {
-    "three": lambda: _case(f"{ONNX}g (float[2, 3] x) => (float[2, 3] y) {{ a = Abs(x)\n r = Relu(a)\n y = Neg(r) }}"),
+    "three": lambda: _case(
+        f"{ONNX}g (float[2, 3] x) => (float[2, 3] y) {{ a = Abs(x)\n r = Relu(a)\n y = Neg(r) }}"
+    ),
     # What gives its input back is right.
     "copy": lambda: _case(f"{ONNX}g (float[2, 3] x) => (float[2, 3] y) {{ a = Abs(x)\n y = Relu(a) }}"),
-    "users": lambda: _case(f"{USERS}g (float[2, 3] x) => (float[2, 3] y) {{ {_SUM}\n r = Relu(a)\n y = Neg(r) }}"),
+    "users": lambda: _case(
+        f"{USERS}g (float[2, 3] x) => (float[2, 3] y) {{ {_SUM}\n r = Relu(a)\n y = Neg(r) }}"
+    ),
     "users-expected": lambda: _case(
-        f"{USERS}g (float[2, 3] x) => (float[2, 3] y) {{ {_SUM}\n r = Relu(a)\n y = Neg(r) }}", expected=-3 * X
+        f"{USERS}g (float[2, 3] x) => (float[2, 3] y) {{ {_SUM}\n r = Relu(a)\n y = Neg(r) }}",
+        expected=-3 * X,
     ),
     # Add of a float and a double.
     "invalid": lambda: _case(
@@ -152,7 +164,8 @@ PROGRAMS = {
     ),
     # An index out of range.
     "forbidden": lambda: _case(
-        f"{ONNX}g (float[2, 3] x, int64[1] i) => (float[1, 3] y) {{ r = Relu(x)\n y = Gather(r, i) }}", i=np.array([7])
+        f"{ONNX}g (float[2, 3] x, int64[1] i) => (float[1, 3] y) {{ r = Relu(x)\n y = Gather(r, i) }}",
+        i=np.array([7]),
     ),
     # Selu of doubles, which neither onnxruntime nor TVM has.
     "unshared": lambda: _case(
@@ -160,7 +173,8 @@ PROGRAMS = {
         x=X.astype(np.float64),
     ),
     "unshared-last": lambda: _case(
-        f"{NEWER}g (double[2, 3] x) => (double[2, 3] y) {{ a = Relu(x)\n y = Selu(a) }}", x=X.astype(np.float64)
+        f"{NEWER}g (double[2, 3] x) => (double[2, 3] y) {{ a = Relu(x)\n y = Selu(a) }}",
+        x=X.astype(np.float64),
     ),
     # The same, of a shape that inference does not know.
     "open": lambda: _case(
@@ -174,7 +188,8 @@ PROGRAMS = {
 }
 NOT_A_PASS = Cell(0, "not an optimiser pass: it also fails with all optimisations off")
 OF_BUILD = {"bisect": Cell(0, r"First bad release anvil@\S*-2\.0 \(last good anvil@\S*-1\.0\)")}
-# Of a program that the reference cannot evaluate the release before has nobody but its own build to confirm it.
+# Of a program that the reference cannot evaluate the release before has nobody but its own build to confirm
+# it.
 UNCONFIRMED = {
     "bisect": Cell(
         0,
@@ -184,7 +199,9 @@ UNCONFIRMED = {
 }
 NO_SCRIPT = {
     "export": Cell(
-        2, "a failure of kind slowdown cannot be shown by a script; export the case", why="a script measures no time"
+        2,
+        "a failure of kind slowdown cannot be shown by a script; export the case",
+        why="a script measures no time",
     ),
     "script": Cell(-1, "there is no script", why="a script measures no time"),
 }
@@ -195,7 +212,9 @@ FLAKY = {
 }
 OF_COMMAND = {
     "attribute": Cell(2, "passes of command cannot be switched off from here", why="a command has no passes"),
-    "bisect": Cell(2, "--target is command:.*, but anvil is the package of anvil", why="a command has no releases"),
+    "bisect": Cell(
+        2, "--target is command:.*, but anvil is the package of anvil", why="a command has no releases"
+    ),
 }
 
 ROWS: tuple[Row, ...] = (
@@ -289,7 +308,13 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
             *(Cause.EVERYBODY_REJECTS, Cause.UNDEFINED),
         ),
         "pass": (
-            *(Cause.GIVES_EXPECTED, Cause.AGREES, Cause.WITHIN_RULES, Cause.AGREES_UNREFERENCED, Cause.REFUSES_RIGHTLY),
+            *(
+                Cause.GIVES_EXPECTED,
+                Cause.AGREES,
+                Cause.WITHIN_RULES,
+                Cause.AGREES_UNREFERENCED,
+                Cause.REFUSES_RIGHTLY,
+            ),
             *(Cause.OPERATORS_AGREE, Cause.OUTVOTED, Cause.SELF_AGREES),
         ),
         "undecided": (
@@ -307,7 +332,13 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
                 Cause.ONE_ORACLE,
                 Cause.OWN_BUILDS_AGREE,
             ),
-            *(Cause.ONE_ORACLE_OPERATOR, Cause.NOBODY_OBJECTS, Cause.LENIENT, Cause.NO_PLAIN, Cause.NO_BASELINE),
+            *(
+                Cause.ONE_ORACLE_OPERATOR,
+                Cause.NOBODY_OBJECTS,
+                Cause.LENIENT,
+                Cause.NO_PLAIN,
+                Cause.NO_BASELINE,
+            ),
             *(Cause.CONTRADICTS_UNREFERENCED, Cause.NOT_MEASURED),
         ),
     }.items()
@@ -315,9 +346,14 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
 }
 # Causes and kinds whose rows wait until every step agrees with `run`, and what the steps say that disagree.
 WAITING: Mapping[Cause, str] = {
-    Cause.LEVELS_DISAGREE: "the script shows nothing; attribute and bisect find no version that is well, for nobody but its own build confirms it",
+    Cause.LEVELS_DISAGREE: (
+        "the script shows nothing; attribute and bisect find no version that is well, for nobody but its own"
+        " build confirms it"
+    ),
     Cause.ENDED_LATER: "reduce replays it as an error, and the check does not show that",
-    Cause.ACCEPTS_FORBIDDEN: "attribute and bisect find no version that is well: one that refuses the program is called invalid",
+    Cause.ACCEPTS_FORBIDDEN: (
+        "attribute and bisect find no version that is well: one that refuses the program is called invalid"
+    ),
 }
 OTHER_KINDS: Mapping[str, str] = {
     "round-trip": "no oracle gives it; a round trip that fails is an error of the stage import",

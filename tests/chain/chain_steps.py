@@ -55,8 +55,9 @@ class Answer:
 
     def __str__(self) -> str:
         wanted = f"exit code {self.cell.code} and {self.cell.says!r}"
-        return f"{self.row.name}, {self.step}: wanted {wanted}, got exit code {self.code} and\n    " + "\n    ".join(
-            self.output.strip()[:1500].splitlines()
+        return (
+            f"{self.row.name}, {self.step}: wanted {wanted}, got exit code {self.code} and\n    "
+            + "\n    ".join(self.output.strip()[:1500].splitlines())
         )
 
 
@@ -115,7 +116,9 @@ class RealReleases:
 
 @contextmanager
 def installed_anvil(folder: Path) -> Iterator[Anvil]:
-    """Two releases of anvil in a store of releases, two builds, and two commands; probes of searches are kept beside them."""
+    """Two releases of anvil in a store of releases, two builds, and two commands; probes of searches are kept
+    beside them.
+    """
     write_plugin(folder / "plugin", "2.0")
     for release, faulty in (("1.0", "no such operator"), ("2.0", "Relu")):
         write_package(folder / f"build-{release}", release)
@@ -131,7 +134,9 @@ def installed_anvil(folder: Path) -> Iterator[Anvil]:
     registry.plugin.cache_clear()
 
 
-def answers(rows: Sequence[Row], anvil: Anvil | RealReleases, folder: Path, command: Command) -> Iterator[Answer]:
+def answers(
+    rows: Sequence[Row], anvil: Anvil | RealReleases, folder: Path, command: Command
+) -> Iterator[Answer]:
     """Every step of every row, in a folder of its own."""
     exported: dict[Row, Path] = {}
     for row in rows:
@@ -158,7 +163,9 @@ def answers(rows: Sequence[Row], anvil: Anvil | RealReleases, folder: Path, comm
 
 @contextmanager
 def limited(row: Row) -> Iterator[None]:
-    """The row's time limit as the default one: attribute and bisect have no option for it, and would wait a minute for each hang."""
+    """The row's time limit as the default one: attribute and bisect have no option for it, and would wait a
+    minute for each hang.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if row.limits:
             defaults = Limits.__init__.__defaults__
@@ -167,7 +174,9 @@ def limited(row: Row) -> Iterator[None]:
 
 
 def run_scripts(scripts: dict[Row, Path], anvil: Anvil | RealReleases) -> dict[Row, tuple[int, str]]:
-    """The exit codes of scripts, and what they print; one process that knows nothing of opsieve runs them all."""
+    """The exit codes of scripts, and what they print; one process that knows nothing of opsieve runs them
+    all.
+    """
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPTS],
         input=json.dumps({row.name: str(path) for row, path in scripts.items()}),
@@ -192,7 +201,9 @@ def corpus_answers(
             cases[row] = folder / release / row.name
             case, target = row.case(), anvil.target(row, release)
             if target.startswith("anvil:"):
-                target += ",seed=1"  # faults that take turns begin anew, however many runs the steps before took
+                target += (
+                    ",seed=1"  # faults that take turns begin anew, however many runs the steps before took
+                )
             save(replace(case, parameters={**case.parameters, "target": target}), cases[row])
         corpus = folder / f"corpus-{release}"
         _, added = command("corpus", "add", corpus, *cases.values(), *rows[0].limits, "--json")
@@ -239,7 +250,9 @@ def matrix(found: Sequence[Answer]) -> str:
     for row in dict.fromkeys(answer.row.name for answer in found):
         words = {each.step: word(each) for each in found if each.row.name == row}
         lines.append([row, *(words.get(step, "-") for step in STEPS)])
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines
+    )
 
 
 def word(answer: Answer) -> str:

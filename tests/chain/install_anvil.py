@@ -39,7 +39,9 @@ def write_package(folder: Path, release: str) -> Path:
     assert OPERATOR in engine
     engine = engine.replace(common, "from anvil.common")
     engine = engine.replace(OPERATOR, "new_ops=[planted_operator(planted), *USERS]")
-    (package / "faults.py").write_text(engine + (HERE / "anvil_operators.py").read_text().partition('"""\n')[2])
+    (package / "faults.py").write_text(
+        engine + (HERE / "anvil_operators.py").read_text().partition('"""\n')[2]
+    )
     shutil.copy(ROOT / "backends" / "compilers" / "worker_common.py", package / "common.py")
     (package / "__init__.py").write_text((HERE / "anvil_compiler.py").read_text().replace("RELEASE", release))
     facts = folder / f"anvil-{release}.dist-info"

@@ -1,4 +1,6 @@
-"""Print the matrix of the chain: rows (failures) and steps (commands). With arguments, of the rows with these names alone."""
+"""Print the matrix of the chain: rows (failures) and steps (commands). With arguments, of the rows with these
+names alone.
+"""
 
 import contextlib
 import io

@@ -1,4 +1,5 @@
-"""What `run` calls a failure can be reduced, attributed, exported, bisected and kept: a table of every way in which the judge reaches `fail`.
+"""What `run` calls a failure can be reduced, attributed, exported, bisected and kept: a table of every way in
+which the judge reaches `fail`.
 
 `python tests/chain/print_matrix.py` prints the rows and steps.
 """
@@ -46,7 +47,9 @@ def test_each_step_agrees_with_run(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], group: int
 ) -> None:
     found = asked(QUICK[group::GROUPS], anvil, tmp_path, capsys)
-    assert {(each.row, each.step) for each in found} == {(row, step) for row in QUICK[group::GROUPS] for step in STEPS}
+    assert {(each.row, each.step) for each in found} == {
+        (row, step) for row in QUICK[group::GROUPS] for step in STEPS
+    }
     wrong = [str(each) for each in found if not each.is_right]
     assert not wrong, "\n".join(wrong)
 
@@ -86,7 +89,9 @@ def test_every_kind_has_a_row_or_a_reason() -> None:
 
 
 def test_causes_without_a_row_lead_to_no_failure() -> None:
-    """Every call of `verdict("fail", ...)` in the judge, with the cause that it is given, directly or in the variable before it."""
+    """Every call of `verdict("fail", ...)` in the judge, with the cause that it is given, directly or in the
+    variable before it.
+    """
     failing: set[str] = set()
     for path in sorted((ROOT / "backends" / "judge").glob("*.py")):
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -112,13 +117,17 @@ def causes_of_failures(function: ast.FunctionDef) -> set[str]:
     reasons = [
         (node.lineno, node.value)
         for node in ast.walk(function)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "reason"
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "reason"
     ]
     found = set()
     for call in fails:
         before = {line: value for line, value in reasons if line < call.lineno}
         given = before[max(before)] if isinstance(call.args[1], ast.Name) else call.args[1]
-        named = [node.attr for node in ast.walk(given) if isinstance(node, ast.Attribute) and node.attr.isupper()]
+        named = [
+            node.attr for node in ast.walk(given) if isinstance(node, ast.Attribute) and node.attr.isupper()
+        ]
         assert named, f"line {call.lineno}: the cause of a failure is not in sight"
         found |= {name for name in named if name in Cause.__members__}
     return found

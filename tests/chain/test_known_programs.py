@@ -1,7 +1,8 @@
-"""`run`, `reduce` and `export` agree on every program whose verdict is known (tests/corpus/truth) and on every sample.
+"""`run`, `reduce` and `export` agree on every program whose verdict is known (tests/corpus/truth) and on
+every sample.
 
-What `run` calls a failure is reduced, and a script shows it; what passes ends with exit code 3 in both; what was not judged with 2, but that
-`reduce` takes a doubtful result of a target that the user names.
+What `run` calls a failure is reduced, and a script shows it; what passes ends with exit code 3 in both; what
+was not judged with 2, but that `reduce` takes a doubtful result of a target that the user names.
 """
 
 import json
@@ -23,10 +24,14 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
 
 TRUTH = {each.name: each for each in known()}
-FAILS = {path.parent: tomllib.loads(path.read_text())["fails"] for path in sorted(SAMPLES.glob("*/sample.toml"))}
+FAILS = {
+    path.parent: tomllib.loads(path.read_text())["fails"] for path in sorted(SAMPLES.glob("*/sample.toml"))
+}
 # In make test: of the targets that are there at once, the first program of each verdict.
 QUICK = {
-    each.verdict: each.name for each in reversed(TRUTH.values()) if each.target in ("onnxruntime", "fake:error@Exp>Neg")
+    each.verdict: each.name
+    for each in reversed(TRUTH.values())
+    if each.target in ("onnxruntime", "fake:error@Exp>Neg")
 }
 NOT_SHOWN = ("slowdown",)  # kinds that no script shows
 UNJUDGED = ("undecided", "invalid", "unsupported")
@@ -56,7 +61,9 @@ def agree(home: Path, case: Path, target: str, capsys: pytest.CaptureFixture[str
     word, said = result["verdict"], result["reason"]
     if word == "environment":
         pytest.skip(f"{target}: {said[:200]}")
-    reduced, told, why = opsieve("reduce", case, "-t", target, "-o", home / "reduced", "--json", capsys=capsys)
+    reduced, told, why = opsieve(
+        "reduce", case, "-t", target, "-o", home / "reduced", "--json", capsys=capsys
+    )
     facts = json.loads(told)
     script = home / "repro.py"
     exported, _, reason = opsieve("export", case, "-t", target, "-o", script, capsys=capsys)
@@ -92,7 +99,12 @@ def ran(script: Path, target: str) -> tuple[int, str]:
         if found.python_version[:2] != sys.version_info[:2]:
             python = [str(found.python)]
     done = subprocess.run(
-        [*python, script.name], env=environment(path), capture_output=True, text=True, cwd=script.parent, check=False
+        [*python, script.name],
+        env=environment(path),
+        capture_output=True,
+        text=True,
+        cwd=script.parent,
+        check=False,
     )
     return done.returncode, (done.stdout + done.stderr).strip()
 

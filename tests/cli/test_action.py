@@ -25,7 +25,10 @@ def replayed(folder: Path, **inputs: str) -> tuple[int, ElementTree.Element]:
         "corpus": "corpus",
         **{name.replace("_", "-"): value for name, value in inputs.items()},
     }
-    words = {name: given[text.removeprefix("${{ inputs.").removesuffix(" }}")] for name, text in step["env"].items()}
+    words = {
+        name: given[text.removeprefix("${{ inputs.").removesuffix(" }}")]
+        for name, text in step["env"].items()
+    }
     environment = {
         **os.environ,
         **words,
@@ -36,7 +39,13 @@ def replayed(folder: Path, **inputs: str) -> tuple[int, ElementTree.Element]:
     environment.pop("OPSIEVE_INSTALL", None)
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(
-        shell, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        shell,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.returncode, ElementTree.parse(folder / "opsieve-results" / "corpus.xml").getroot()[0]
 

@@ -29,7 +29,9 @@ MODEL = onnx.load_model_from_string(chain("Exp", "Relu", "Clip", "Tanh").data)
 
 @pytest.fixture(scope="module", autouse=True)
 def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where results go that nobody gave a place: one folder, for in another one other compilers are started."""
+    """Where results go that nobody gave a place: one folder, for in another one other compilers are
+    started.
+    """
     folder = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
@@ -53,11 +55,9 @@ def test_the_page_names_every_function() -> None:
 
 def test_the_import_is_light() -> None:
     code = (
-        "import sys, opsieve\n"
-        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3', 'rich', 'sqlite_utils', 'git', 'click'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
-        "opsieve.run\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
+        "import sys, opsieve\nheavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3',"
+        " 'rich', 'sqlite_utils', 'git', 'click'}\nprint(sorted(heavy &"
+        " set(sys.modules)))\nopsieve.run\nprint(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
@@ -74,7 +74,9 @@ class Exported:
     model_proto = MODEL
 
 
-@pytest.mark.parametrize("model", [MODEL, MODEL.SerializeToString(), Exported()], ids=["proto", "bytes", "exported"])
+@pytest.mark.parametrize(
+    "model", [MODEL, MODEL.SerializeToString(), Exported()], ids=["proto", "bytes", "exported"]
+)
 def test_a_model_in_memory_is_the_model_in_a_file(model: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(MODEL.SerializeToString())
@@ -123,7 +125,9 @@ def test_a_model_that_the_checker_refuses_is_called_by_its_name() -> None:
         opsieve.run(broken, X, ["fake"])
 
 
-def test_results_are_where_they_are_wanted_and_nothing_else_is_left(tmp_path: Path, temporary_files: Path) -> None:
+def test_results_are_where_they_are_wanted_and_nothing_else_is_left(
+    tmp_path: Path, temporary_files: Path
+) -> None:
     def left() -> set[Path]:
         return {*temporary_files.glob("opsieve-reduced-*"), *temporary_files.glob("opsieve-question-*")}
 

@@ -31,12 +31,9 @@ def model(tmp_path: Path) -> Path:
 
 def test_help_imports_no_library() -> None:
     code = (
-        "import sys\n"
-        "from opsieve.tui.cli import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3', 'rich', 'sqlite_utils', 'git'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+        "import sys\nfrom opsieve.tui.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nheavy"
+        " = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3', 'rich', 'sqlite_utils',"
+        " 'git'}\nprint(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
@@ -45,11 +42,9 @@ def test_help_imports_no_library() -> None:
 
 def test_run_imports_no_compiler_into_the_main_process(model: Path) -> None:
     code = (
-        "import sys\n"
-        "from opsieve.tui.cli import main\n"
-        f"try: main(['run', {str(model)!r}, '-t', 'onnxruntime', '-t', 'reference'])\n"
-        "except SystemExit: pass\n"
-        "print(sorted({'torch', 'tvm', 'onnxruntime', 'textual', 'onnx.reference'} & set(sys.modules)), file=sys.stderr)\n"
+        f"import sys\nfrom opsieve.tui.cli import main\ntry: main(['run', {str(model)!r}, '-t',"
+        " 'onnxruntime', '-t', 'reference'])\nexcept SystemExit: pass\nprint(sorted({'torch', 'tvm',"
+        " 'onnxruntime', 'textual', 'onnx.reference'} & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "[]"
@@ -92,7 +87,11 @@ def test_expected_outputs_and_a_tolerance_of_ones_own(
     right = np.tanh(np.maximum(X["x"], 0))
     np.savez(tmp_path / "near.npz", y=right + np.float32(5e-4))
     code, out, _ = opsieve("run", model, "--expected", tmp_path / "near.npz", capsys=capsys)
-    assert (code, out.split()[0]) == (2, "undecided")  # the reference agrees with the compiler, not with the file
+    # the reference agrees with the compiler, not with the file
+    assert (code, out.split()[0]) == (
+        2,
+        "undecided",
+    )
     code, out, _ = opsieve("run", model, "--expected", tmp_path / "near.npz", "--atol", "1e-3", capsys=capsys)
     assert (code, out.split()[0]) == (0, "pass")
 
@@ -148,7 +147,9 @@ def test_one_bad_model_does_not_stop_the_others(
     assert "bad.onnx" in err
 
 
-def test_names_with_control_codes_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_with_control_codes_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "a\x1b[31mred\nline.onnx"
     path.write_bytes(chain("Relu").model)
     _, out, err = opsieve("run", path, "-t", "fake:error@Relu", capsys=capsys)
@@ -163,7 +164,8 @@ def test_the_hostile_corpus_ends_in_sentences(hostile_corpus: list[tuple[Path, s
     done = subprocess.run(command, capture_output=True, text=True)
     lines = done.stderr.splitlines()
     assert done.returncode == 2
-    # A flipped bit may make nothing but a newer IR version, which is lowered for every target: that model is judged.
+    # A flipped bit may make nothing but a newer IR version, which is lowered for every target: that model is
+    # judged.
     judged = [str(path) for path, _ in corpus if str(path) in done.stdout]
     assert all(onnx.load(path).ir_version > onnx.IR_VERSION for path in judged)
     assert len(judged) < 5
@@ -173,7 +175,8 @@ def test_the_hostile_corpus_ends_in_sentences(hostile_corpus: list[tuple[Path, s
 
 
 @pytest.mark.parametrize(
-    "named", [("onnxruntime", "reference", "openvino", "command"), pytest.param((), id="all", marks=pytest.mark.slow)]
+    "named",
+    [("onnxruntime", "reference", "openvino", "command"), pytest.param((), id="all", marks=pytest.mark.slow)],
 )
 def test_doctor_tells_what_is_there(
     named: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,6 @@
-"""What README.md and the tutorial show is what the commands print. `UPDATE_GOLDEN=1` writes their outputs into the pages."""
+"""What README.md and the tutorial show is what the commands print. `UPDATE_GOLDEN=1` writes their outputs
+into the pages.
+"""
 
 import os
 import shlex

@@ -22,7 +22,8 @@ Capture = pytest.CaptureFixture[str]
 PAGE = ROOT / "docs" / "reference" / "exit-codes.md"
 COLUMNS = ("pass", "failure", "unjudged", "bad input", "interrupted", "fault")
 OTHER = "any other"
-# Targets that judge the case of `folder` as the column says; attribution needs a compiler whose passes can be switched off.
+# Targets that judge the case of `folder` as the column says; attribution needs a compiler whose passes can be
+# switched off.
 TARGETS = {"pass": "fake", "failure": "fake:wrong@Relu", "unjudged": "fake:unsupported"}
 PLUGIN = """
 from contextlib import contextmanager
@@ -79,7 +80,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def attributed(column: str) -> list[str]:
-    """`attribute` on the sample that onnxruntime gets wrong, on a build that is right, and on one that is not installed."""
+    """`attribute` on the sample that onnxruntime gets wrong, on a build that is right, and on one that is not
+    installed.
+    """
     sample = ROOT / "samples" / "pad-maxpool-wrong-value"
     targets = {"failure": "onnxruntime", "pass": "onnxruntime:disable_all", "unjudged": "onnxruntime==0.0.1"}
     return ["attribute", str(sample), "-t", targets[column], "--offline"]
@@ -122,7 +125,9 @@ RUNS: dict[str, Callable[[str], list[str]]] = {
 
 @pytest.mark.parametrize("column", COLUMNS[:3])
 @pytest.mark.parametrize("row", RUNS)
-def test_a_command_that_judges_ends_as_the_table_says(row: str, column: str, folder: Path, capsys: Capture) -> None:
+def test_a_command_that_judges_ends_as_the_table_says(
+    row: str, column: str, folder: Path, capsys: Capture
+) -> None:
     if row == "reduce --verify":
         assert call("reduce", "case", "-t", TARGETS["failure"], "-o", "small", capsys=capsys)[0] == 0
     if row == "corpus run":
@@ -208,7 +213,9 @@ def test_one_target_that_did_not_judge_is_not_green(
 def test_a_failure_is_one_whatever_standard_streams_are_closed(closed: tuple[int, ...], folder: Path) -> None:
     words = "from opsieve.tui.cli import main; main(['run', 'case', '-t', 'fake:wrong@Relu'])"
     closing = " ".join(f"{descriptor}>&-" for descriptor in closed)
-    done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closing}', sys.executable, words], capture_output=True)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {closing}', sys.executable, words], capture_output=True
+    )
     assert done.returncode == 1
     assert b"Traceback" not in done.stdout + done.stderr
     assert (b"mismatch at run" in done.stdout) == (1 not in closed)

@@ -45,7 +45,9 @@ def _raised(error: BaseException, *arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), MemoryError(), AssertionError("no")])
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), RecursionError("deep"), MemoryError(), AssertionError("no")]
+)
 def test_a_fault_is_a_sentence_a_report_and_exit_code_70(
     error: Exception, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,26 +55,34 @@ def test_a_fault_is_a_sentence_a_report_and_exit_code_70(
     out, err = capsys.readouterr()
     (report,) = (cache / "opsieve" / "faults").iterdir()
     assert out == ""
-    assert err.startswith(f"opsieve: this is a fault of opsieve ({type(error).__name__}); a report is in {report}. ")
+    assert err.startswith(
+        f"opsieve: this is a fault of opsieve ({type(error).__name__}); a report is in {report}. "
+    )
     assert "https://" in err
     assert len(err.splitlines()) == 1
     text = report.read_text()
     assert "opsieve 'a model.onnx'" in text
     assert "raise error" in text
     assert f"{type(error).__name__}" in text.splitlines()[-1]
-    assert {"opsieve", "onnx", "numpy", "Python"} <= {line.split()[0] for line in text.splitlines() if line.split()}
+    assert {"opsieve", "onnx", "numpy", "Python"} <= {
+        line.split()[0] for line in text.splitlines() if line.split()
+    }
     assert stat.S_IMODE(report.stat().st_mode) == 0o600
     assert stat.S_IMODE(report.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (click.Abort(), 130), (OSError("full"), 2)])
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (click.Abort(), 130), (OSError("full"), 2)]
+)
 def test_what_has_a_handler_is_no_fault(error: BaseException, code: int, cache: Path) -> None:
     assert _raised(error) == code
     assert not cache.exists()
 
 
 def test_a_report_is_bounded_and_cannot_control_a_terminal(cache: Path) -> None:
-    assert _raised(ValueError("\x1b[31m\x9b2J\r" + "long" * 1_000_000 + " the end"), "\x1b[0m" * 100_000) == 70
+    assert (
+        _raised(ValueError("\x1b[31m\x9b2J\r" + "long" * 1_000_000 + " the end"), "\x1b[0m" * 100_000) == 70
+    )
     (report,) = (cache / "opsieve" / "faults").iterdir()
     text = report.read_text()
     assert len(text) < 120_000

@@ -16,7 +16,11 @@ from opsieve.tui.commands.examine.reduce_command import main as reduce_main
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 MARK = "tests/cli/test_help.py -->\n"
-PARTS = {"corpus": ["corpus add", "corpus run", "corpus diff"], "known": ["known import"]}  # commands of commands
+# commands of commands
+PARTS = {
+    "corpus": ["corpus add", "corpus run", "corpus diff"],
+    "known": ["known import"],
+}
 WHOLE = [*COMMANDS, *(part for parts in PARTS.values() for part in parts)]
 
 
@@ -30,7 +34,9 @@ def command_named(name: str) -> click.Command:
 
 
 @pytest.mark.parametrize("name", ["", *WHOLE])
-def test_help_is_as_it_was_read(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_is_as_it_was_read(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     code, out, err = run(*name.split(), "--help", capsys=capsys)
     assert (code, err) == (0, "")
@@ -57,10 +63,15 @@ def test_every_command_tells_its_version(name: str, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("typed", "hint"), [("bisct", "bisect"), ("cluster", "clusters"), ("fuzzz", "fuzz"), ("xyzzy", "")]
 )
-def test_a_mistyped_command_gets_the_closest_one(typed: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_command_gets_the_closest_one(
+    typed: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = run(typed, capsys=capsys)
     assert (code, out) == (2, "")
-    assert err == f"opsieve: No such command '{typed}'{hint and f'; did you mean {hint}?'} (see opsieve --help).\n"
+    assert (
+        err
+        == f"opsieve: No such command '{typed}'{hint and f'; did you mean {hint}?'} (see opsieve --help).\n"
+    )
 
 
 def test_a_mistyped_option_gets_the_closest_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,6 @@
-"""The commands that the pages of docs/how-to and docs/reference show: each is one that there is, with options that it has."""
+"""The commands that the pages of docs/how-to and docs/reference show: each is one that there is, with options
+that it has.
+"""
 
 import re
 import shlex
@@ -11,12 +13,17 @@ from repository import ROOT
 
 from opsieve.tui.cli import SETTINGS, opsieve
 
-PAGES = [*sorted((ROOT / "docs" / "how-to").glob("*.md")), *sorted((ROOT / "docs" / "reference").glob("*.md"))]
+PAGES = [
+    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+]
 _SHOWN = re.compile(r"^(?:    )?(?:\$ )?opsieve (?P<words>[a-z].*)$", re.MULTILINE)
 
 
 def shown(page: Path) -> Iterator[str]:
-    """What follows `opsieve` on the lines of a page that are commands: indented, after a prompt, or in a block."""
+    """What follows `opsieve` on the lines of a page that are commands: indented, after a prompt, or in a
+    block.
+    """
     blocks = re.findall(
         r"```(?:console|sh|bash)?\n(.*?)```|((?:^    .*\n)+)", page.read_text(), re.DOTALL | re.MULTILINE
     )

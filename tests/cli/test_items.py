@@ -21,7 +21,9 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return places
 
 
-def test_run_goes_on(models: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_goes_on(
+    models: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     real = judging.open_case
 
     def opened(path: Path, *rest: object) -> object:

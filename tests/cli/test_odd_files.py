@@ -1,4 +1,6 @@
-"""A FIFO, a socket or a device where a file or a folder is expected, for each command and option that takes a path: a sentence, at once."""
+"""A FIFO, a socket or a device where a file or a folder is expected, for each command and option that takes a
+path: a sentence, at once.
+"""
 
 import os
 import signal

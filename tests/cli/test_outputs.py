@@ -1,4 +1,6 @@
-"""What commands print, word for word: sessions on the small store in corpus/store and on a small model, as transcripts in corpus/golden/outputs."""
+"""What commands print, word for word: sessions on the small store in corpus/store and on a small model, as
+transcripts in corpus/golden/outputs.
+"""
 
 import os
 import re
@@ -43,7 +45,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def transcript(commands: Sequence[str], capsys: pytest.CaptureFixture[str], *more: str, **words: str) -> str:
-    """The commands as one types them, and what each prints: stdout, then stderr behind `! `, then the exit code where it is not 0."""
+    """The commands as one types them, and what each prints: stdout, then stderr behind `! `, then the exit
+    code where it is not 0.
+    """
     told = []
     for line in commands:
         typed = [words.get(word, word) for word in shlex.split(line.replace("CRASH", words.get("CRASH", "")))]

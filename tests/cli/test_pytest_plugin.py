@@ -20,13 +20,31 @@ PLUGIN = "opsieve.tui.pytest_plugin"
 
 def replayed(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """pytest on a folder with nothing but the plug-in loaded."""
-    command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-rA", *arguments, str(folder)]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "COLUMNS": "300"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        PLUGIN,
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+        *arguments,
+        str(folder),
+    ]
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "",
+        "COLUMNS": "300",
+    }
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
-def replayed_here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def replayed_here(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
     """The same in this process, where compilers have been started: exit code and what is printed."""
 
     def replay(folder: Path, *arguments: str) -> tuple[int, str]:
@@ -68,7 +86,9 @@ def test_a_folder_of_cases_is_a_test_for_each(suite: Path) -> None:
     assert "tui/api.py" not in done.stdout  # the reader's own line is shown, not ours
 
 
-def test_the_command_line_names_another_compiler(suite: Path, replayed_here: Callable[..., tuple[int, str]]) -> None:
+def test_the_command_line_names_another_compiler(
+    suite: Path, replayed_here: Callable[..., tuple[int, str]]
+) -> None:
     targets = ("--opsieve-target", "fake:error@Exp", "--opsieve-target", "fake")
     _, out = replayed_here(suite, *targets, "-k", "exp or tanh")
     assert "1 failed, 1 passed" in out
@@ -79,11 +99,15 @@ def test_the_command_line_names_another_compiler(suite: Path, replayed_here: Cal
 def test_a_case_that_is_not_judged_neither_passes_nor_is_skipped(
     suite: Path, replayed_here: Callable[..., tuple[int, str]]
 ) -> None:
-    code, out = replayed_here(suite, "--opsieve-target", "fake:unsupported", "--opsieve-target", "fake", "-k", "tanh")
+    code, out = replayed_here(
+        suite, "--opsieve-target", "fake:unsupported", "--opsieve-target", "fake", "-k", "tanh"
+    )
     assert (code, "1 failed" in out, "fake:unsupported: unsupported: " in out) == (1, True, True)
 
 
-def test_what_would_test_nothing_is_an_error(tmp_path: Path, replayed_here: Callable[..., tuple[int, str]]) -> None:
+def test_what_would_test_nothing_is_an_error(
+    tmp_path: Path, replayed_here: Callable[..., tuple[int, str]]
+) -> None:
     wrong = {
         "": "opsieve_case needs the marker",
         "@pytest.mark.opsieve_cases('nowhere')\n": "holds no case",
@@ -94,7 +118,9 @@ def test_what_would_test_nothing_is_an_error(tmp_path: Path, replayed_here: Call
     code, out = replayed_here(tmp_path)
     assert code == 2
     for at, sentence in enumerate(wrong.values()):
-        (said,) = re.findall(rf"^_+ ERROR collecting test_{at}\.py _+$(.*?)^(?:_|=)", out, re.MULTILINE | re.DOTALL)
+        (said,) = re.findall(
+            rf"^_+ ERROR collecting test_{at}\.py _+$(.*?)^(?:_|=)", out, re.MULTILINE | re.DOTALL
+        )
         assert sentence in said
     assert "Traceback" not in out
 

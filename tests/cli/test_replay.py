@@ -23,7 +23,9 @@ def code_of(*words: str) -> int:
     return int(str(ended.value.code))
 
 
-def test_a_report_is_replayed_on_what_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_replayed_on_what_is_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "issue.md"
     page.write_text(REPORT)
     code = code_of(str(page), "--no-history", "--offline", "--json", "--seed", "3")

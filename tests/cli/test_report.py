@@ -59,21 +59,27 @@ def test_a_page_holds_every_cluster_and_nothing_of_a_compiler_is_markup(
     assert tags.count("script") == 1
     assert not {"img", "a", "link", "iframe", "object", "form"} & set(tags)
     assert not any(
-        name.startswith("on") or name in ("src", "href", "style") for _, each in page.elements for name in each
+        name.startswith("on") or name in ("src", "href", "style")
+        for _, each in page.elements
+        for name in each
     )
     clusters = [each for tag, each in page.elements if tag == "details" and each.get("class") == "cluster"]
     assert sorted(each["id"] for each in clusters) == ["c1", "c2", "c3"]
     assert {each["data-kind"] for each in clusters} == {"error", "mismatch", "crash"}
     assert "Relu" in page.texts["pre"]  # the graph
     assert f"print('''{EVIL}''')" in page.texts["pre"]  # the script, as it is
-    policy = next(each["content"] for tag, each in page.elements if each.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        each["content"] for tag, each in page.elements if each.get("http-equiv") == "Content-Security-Policy"
+    )
     digest = base64.b64encode(hashlib.sha256(page.texts["script"].encode()).digest()).decode()
     assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     assert not re.search(r"https?://", text)
 
 
 def test_a_filter_a_limit_and_a_bad_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = filled(tmp_path / "store", [done(0, finding("one", frames=["a"])), done(1, finding("x", kind="mismatch"))])
+    store = filled(
+        tmp_path / "store", [done(0, finding("one", frames=["a"])), done(1, finding("x", kind="mismatch"))]
+    )
     said = opsieve("report", store, "-o", tmp_path / "x.html", "--filter", "kind:mismatch", capsys=capsys)
     assert said[1].startswith(f"{tmp_path / 'x.html'}  1 cluster, ")
     assert opsieve("report", store, "-o", tmp_path / "x.html", "-n", "1", "--json", capsys=capsys)[1].count(

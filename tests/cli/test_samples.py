@@ -1,4 +1,6 @@
-"""Every sample fails where it says it does, with the kind its name tells, and passes where it says that it passes."""
+"""Every sample fails where it says it does, with the kind its name tells, and passes where it says that it
+passes.
+"""
 
 import importlib.metadata
 import tomllib
@@ -28,7 +30,9 @@ EACH = [
 
 
 def here(text: str) -> ResolvedTarget:
-    """The target as it can be asked without installing anything: by the package that is installed, or out of the store of releases."""
+    """The target as it can be asked without installing anything: by the package that is installed, or out of
+    the store of releases.
+    """
     target = resolve(text)
     package = target.backend.package
     try:
@@ -47,7 +51,9 @@ def verdict(workers: Workers, folder: Path, target: ResolvedTarget) -> Verdict:
     case = open_case(folder)
     assert case.expected, "a sample brings the outputs that it should give"
     lab = ObservationCache(workers)
-    return judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES).verdict
+    return judge(
+        case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
+    ).verdict
 
 
 @pytest.mark.parametrize("folder", EACH)

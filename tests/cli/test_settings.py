@@ -1,4 +1,6 @@
-"""`opsieve.toml` and the environment: which defaults commands take, in which order, and what is said of mistakes."""
+"""`opsieve.toml` and the environment: which defaults commands take, in which order, and what is said of
+mistakes.
+"""
 
 import json
 from pathlib import Path
@@ -36,9 +38,17 @@ def test_an_option_comes_before_the_environment_before_a_section_before_the_top(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = (
-        'targets = ["fake"]\nseconds = 5\njobs = 2\nstore = "found"\n[fuzz]\nseconds = 7\nminutes = 10\nadapt = false\n'
+        'targets = ["fake"]\nseconds = 5\njobs = 2\nstore = "found"\n[fuzz]\nseconds = 7\nminutes = 10\nadapt'
+        " = false\n"
     )
-    expected = {"targets": ["fake"], "seconds": "7", "lanes": "2", "folder": "found", "minutes": "10", "adapt": False}
+    expected = {
+        "targets": ["fake"],
+        "seconds": "7",
+        "lanes": "2",
+        "folder": "found",
+        "minutes": "10",
+        "adapt": False,
+    }
     assert of_fuzz(text) == expected
     monkeypatch.setenv("OPSIEVE_SECONDS", "9")
     monkeypatch.setenv("OPSIEVE_TARGETS", "reference fake")
@@ -62,7 +72,10 @@ def test_targets_are_those_of_run_and_fuzz_and_parts_have_sections() -> None:
         ("fuzz = 3", "fuzz is a command"),
         ("seconds = 'soon'", "seconds: 'soon' is not a valid float"),
         ("[fuzz]\njobs = 100000", "fuzz.jobs: 100000 is not in the range"),
-        ("[fuzz]\nno-sandbox = true", "fuzz.no-sandbox says what may run, so it is taken from the command line only"),
+        (
+            "[fuzz]\nno-sandbox = true",
+            "fuzz.no-sandbox says what may run, so it is taken from the command line only",
+        ),
         ("[fuzz]\nmetamorphic = 1", "fuzz.metamorphic must be true or false"),
         ("targets = 3", "targets must be a list of texts"),
         ("store = [1]", "store must be a text or a number"),

@@ -1,4 +1,6 @@
-"""Parts of architectures that programs are mutated from: valid at every opset that they say, cut and spliced soundly."""
+"""Parts of architectures that programs are mutated from: valid at every opset that they say, cut and spliced
+soundly.
+"""
 
 import onnx
 import onnx.checker
@@ -32,9 +34,13 @@ def test_every_architecture_can_be_read_at_every_opset_that_it_says() -> None:
         for each in there:
             source = read_architecture(each, opset)
             assert source.nodes
-            leaves = [tensor for node in source.nodes for tensor in node.ins if tensor is not None and tensor.leaf]
+            leaves = [
+                tensor for node in source.nodes for tensor in node.ins if tensor is not None and tensor.leaf
+            ]
             assert all(
-                (tensor.leaf == "input") != tensor.name.startswith("w") for tensor in leaves if not tensor.values
+                (tensor.leaf == "input") != tensor.name.startswith("w")
+                for tensor in leaves
+                if not tensor.values
             )
 
 
@@ -68,7 +74,9 @@ def test_a_cut_is_connected_in_order_and_reads_nothing_that_is_not_there() -> No
             for tensor in node.ins:
                 assert tensor is None or tensor.leaf or tensor.name in made
             made |= {out.name for out in node.outs}
-            touched.append({each.name for each in (*node.ins, *node.outs) if each is not None and not each.leaf})
+            touched.append(
+                {each.name for each in (*node.ins, *node.outs) if each is not None and not each.leaf}
+            )
         assert len(part.nodes) <= max(5, len(source.nodes) if part is source else 5)
         joined = touched[0]
         for _ in touched:
@@ -92,5 +100,7 @@ def test_mutated_programs_have_structures_of_architectures_and_are_valid() -> No
 def test_operators_and_dtypes_that_were_not_asked_for_do_not_come_with_a_part() -> None:
     only = frozenset(("Add", "Mul", "Relu", "MatMul", "Identity", "Cast"))
     for seed in range(30):
-        program = generate("mutate", seed, GenRequest(nodes=8, only=only, dtypes=frozenset(("float32",)))).program
+        program = generate(
+            "mutate", seed, GenRequest(nodes=8, only=only, dtypes=frozenset(("float32",)))
+        ).program
         assert {node.op_type for node in program.proto.graph.node} <= only | {"Constant"}  # type: ignore[union-attr]

@@ -92,7 +92,9 @@ def test_forcing_operands_into_shape_takes_nodes_that_do_so() -> None:
     model = BASELINES["pad-slice"](1, 200).program.proto
     met = {node.op_type for node in model.graph.node}
     assert {"Pad", "Slice", "Reshape"} <= met
-    assert not {"Pad", "Slice"} & {node.op_type for node in BASELINES["randoop"](1, 200).program.proto.graph.node}
+    assert not {"Pad", "Slice"} & {
+        node.op_type for node in BASELINES["randoop"](1, 200).program.proto.graph.node
+    }
 
 
 @pytest.mark.parametrize("nodes", [0, -1, MAX_NODES + 1])

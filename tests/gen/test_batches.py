@@ -1,4 +1,6 @@
-"""Programs that depend on those before them in their batch: the same alone and in order, whatever was asked for before."""
+"""Programs that depend on those before them in their batch: the same alone and in order, whatever was asked
+for before.
+"""
 
 import pytest
 from hypothesis import example, given

@@ -30,7 +30,9 @@ def plain_case(**fields):
 
 def wide_model():
     """One input of every dtype, beside scalars, empty tensors, sequences and optionals."""
-    infos = [helper.make_tensor_value_info(f"in_{name}", number, [2, "n"]) for name, number in NUMBERS.items()]
+    infos = [
+        helper.make_tensor_value_info(f"in_{name}", number, [2, "n"]) for name, number in NUMBERS.items()
+    ]
     tensor = helper.make_tensor_type_proto(TensorProto.BFLOAT16, ["n"])
     infos += [
         helper.make_tensor_value_info("scalar", TensorProto.INT4, []),
@@ -50,7 +52,11 @@ def wide_model():
 
 
 def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def equal(one, two):
@@ -145,18 +151,20 @@ def test_a_full_disk_leaves_the_old_case_whole(tmp_path):
     save(plain_case(), tmp_path / "case")
     before = files(tmp_path / "case")
     program = (
-        "import resource, signal, sys; sys.path[:0] = ['tests/gen', 'tests/support']; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "import test_case\n"
-        "from pathlib import Path\n"
-        "case = test_case.plain_case(parameters={str(number): 'x' * 100 for number in range(100)})\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
-        "for name in ('case', 'new'):\n"
-        "    try: test_case.save(case, Path(sys.argv[1]) / name)\n"
-        "    except test_case.BadInput as error: print(error)\n"
+        "import resource, signal, sys; sys.path[:0] = ['tests/gen', 'tests/support'];"
+        " signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nimport test_case\nfrom pathlib import Path\ncase ="
+        " test_case.plain_case(parameters={str(number): 'x' * 100 for number in"
+        " range(100)})\nresource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\nfor name in ('case',"
+        " 'new'):\n    try: test_case.save(case, Path(sys.argv[1]) / name)\n    except test_case.BadInput as"
+        " error: print(error)\n"
     )
     root = ROOT
     done = subprocess.run(
-        [sys.executable, "-B", "-c", program, str(tmp_path)], capture_output=True, text=True, check=True, cwd=root
+        [sys.executable, "-B", "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
     )
     assert done.stdout.count("cannot write the case") == 2, done
     assert files(tmp_path / "case") == before
@@ -327,7 +335,11 @@ def test_an_optional_without_an_entry_is_absent(tmp_path):
             np.savez(data / "inputs.npz", **{present: np.float32([1, 2])})
         else:
             save(
-                Case(OnnxProgram(model.SerializeToString()), {"a": None, "b": None, present: np.float32([1, 2])}), data
+                Case(
+                    OnnxProgram(model.SerializeToString()),
+                    {"a": None, "b": None, present: np.float32([1, 2])},
+                ),
+                data,
             )
             (data / "test_data_set_0" / f"input_{'ab'.index('b' if present == 'a' else 'a')}.pb").unlink()
         found = open_case(tmp_path, data).inputs

@@ -58,7 +58,12 @@ def test_results_of_other_pieces_are_followed_while_pieces_come_and_are_joined(s
     for turn in range(60):
         found = others.results()
         home = pieces.root(builder.scope.recent[-1].name) if builder.scope.recent else ""
-        made = [out for node in builder.nodes for out in node.outs if is_numeric_result(out) and is_closed(out.shape)]
+        made = [
+            out
+            for node in builder.nodes
+            for out in node.outs
+            if is_numeric_result(out) and is_closed(out.shape)
+        ]
         assert found == ([out for out in made if pieces.root(out.name) != home] if pieces.count > 1 else [])
         builder.grow(draw(builder, table), found if turn % 3 else ())
         met += len(found)
@@ -121,7 +126,10 @@ def test_what_is_taken_back_leaves_no_trace() -> None:
     elements = builder.program.elements
     made = builder.emit("Relu", "", [x], {}, [("float32", (2, 3))], (0.0, 2.0))[0]
     builder.undo(len(builder.nodes) - 1)
-    assert ([(t.name, t.reads) for node in builder.nodes for t in node.outs], builder.program.elements - 6) == before
+    assert (
+        [(t.name, t.reads) for node in builder.nodes for t in node.outs],
+        builder.program.elements - 6,
+    ) == before
     assert (x.reads, builder.program.elements) == (0, elements)
     assert made not in (*builder.scope.loose, *builder.scope.recent, *builder.scope.of_rank("float32", 2))
 
@@ -145,12 +153,16 @@ def test_texts_are_measured_by_what_takes_them() -> None:
     only = frozenset(("StringConcat", "RegexFullMatch", "Shape", "Size", "Relu", "Add"))
     inputs = {"StringConcat": 2, "RegexFullMatch": 1, "Shape": 1, "Size": 1, "Relu": 1, "Add": 2}
     for seed in range(12):
-        nodes = list(all_nodes(generate("isra", seed, GenRequest(nodes=12, only=only)).program.proto.graph.node))
+        nodes = list(
+            all_nodes(generate("isra", seed, GenRequest(nodes=12, only=only)).program.proto.graph.node)
+        )
         assert all(len(node.input) == inputs.get(node.op_type, len(node.input)) for node in nodes), seed
 
 
 def test_what_is_added_last_begins_no_piece() -> None:
-    """A text that was drawn to join two pieces would be a third, and so would the last node where it reads no number."""
+    """A text that was drawn to join two pieces would be a third, and so would the last node where it reads no
+    number.
+    """
     apart = 0
     for seed in range(80):
         nodes = without_constants(operations(generate("isra", seed, GenRequest(nodes=12)).program.proto))

@@ -48,7 +48,9 @@ def model() -> onnx.ModelProto:
 def stored(folder: Path, external: bool) -> OnnxProgram:
     folder.mkdir()
     made = model()
-    onnx.save_model(made, folder / "m.onnx", save_as_external_data=external, location="w.bin", size_threshold=1024)
+    onnx.save_model(
+        made, folder / "m.onnx", save_as_external_data=external, location="w.bin", size_threshold=1024
+    )
     program = load_program(folder / "m.onnx")
     (folder / "w.bin").unlink(missing_ok=True)  # it is read once
     return program
@@ -72,7 +74,12 @@ def test_a_model_of_references_is_the_model_wherever_it_is_read(
     assert load(tmp_path / "case").program == program  # equal data, equal references
     assert onnx.load(tmp_path / "case" / "model.onnx").graph.initializer == whole.graph.initializer
     right = (1 + np.arange(WIDE, dtype=np.float32)) * 3 + np.arange(WIDE, dtype=np.float32) * 2
-    for target in ("onnxruntime", "reference", "onnxruntime:disable_all"):  # maps them, takes them in, asked again
+    # maps them, takes them in, asked again
+    for target in (
+        "onnxruntime",
+        "reference",
+        "onnxruntime:disable_all",
+    ):
         seen = workers.observe(resolve(target), program, {"x": np.ones(WIDE, np.float32)})
         assert seen.outcome == "ok", seen.message
         assert np.array_equal((seen.outputs or {})["y"], right)

@@ -1,4 +1,6 @@
-"""A process that dies at any step of saving leaves the old or the new, never neither, and the next one sweeps what it left."""
+"""A process that dies at any step of saving leaves the old or the new, never neither, and the next one sweeps
+what it left.
+"""
 
 import os
 import signal
@@ -92,7 +94,8 @@ def test_a_case_is_old_or_new_and_keeps_what_others_put_there(
         monkeypatch.setattr(durable, "_renameat2", lambda: None)
 
     def check() -> None:
-        found = place if place.exists() else next(tmp_path.glob("case.old-*"))  # where no system call exchanges them
+        # where no system call exchanges them
+        found = place if place.exists() else next(tmp_path.glob("case.old-*"))
         assert found == place or not exchange
         assert load(found).program.digest in (old.program.digest, new.program.digest)
         assert (found / "reduced" / "notes").read_text() == "kept"

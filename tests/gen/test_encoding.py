@@ -1,4 +1,6 @@
-"""Messages written as bytes beside those that protobuf writes: programs are the same byte for byte, and so is each kind of field."""
+"""Messages written as bytes beside those that protobuf writes: programs are the same byte for byte, and so is
+each kind of field.
+"""
 
 import numpy as np
 import onnx
@@ -28,7 +30,9 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("strategy", ["isra", "hirfuzz", "pattern", "function-rewrite", "mutate", "disruptive"])
+@pytest.mark.parametrize(
+    "strategy", ["isra", "hirfuzz", "pattern", "function-rewrite", "mutate", "disruptive"]
+)
 def test_programs_are_as_protobuf_writes_them(strategy: str) -> None:
     for seed in range(900, 912):
         data = generate(strategy, seed, GenRequest(nodes=20, types=bool(seed % 2), dynamic=0.3)).program.model
@@ -37,7 +41,9 @@ def test_programs_are_as_protobuf_writes_them(strategy: str) -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_an_attribute_holds_its_value(name: str) -> None:
-    read = onnx.NodeProto.FromString(encoded_node(Node("Op", "", [X, None], [X], {name: VALUES[name]}, "n"), set()))
+    read = onnx.NodeProto.FromString(
+        encoded_node(Node("Op", "", [X, None], [X], {name: VALUES[name]}, "n"), set())
+    )
     expected = helper.make_node("Op", ["x", ""], ["x"], name="n")
     if VALUES[name] == []:
         expected.attribute.append(helper.make_attribute(name, [], attr_type=onnx.AttributeProto.INTS))
@@ -51,7 +57,9 @@ def test_bodies_and_domains() -> None:
     inner = Node("Inner", "one", [X], [Tensor("y", "sequence(int64)", (4,))], {}, "inner")
     domains = set[str]()
     body = BodyGraph([X], [inner], inner.outs)
-    read = onnx.NodeProto.FromString(encoded_node(Node("Outer", "other", [X], [X], {"body": body}, ""), domains))
+    read = onnx.NodeProto.FromString(
+        encoded_node(Node("Outer", "other", [X], [X], {"body": body}, ""), domains)
+    )
     graph = read.attribute[0].g
     assert domains == {"one", "other"}
     assert (read.domain, graph.name, graph.node[0].domain) == ("other", "body", "one")
@@ -59,7 +67,9 @@ def test_bodies_and_domains() -> None:
     assert graph.output[0].type.sequence_type.elem_type.tensor_type.elem_type == onnx.TensorProto.INT64
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int8", "uint64", "bfloat16", "int4", "string"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bool", "int8", "uint64", "bfloat16", "int4", "string"]
+)
 def test_a_tensor_is_as_onnx_makes_it(dtype: str) -> None:
     if dtype == "string":
         array = np.array([["a", "ü"]], object)

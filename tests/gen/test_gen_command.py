@@ -44,17 +44,32 @@ def test_cases_are_written_checked_and_made_again(tmp_path: Path, capsys: pytest
         old.unlink()
     for new in (out / "mix-4" / "test_data_set_0").iterdir():
         new.rename(out / "mix-3" / "test_data_set_0" / new.name)
-    code, text, _ = opsieve("gen", "--origin", out / "mix-3", "-o", tmp_path / "again", "--json", capsys=capsys)
+    code, text, _ = opsieve(
+        "gen", "--origin", out / "mix-3", "-o", tmp_path / "again", "--json", capsys=capsys
+    )
     assert (code, json.loads(text)["identical"]) == (1, False)
     assert len(list((tmp_path / "again").glob("*/model.onnx"))) == 1
 
 
 def test_flat_files_of_some_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--strategy", "isra", "--ops", "Re*,-Reduce*", "--dtypes", "float32", "--opset", "18", "--seed", "7")
+    arguments = (
+        "--strategy",
+        "isra",
+        "--ops",
+        "Re*,-Reduce*",
+        "--dtypes",
+        "float32",
+        "--opset",
+        "18",
+        "--seed",
+        "7",
+    )
     code, text, _ = opsieve("gen", "-n", "3", *arguments, "--flat", "-o", tmp_path / "o", capsys=capsys)
     assert code == 0
     assert "3 models" in text
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == [f"isra-{seed}.onnx" for seed in (7, 8, 9)]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == [
+        f"isra-{seed}.onnx" for seed in (7, 8, 9)
+    ]
 
 
 def test_a_target_is_probed_once_explained_and_told_by_the_case(
@@ -113,7 +128,9 @@ def test_bad_input_is_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_a_case_that_nobody_generated_cannot_be_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_that_nobody_generated_cannot_be_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     opsieve("gen", "-n", "1", "-o", tmp_path / "o", capsys=capsys)
     told = json.loads((tmp_path / "o" / "mix-0" / "case.json").read_text())
     told["origin"]["generator"] = "user"

@@ -1,4 +1,6 @@
-"""The growing program: where values of leaves lie, which leaves are kept, sizes by bins; a finished one is freed at once."""
+"""The growing program: where values of leaves lie, which leaves are kept, sizes by bins; a finished one is
+freed at once.
+"""
 
 import gc
 import weakref

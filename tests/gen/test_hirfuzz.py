@@ -59,7 +59,8 @@ def test_a_chain_is_new_behind_another_operator_though_its_end_is_not() -> None:
     grown, x = begun(guide, "Cos")
     middle = made(grown, "Abs", [x])
     guide.note(grown.nodes)
-    assert taken(guide, grown, middle, both) == {"Neg"}  # Cos, Abs, Ceil was there; Sin, Abs, Neg was not behind a Cos
+    # Cos, Abs, Ceil was there; Sin, Abs, Neg was not behind a Cos
+    assert taken(guide, grown, middle, both) == {"Neg"}
 
 
 def test_a_result_of_a_shape_that_few_have_read_is_gone_on_from() -> None:

@@ -1,4 +1,6 @@
-"""Every hostile input ends in one sentence, within bounded time and memory, and nothing outside its folder is read."""
+"""Every hostile input ends in one sentence, within bounded time and memory, and nothing outside its folder is
+read.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,6 @@
-"""Case folders of TVM modules from a stranger: nothing in them runs in this process, and what cannot be read is said in a sentence."""
+"""Case folders of TVM modules from a stranger: nothing in them runs in this process, and what cannot be read
+is said in a sentence.
+"""
 
 import json
 import os
@@ -84,7 +86,9 @@ def looked_at(case: Case) -> None:
     program = case.program
     assert isinstance(program, TvmProgram)
     make_inputs(program, 0)
-    text = f"{program.text()}{list(program.names())}{program.operators()}{list(program.edges())}{program.digest}"
+    text = (
+        f"{program.text()}{list(program.names())}{program.operators()}{list(program.edges())}{program.digest}"
+    )
     assert text
     assert program.outputs() is not None
     assert isinstance(program.is_plain, bool)
@@ -101,7 +105,9 @@ def hostile(folder: Path, data: bytes) -> Path:
 
 
 @pytest.mark.parametrize("name", [*MODULES, *RAW])
-def test_nothing_of_a_strangers_module_runs_here(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_a_strangers_module_runs_here(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mark = tmp_path / "mark"
     monkeypatch.setenv("OPSIEVE_MARK", str(mark))
     monkeypatch.chdir(tmp_path)
@@ -149,7 +155,11 @@ def test_a_form_that_is_none_is_refused(tmp_path: Path, form: str) -> None:
 
 def test_a_module_that_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     folder = hostile(tmp_path / "case", b"")
-    for make in (lambda path: os.mkfifo(path), lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()):
+    for make in (
+        lambda path: os.mkfifo(path),
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.mkdir(),
+    ):
         (folder / "module.json").unlink()
         make(folder / "module.json")
         with pytest.raises(BadInput):

@@ -56,7 +56,9 @@ class Command:
 
 
 def test_a_pickle_that_calls_something_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "oracle.pkl").write_bytes(pickle.dumps({"input": {"x": Command(tmp_path / "called")}, "output": {}}))
+    (tmp_path / "oracle.pkl").write_bytes(
+        pickle.dumps({"input": {"x": Command(tmp_path / "called")}, "output": {}})
+    )
     with pytest.raises(BadInput, match="no array"):
         read_oracle(tmp_path / "oracle.pkl")
     assert not (tmp_path / "called").exists()
@@ -76,7 +78,9 @@ def test_a_pickle_of_objects_or_of_too_few_bytes_is_refused(tmp_path: Path) -> N
 
 @given(st.data())
 @settings(deadline=None)
-def test_a_broken_pickle_is_told_in_a_sentence(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_broken_pickle_is_told_in_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     raw = bytearray(pickle.dumps({"input": X, "output": Y}))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -114,8 +118,18 @@ def test_what_lay_beside_a_model_is_what_it_is_fed_with(tmp_path: Path) -> None:
     for name, (_, _, make) in GOOD.items():
         (tmp_path / name).mkdir()
         make(tmp_path / name)
-    found = {name: [one.case for one in gather(tmp_path / name) if isinstance(one, Imported)] for name in GOOD}
-    for name in ("case", "onnx_test", "onnxruntime_test", "nnsmith_mismatch", "nnsmith_crash", "own_npz", "inputs_npz"):
+    found = {
+        name: [one.case for one in gather(tmp_path / name) if isinstance(one, Imported)] for name in GOOD
+    }
+    for name in (
+        "case",
+        "onnx_test",
+        "onnxruntime_test",
+        "nnsmith_mismatch",
+        "nnsmith_crash",
+        "own_npz",
+        "inputs_npz",
+    ):
         for case in found[name]:
             assert case.inputs["x"].tolist() == X["x"].tolist(), name
     first, second = found["polygraphy"]
@@ -150,7 +164,8 @@ def test_a_broken_file_of_polygraphy_is_told_in_a_sentence(
 
 @given(
     arrays(
-        st.sampled_from([np.float32, np.int64, np.bool_, np.float16, np.uint8]), array_shapes(min_dims=0, min_side=0)
+        st.sampled_from([np.float32, np.int64, np.bool_, np.float16, np.uint8]),
+        array_shapes(min_dims=0, min_side=0),
     )
 )
 @settings(max_examples=50)
@@ -170,7 +185,9 @@ def test_nothing_taken_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "not imported" in out
 
 
-def test_a_damaged_index_is_set_aside_and_built_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_index_is_set_aside_and_built_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Store(tmp_path) as store:
         store.begin(CAMPAIGN)
         store.record(CAMPAIGN, [done(0, finding("no such kernel"))])

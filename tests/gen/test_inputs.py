@@ -64,8 +64,9 @@ def test_a_seed_means_the_same_bytes_for_good():
 
 def test_another_process_with_another_hash_seed_draws_the_same():
     program = (
-        "import sys; sys.path.insert(0, 'tests/support'); import valid_models, hashlib; from opsieve.gen.data.inputs import seeded_inputs\n"
-        "values = seeded_inputs(valid_models.plain(), 3); print(hashlib.sha256(values['x'].tobytes()).hexdigest())"
+        "import sys; sys.path.insert(0, 'tests/support'); import valid_models, hashlib; from"
+        " opsieve.gen.data.inputs import seeded_inputs\nvalues = seeded_inputs(valid_models.plain(), 3);"
+        " print(hashlib.sha256(values['x'].tobytes()).hexdigest())"
     )
     root = str(ROOT)
     found = {
@@ -83,7 +84,11 @@ def test_another_process_with_another_hash_seed_draws_the_same():
 
 
 def test_symbolic_dimensions_are_bound_once():
-    inputs = [("a", FLOAT, ["n", "m", None]), ("b", FLOAT, ["m", None, "n"]), ("c", FLOAT, ["n + m", "1 + n"])]
+    inputs = [
+        ("a", FLOAT, ["n", "m", None]),
+        ("b", FLOAT, ["m", None, "n"]),
+        ("c", FLOAT, ["n + m", "1 + n"]),
+    ]
     model = model_of([node("Identity", ["a"])], inputs)
     for seed in range(5):
         shapes = {name: value.shape for name, value in seeded_inputs(model, seed).items()}
@@ -191,7 +196,9 @@ def test_a_use_inside_a_body_and_a_function_counts():
 @pytest.mark.parametrize("operator", ["Div", "Mod"])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
 def test_integers_are_not_divided_by_zero(operator, dtype):
-    model = model_of([node(operator, ["a", "b"])], [("a", NUMBERS[dtype], [100]), ("b", NUMBERS[dtype], [100])])
+    model = model_of(
+        [node(operator, ["a", "b"])], [("a", NUMBERS[dtype], [100]), ("b", NUMBERS[dtype], [100])]
+    )
     values = seeded_inputs(model, 0)
     assert values["b"].all()
     assert not values["a"].all()
@@ -214,7 +221,10 @@ def test_integers_are_not_divided_by_zero(operator, dtype):
         ([node("ConstantOfShape", ["s"])], [("s", INT64, [3])]),
         ([node("Tile", ["x", "s"])], [("x", FLOAT, [2, 3]), ("s", INT64, [2])]),
         ([node("Pad", ["x", "s"])], [("x", FLOAT, [2, 3]), ("s", INT64, [4])]),
-        ([node("Slice", ["x", "b", "e", "a"])], [("x", FLOAT, [4, 5]), *((name, INT64, [2]) for name in "bea")]),
+        (
+            [node("Slice", ["x", "b", "e", "a"])],
+            [("x", FLOAT, [4, 5]), *((name, INT64, [2]) for name in "bea")],
+        ),
         ([node("Resize", ["x", "", "s"])], [("x", FLOAT, [1, 1, 2, 2]), ("s", FLOAT, [4])]),
         ([node("Resize", ["x", "", "", "s"])], [("x", FLOAT, [1, 1, 2, 2]), ("s", INT64, [4])]),
         ([node("ReduceSum", ["x", "a"])], [("x", FLOAT, [4, 5]), ("a", INT64, [2])]),
@@ -250,7 +260,8 @@ def test_functions_that_call_in_fans_take_bounded_time():
         callee = ["f", *(f"f{number}" for number in range(1, 30)), "Relu"][place + 1]
         domain = "" if callee == "Relu" else "local"
         body = [
-            helper.make_node(callee, [source], [target], domain=domain) for source, target in (("a", "b"), ("b", "c"))
+            helper.make_node(callee, [source], [target], domain=domain)
+            for source, target in (("a", "b"), ("b", "c"))
         ]
         model.functions.append(
             helper.make_function("local", f"f{place}" if place else "f", ["a"], ["c"], body, imports)
@@ -264,7 +275,9 @@ def test_any_seed_and_shape(seed, shape):
     assert seeded_inputs(model, seed)["x"].shape == tuple(shape)
 
 
-@pytest.mark.parametrize("shape", [[1] * 70, [0, 2**62], [0, 2**62, 8]], ids=["70 dimensions", "empty", "empty, 3"])
+@pytest.mark.parametrize(
+    "shape", [[1] * 70, [0, 2**62], [0, 2**62, 8]], ids=["70 dimensions", "empty", "empty, 3"]
+)
 def test_a_shape_that_no_array_has_is_a_sentence(shape):
     with pytest.raises(BadInput, match=r"can be made up .*; give --inputs"):
         seeded_inputs(model_of([node("Identity", ["x"])], [("x", FLOAT, shape)]), 0)

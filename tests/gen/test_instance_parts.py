@@ -37,10 +37,17 @@ def shapes(made: Instance) -> list[tuple[int, ...] | None]:
 
 def test_names_of_shapes_stand_for_sizes_numbers_and_attributes() -> None:
     made = drawn(
-        First("batch width"), Attr("heads", (3,)), Count("size", (4,)), Input("batch heads*size"), Input("2*width")
+        First("batch width"),
+        Attr("heads", (3,)),
+        Count("size", (4,)),
+        Input("batch heads*size"),
+        Input("2*width"),
     )
     assert shapes(made) == [(2, 6), (2, 12), (12,)]
-    assert shapes(drawn(First("batch sides..."), Input("7 sides..."), shape=(2, 3, 4))) == [(2, 3, 4), (7, 3, 4)]
+    assert shapes(drawn(First("batch sides..."), Input("7 sides..."), shape=(2, 3, 4))) == [
+        (2, 3, 4),
+        (7, 3, 4),
+    ]
 
 
 def test_a_name_that_stands_for_nothing_is_any_size_and_then_that_size() -> None:
@@ -52,7 +59,10 @@ def test_a_name_that_stands_for_nothing_is_any_size_and_then_that_size() -> None
 
 
 def test_a_first_input_that_does_not_fit_is_another() -> None:
-    assert shapes(drawn(First("rows columns", fits=never, other="rows rows"), Input("columns"))) == [(2, 2), (2,)]
+    assert shapes(drawn(First("rows columns", fits=never, other="rows rows"), Input("columns"))) == [
+        (2, 2),
+        (2,),
+    ]
     assert shapes(drawn(First("rows columns", fits=lambda draft: True, other="rows rows"))) == [(2, 6)]
 
 

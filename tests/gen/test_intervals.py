@@ -1,4 +1,6 @@
-"""Intervals hold what runs give; violations tell where numbers may be undefined; repairs make every declared domain hold."""
+"""Intervals hold what runs give; violations tell where numbers may be undefined; repairs make every declared
+domain hold.
+"""
 
 import math
 
@@ -108,14 +110,12 @@ def test_a_relation_is_asked_where_bounds_do_not_say():
 
 
 def test_both_branches_and_every_turn_count():
-    model = parsed(
-        """g (bool c, float[2] x) => (float[2] y, float[2] z) {
+    model = parsed("""g (bool c, float[2] x) => (float[2] y, float[2] z) {
             y = If (c) <then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e () => (float[2] b) { b = Abs(x) }>
             n = Constant <value = int64 {3}> ()
             z = Loop (n, c, x) <body = l (int64 i, bool go, float[2] s) => (bool on, float[2] r) {
                 on = Identity(go) r = Tanh(s) }>
-        }"""
-    )
+        }""")
     graph, met = pushed(model, x=(1.0, 3.0))
     assert interval(graph, "y") == (-3, 3)
     low, high = interval(graph, "z")
@@ -125,12 +125,10 @@ def test_both_branches_and_every_turn_count():
 
 
 def test_a_state_that_grows_can_be_anything():
-    model = parsed(
-        """g (int64 n, bool c, float[2] x) => (float[2] z) {
+    model = parsed("""g (int64 n, bool c, float[2] x) => (float[2] z) {
             z = Loop (n, c, x) <body = l (int64 i, bool go, float[2] s) => (bool on, float[2] r) {
                 on = Identity(go) r = Add(s, s) }>
-        }"""
-    )
+        }""")
     graph, _ = pushed(model, x=(1.0, 3.0), n=(0.0, 100.0))
     assert interval(graph, "z")[1] > 1e30
 
@@ -174,7 +172,9 @@ def test_intervals_hold_what_a_run_gives(workers, seed, ranged):
 
 
 def test_a_repair_moves_the_leaves_that_matter():
-    model = parsed("g (float[3] x, float[3] y) => (float[3] d, float[3] e) { a = Sub(x, y) d = Log(a) e = Relu(y) }")
+    model = parsed(
+        "g (float[3] x, float[3] y) => (float[3] d, float[3] e) { a = Sub(x, y) d = Log(a) e = Relu(y) }"
+    )
     inputs = {"x": np.float32([-1, 0, 1]), "y": np.float32([-1, 0, 1])}
     graph = read_graph(model, inputs)
     found = repair(graph, 0)
@@ -186,7 +186,9 @@ def test_a_repair_moves_the_leaves_that_matter():
 
 
 def test_weights_move_only_when_they_may():
-    model = parsed("g (float[2] x) => (float[2] z) <float[2] w = {-3, -2}> { y = Abs(x) a = Mul(w, w) z = Acosh(w) }")
+    model = parsed(
+        "g (float[2] x) => (float[2] z) <float[2] w = {-3, -2}> { y = Abs(x) a = Mul(w, w) z = Acosh(w) }"
+    )
     inputs = {"x": np.float32([1, 2])}
     assert [item.operator for item in repair(read_graph(model, inputs), 0).left] == ["Acosh"]
     graph = read_graph(model, inputs)
@@ -212,10 +214,8 @@ def test_what_cannot_be_is_left_and_told():
 
 
 def test_shapes_and_indices_are_not_moved():
-    model = parsed(
-        """g (float[4] x, int64[2] i) => (float[2] z) <int64[1] s = {2}, float[1] k = {0.5}> {
-            y = Gather(x, i) r = Reshape(y, s) d = Dropout(r, k) z = Log(d) }"""
-    )
+    model = parsed("""g (float[4] x, int64[2] i) => (float[2] z) <int64[1] s = {2}, float[1] k = {0.5}> {
+            y = Gather(x, i) r = Reshape(y, s) d = Dropout(r, k) z = Log(d) }""")
     inputs = {"x": np.float32([-1, 2, 3, 4]), "i": np.int64([0, 3])}
     graph = read_graph(model, inputs)
     assert [leaf.name for leaf in movable(graph, weights=True)] == ["x", "i"]
@@ -251,11 +251,23 @@ def test_a_case_of_the_generator_has_no_breach():
     "graph",
     [
         # A size that only a run tells beside one of 1, and beside another one.
-        "g (float[2,3] x) => (float[2,K] y) <float[2,1] w = {0,1}> { n = NonZero(x) f = Cast<to=1>(n) l = Log(f) y = Min(w, l) }",
-        "g (float[2,3] x) => (float[2,K] y) <float[2,2] w = {0,1,2,3}> { n = NonZero(x) f = Cast<to=1>(n) l = Log(f) y = Min(w, l) }",
+        (
+            "g (float[2,3] x) => (float[2,K] y) <float[2,1] w = {0,1}> { n = NonZero(x) f = Cast<to=1>(n) l ="
+            " Log(f) y = Min(w, l) }"
+        ),
+        (
+            "g (float[2,3] x) => (float[2,K] y) <float[2,2] w = {0,1,2,3}> { n = NonZero(x) f = Cast<to=1>(n)"
+            " l = Log(f) y = Min(w, l) }"
+        ),
         # Bodies that no checker lets pass; `run --no-check` does.
-        "g (bool c, float[1] x) => (float[1] y) { z = If (c) <then_branch = t () => () {}, else_branch = e () => () {}> y = Log(x) }",
-        "g (int64 n, bool c, float[1] x) => (float[1] y) { z = Loop (n, c, x) <body = b () => () {}> y = Log(x) }",
+        (
+            "g (bool c, float[1] x) => (float[1] y) { z = If (c) <then_branch = t () => () {}, else_branch ="
+            " e () => () {}> y = Log(x) }"
+        ),
+        (
+            "g (int64 n, bool c, float[1] x) => (float[1] y) { z = Loop (n, c, x) <body = b () => () {}> y ="
+            " Log(x) }"
+        ),
     ],
     ids=["one", "names", "if", "loop"],
 )
@@ -268,7 +280,9 @@ def test_what_rules_were_not_written_for_is_put_up_with(graph):
 
 
 def test_the_bounds_of_a_huge_determinant_are_open_and_told_at_once():
-    _, found = pushed(parsed("g (float[1099511627776,1099511627776] x) => (float y) { y = Det (x) }"), x=(-1, 1))
+    _, found = pushed(
+        parsed("g (float[1099511627776,1099511627776] x) => (float y) { y = Det (x) }"), x=(-1, 1)
+    )
     assert found
     _, small = pushed(parsed("g (float[3,3] x) => (float y) { y = Det (x) }"), x=(-1, 1))
     assert not small

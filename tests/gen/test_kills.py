@@ -1,4 +1,6 @@
-"""Saving, recording, deciding and indexing killed inside any of the C library's calls that change a file, SQLite's among them (support/kills.py)."""
+"""Saving, recording, deciding and indexing killed inside any of the C library's calls that change a file,
+SQLite's among them (support/kills.py).
+"""
 
 import shutil
 

@@ -147,13 +147,19 @@ def test_programs_have_the_operators_of_a_file_that_the_environment_names(tmp_pa
     file.write_text(TEXT)
     tomllib.loads(TEXT)
     code = (
-        "import sys; from opsieve.gen.generation.random_graph import GenRequest; from opsieve.gen.strategies.registry import generate\n"
-        "request = GenRequest(nodes=8, only=frozenset(('acme.nn::Mix', 'Relu', 'Add')))\n"
-        "for seed in range(24): open(sys.argv[1] + f'/{seed}.onnx', 'wb').write(generate('isra', seed, request).program.model)"
+        "import sys; from opsieve.gen.generation.random_graph import GenRequest; from"
+        " opsieve.gen.strategies.registry import generate\nrequest = GenRequest(nodes=8,"
+        " only=frozenset(('acme.nn::Mix', 'Relu', 'Add')))\nfor seed in range(24): open(sys.argv[1] +"
+        " f'/{seed}.onnx', 'wb').write(generate('isra', seed, request).program.model)"
     )
     environment = {**os.environ, "OPSIEVE_OPERATORS": str(file)}
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
-    nodes = [node for path in tmp_path.glob("*.onnx") for node in onnx.load(path).graph.node if node.op_type == "Mix"]
+    nodes = [
+        node
+        for path in tmp_path.glob("*.onnx")
+        for node in onnx.load(path).graph.node
+        if node.op_type == "Mix"
+    ]
     assert len(nodes) > 5
     assert all(node.domain == "acme.nn" and len(node.input) == 3 and not node.input[1] for node in nodes)
 
@@ -192,7 +198,9 @@ def test_a_graph_of_an_attribute_is_written_laid_and_gives_the_sizes_that_it_is_
     assert all(operator.requires(x, {"decoder": BodyGraph(called, [], given)}))  # as a model is read
     for other in (BodyGraph(called, [], given[:1]), BodyGraph(given, [], called), "decoder"):
         assert not all(operator.requires(x, {"decoder": other}))
-    node = encoded_node(Node("Search", "acme.nn", x, [Tensor("y", "int32", (4, 2))], {"decoder": body}, "n"), set())
+    node = encoded_node(
+        Node("Search", "acme.nn", x, [Tensor("y", "int32", (4, 2))], {"decoder": body}, "n"), set()
+    )
     assert helper.get_attribute_value(onnx.NodeProto.FromString(node).attribute[0]) == graph
     for wrong in (
         "ids: int33[2]",

@@ -62,7 +62,8 @@ def test_lowering_changes_nothing_but_numbers(operators, opset):
     lowered = lower_opset(model)
     lowest = lowered.opset_import[0].version
     assert since(lowered, lowest) == since(model, opset)
-    assert lowest == 1 or since(model, lowest - 1 or 1) != since(model, opset)  # one lower would be another program
+    # one lower would be another program
+    assert lowest == 1 or since(model, lowest - 1 or 1) != since(model, opset)
     small = onnx.ModelProto.FromString(lower_ir(lowered.SerializeToString()))
     assert check(small.SerializeToString()) == ""
     assert small.graph == model.graph
@@ -72,7 +73,8 @@ def test_lowering_changes_nothing_but_numbers(operators, opset):
 
 
 @pytest.mark.parametrize(
-    ("opset", "ir"), [(8, 4), (9, 4), (12, 7), (15, 8), (18, 8), (19, 9), (21, 10), (23, 11), (24, 12), (25, 13)]
+    ("opset", "ir"),
+    [(8, 4), (9, 4), (12, 7), (15, 8), (18, 8), (19, 9), (21, 10), (23, 11), (24, 12), (25, 13)],
 )
 def test_the_ir_version_follows_the_operator_set(opset, ir):
     model = chain(["Relu"], opset)
@@ -105,30 +107,47 @@ def features():
         made.MergeFrom(onnx.FunctionProto(**fields))
         model.functions.append(made)
 
-    sparse = helper.make_sparse_tensor(helper.make_tensor("k", 1, [1], [1.0]), helper.make_tensor("", 7, [1], [0]), [3])
+    sparse = helper.make_sparse_tensor(
+        helper.make_tensor("k", 1, [1], [1.0]), helper.make_tensor("", 7, [1], [0]), [3]
+    )
     attribute = onnx.AttributeProto
     return {
         "all initializers are inputs": (3, lambda m: None),
         "an initializer that is no input": (4, lambda m: m.graph.input.pop()),
-        "an initializer in a body": (4, lambda m: inner(m, lambda g: g.initializer.append(m.graph.initializer[0]))),
+        "an initializer in a body": (
+            4,
+            lambda m: inner(m, lambda g: g.initializer.append(m.graph.initializer[0])),
+        ),
         "bfloat16": (4, lambda m: m.graph.value_info.append(tensor("v", TensorProto.BFLOAT16, None))),
         "quantization annotation": (5, lambda m: m.graph.quantization_annotation.add(tensor_name="x")),
         "a sparse initializer": (6, lambda m: m.graph.sparse_initializer.append(sparse)),
         "a sparse attribute": (
             6,
-            lambda m: m.graph.node[0].attribute.add(name="s", type=attribute.SPARSE_TENSOR, sparse_tensor=sparse),
+            lambda m: m.graph.node[0].attribute.add(
+                name="s", type=attribute.SPARSE_TENSOR, sparse_tensor=sparse
+            ),
         ),
         "training": (7, lambda m: m.training_info.add()),
         "an optional": (
             8,
-            lambda m: m.graph.output.add(name="o", type=helper.make_optional_type_proto(m.graph.input[0].type)),
+            lambda m: m.graph.output.add(
+                name="o", type=helper.make_optional_type_proto(m.graph.input[0].type)
+            ),
         ),
-        "a sparse type": (8, lambda m: m.graph.output.add(name="o", type=helper.make_sparse_tensor_type_proto(1, [2]))),
+        "a sparse type": (
+            8,
+            lambda m: m.graph.output.add(name="o", type=helper.make_sparse_tensor_type_proto(1, [2])),
+        ),
         "a function": (8, lambda m: function(m)),
-        "a function with defaults": (9, lambda m: function(m, attribute_proto=[helper.make_attribute("a", 1)])),
+        "a function with defaults": (
+            9,
+            lambda m: function(m, attribute_proto=[helper.make_attribute("a", 1)]),
+        ),
         "float8": (
             9,
-            lambda m: m.graph.node[0].attribute.append(helper.make_attribute("t", TensorProto(data_type=17, dims=[0]))),
+            lambda m: m.graph.node[0].attribute.append(
+                helper.make_attribute("t", TensorProto(data_type=17, dims=[0]))
+            ),
         ),
         "float8 in a list": (
             9,

@@ -1,4 +1,6 @@
-"""Rewrites that keep a program's meaning: what they make is valid and gives the same, and each does what it says."""
+"""Rewrites that keep a program's meaning: what they make is valid and gives the same, and each does what it
+says.
+"""
 
 from typing import Any
 
@@ -78,7 +80,9 @@ def test_a_rewritten_program_is_valid_and_gives_the_same(
 
 
 def test_identities_stand_behind_inputs_and_results() -> None:
-    found = rewritten(program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "insert-identities")
+    found = rewritten(
+        program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "insert-identities"
+    )
     assert operators(found) == ["Identity", "Relu", "Identity", "Neg", "Identity"]
 
 
@@ -178,7 +182,9 @@ def test_what_was_made_to_be_wrong_is_left_alone() -> None:
 
 def test_a_module_of_relax_has_relations_of_its_own() -> None:
     case = next(
-        made for seed in range(20) if (made := generate("relax", seed, GenRequest(nodes=6))).program.fault is None
+        made
+        for seed in range(20)
+        if (made := generate("relax", seed, GenRequest(nodes=6))).program.fault is None
     )
     assert isinstance(case.program, RelaxProgram)
     for name in RELAX_REWRITES:
@@ -200,7 +206,9 @@ def test_tests_take_all_relations_in_turn() -> None:
     assert len(set(asked)) == len(asked)
 
 
-@pytest.mark.parametrize("written", ["", "nothing", "duplicate@", "duplicate@0", "duplicate@x", "duplicate " * 50])
+@pytest.mark.parametrize(
+    "written", ["", "nothing", "duplicate@", "duplicate@0", "duplicate@x", "duplicate " * 50]
+)
 def test_an_unknown_relation_is_refused(written: str) -> None:
     with pytest.raises(BadInput, match="there is no rewrite"):
         rewritten(program([node("Relu", ["x"], ["y"])]), X, written)

@@ -32,7 +32,9 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 def test_the_command_walks_folders_and_names_what_it_passes_by(tmp_path: Path) -> None:
     (tmp_path / "case").mkdir()
-    (tmp_path / "case" / "model.onnx").write_bytes(program("g (float[2] x) => (float[2] y) { y = Relu(x) }").model)
+    (tmp_path / "case" / "model.onnx").write_bytes(
+        program("g (float[2] x) => (float[2] y) { y = Relu(x) }").model
+    )
     (tmp_path / "two.onnx").write_bytes(generate("isra", 1).program.model)
     (tmp_path / "bad\n.onnx").write_bytes(b"no model")
     (tmp_path / "notes.txt").write_text("no model either")
@@ -77,7 +79,9 @@ def test_the_command_says_what_it_cannot_use(tmp_path: Path) -> None:
 
 
 @given(st.text(), st.dictionaries(st.text(), POINTS, max_size=3))
-def test_lines_are_sound_svg_whatever_their_names(title: str, series: dict[str, list[tuple[float, float]]]) -> None:
+def test_lines_are_sound_svg_whatever_their_names(
+    title: str, series: dict[str, list[tuple[float, float]]]
+) -> None:
     svg = line_plot(title, "across <&>", "up", series)
     root = ET.fromstring(svg)
     lines = root.findall(f"{SVG}polyline")

@@ -16,7 +16,9 @@ DIAMOND = "{ a = Relu (x) b = Neg (a) c = Abs (a) y = Add (b, c) w = Sub (y, z) 
     ("body", "sizes", "longest", "three", "four", "shared"),
     [(CHAIN, [1, 4], 4, 2, 1, 0), (DIAMOND, [5], 4, 4, 2, 1)],
 )
-def test_figures_of_small_graphs(body: str, sizes: list[int], longest: int, three: int, four: int, shared: int) -> None:
+def test_figures_of_small_graphs(
+    body: str, sizes: list[int], longest: int, three: int, four: int, shared: int
+) -> None:
     nodes = operations(onnx.parser.parse_model(HEAD + body))
     assert sorted(component_sizes(nodes)) == sizes
     assert longest_path(nodes) == longest
@@ -47,9 +49,13 @@ def test_motifs_of_small_graphs(body: str, found: dict[str, int]) -> None:
 def test_motifs_of_a_graph_of_many_edges_are_counted_in_time_linear_in_its_operations() -> None:
     names = ["x", *(f"v{place}" for place in range(2000))]
     body = "".join(
-        f"{name} = Sum ({', '.join(names[max(0, place - 99) : place + 1])}) " for place, name in enumerate(names[1:])
+        f"{name} = Sum ({', '.join(names[max(0, place - 99) : place + 1])}) "
+        for place, name in enumerate(names[1:])
     )
-    assert motifs(operations(onnx.parser.parse_model(f"{HEAD}{{ {body} y = Neg (x) w = Neg (z) }}")))["joins"] == 1998
+    assert (
+        motifs(operations(onnx.parser.parse_model(f"{HEAD}{{ {body} y = Neg (x) w = Neg (z) }}")))["joins"]
+        == 1998
+    )
 
 
 def test_nothing_has_figures_of_zero() -> None:

@@ -89,7 +89,9 @@ def test_a_link_to_a_model_is_followed_and_its_folder_is_the_links(tmp_path):
 
 
 def test_the_scopes_of_onnx():
-    """What looks like a second definition but is none: a default, an input of a body that hides, equal names in two branches."""
+    """What looks like a second definition but is none: a default, an input of a body that hides, equal names
+    in two branches.
+    """
     model = valid_models.branching()
     # `c` has an initializer: a default.
     model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
@@ -135,7 +137,9 @@ def test_graphs_may_be_nested_as_deep_as_stated(tmp_path):
 def test_the_cycle_is_named_by_its_node(tmp_path):
     model = valid_models.plain()
     model.graph.node[0].input[0] = "b"
-    with pytest.raises(BadInput, match=r"node 0 \('Mul'\) uses 'b', which is made only later: the graph is cyclic"):
+    with pytest.raises(
+        BadInput, match=r"node 0 \('Mul'\) uses 'b', which is made only later: the graph is cyclic"
+    ):
         check_structure(model)
 
 

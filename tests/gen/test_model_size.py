@@ -1,4 +1,6 @@
-"""A model of more nodes than can be walked through is refused before it is walked through, wherever they are."""
+"""A model of more nodes than can be walked through is refused before it is walked through, wherever they
+are.
+"""
 
 from pathlib import Path
 
@@ -35,7 +37,9 @@ def test_a_chain_without_end_is_a_sentence_at_once() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_external_data_that_files_do_not_hold_is_refused_before_it_is_read(tmp_path: Path, sparse: bool) -> None:
+def test_external_data_that_files_do_not_hold_is_refused_before_it_is_read(
+    tmp_path: Path, sparse: bool
+) -> None:
     with (tmp_path / "data").open("wb") as file:
         file.truncate(600_000 if sparse else 0)
         file.write(b"" if sparse else bytes(600_000))
@@ -51,6 +55,7 @@ def test_external_data_that_files_do_not_hold_is_refused_before_it_is_read(tmp_p
         if at == 100:
             load_program(tmp_path / "m.onnx")  # up to 64 MB names may share what they like
     with pytest.raises(
-        BadInput, match=r"would take 90,000,000 bytes, of which its files hold (0|600,000); write each tensor once"
+        BadInput,
+        match=r"would take 90,000,000 bytes, of which its files hold (0|600,000); write each tensor once",
     ):
         load_program(tmp_path / "m.onnx")

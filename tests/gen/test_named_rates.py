@@ -1,4 +1,6 @@
-"""How often something is drawn has a name: no probability stands in the middle of a sampler, a pattern or a mutation."""
+"""How often something is drawn has a name: no probability stands in the middle of a sampler, a pattern or a
+mutation.
+"""
 
 import re
 
@@ -8,7 +10,9 @@ from repository import ROOT
 _LITERAL = re.compile(r"(?:random\(\) *(?:<|<=|>|>=)|chance\() *0?\.\d|random\(\) *(?:<|>=)[^\n]*\* *0?\.\d")
 
 
-@pytest.mark.parametrize("folder", ["operators", "build", "generation", "strategies", "spec", "values", "tir", "relax"])
+@pytest.mark.parametrize(
+    "folder", ["operators", "build", "generation", "strategies", "spec", "values", "tir", "relax"]
+)
 def test_no_probability_is_written_where_it_is_used(folder: str) -> None:
     found = [
         f"{path.name}:{number} {line.strip()}"
@@ -17,5 +21,6 @@ def test_no_probability_is_written_where_it_is_used(folder: str) -> None:
         if _LITERAL.search(line)
     ]
     assert not found, (
-        "a field of Style, of SamplerRates (gen/declarations/rates.py) of gen/irs/tir/rates.py or gen/irs/relax/rates.py, or of the strategy's own rates"
+        "a field of Style, of SamplerRates (gen/declarations/rates.py) of gen/irs/tir/rates.py or"
+        " gen/irs/relax/rates.py, or of the strategy's own rates"
     )

@@ -1,4 +1,6 @@
-"""What is known of an operator stands in its declaration: no table elsewhere names ONNX's operators, but for the exceptions here."""
+"""What is known of an operator stands in its declaration: no table elsewhere names ONNX's operators, but for
+the exceptions here.
+"""
 
 import ast
 import functools
@@ -14,7 +16,8 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _PRODUCT = ("backends", "bisect", "gen", "reducer", "triage", "tui")
 _OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
-# ONNX's notation for a stored value, and its control flow: how each binds the inputs of its bodies is the structure of a graph.
+# ONNX's notation for a stored value, and its control flow: how each binds the inputs of its bodies is the
+# structure of a graph.
 _STRUCTURE = {"Constant", "If", "Loop", "Scan", "SequenceMap"}
 _ADAPTED = "nodes that are put in by themselves, to make a tensor fit"
 _SAME_NAMES = "names of TVM's own, or of Python's, that ONNX has too"
@@ -40,7 +43,9 @@ _EXCEPTIONS = {
     "gen/metamorphic": "the nodes that rewrites put in: Identity, Split, Concat",
     "gen/metrics": "Isra's corpus of operators, and what exporters add, as the papers count them",
     "gen/declarations/learned_body.py": "nodes of a body that gives what a learnt operator asks of it",
-    "gen/strategies": "programs of their own: patterns that compilers rewrite, and the baselines as published",
+    "gen/strategies": (
+        "programs of their own: patterns that compilers rewrite, and the baselines as published"
+    ),
     "reducer/onnx_edit/splice.py": "nodes that take the place of a body",
     "reducer/passes/attributes.py": "the value that a constant is filled with has no default in a schema",
     "reducer/passes/operators.py": "the plainest operators, put in another's place",
@@ -55,7 +60,11 @@ def _named(source: str) -> Iterator[tuple[int, str]]:
     if _OPERATORS.isdisjoint(_QUOTED.findall(source)):
         return  # nothing to parse
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in _OPERATORS - _STRUCTURE:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value in _OPERATORS - _STRUCTURE
+        ):
             yield node.lineno, node.value
 
 

@@ -1,4 +1,6 @@
-"""The pages of docs/how-to on plug-ins of the generator, typed as they stand: an operator and a strategy of a user's own package."""
+"""The pages of docs/how-to on plug-ins of the generator, typed as they stand: an operator and a strategy of a
+user's own package.
+"""
 
 import json
 from pathlib import Path
@@ -32,7 +34,9 @@ def test_an_operator_of_a_users_package_is_generated_probed_and_counted(package:
 @pytest.mark.slow
 def test_a_model_with_it_is_reduced(package: Path) -> None:
     session(package, GENERATE, "reduce models/isra-3.onnx -t fake:crash@ScaledSum -o reduced")
-    before, after = (onnx.load(package / path) for path in ("models/isra-3.onnx", "reduced/case.reduced.onnx"))
+    before, after = (
+        onnx.load(package / path) for path in ("models/isra-3.onnx", "reduced/case.reduced.onnx")
+    )
     assert len(after.graph.node) < len(before.graph.node)
     assert "ScaledSum" in {node.op_type for node in after.graph.node}
 

@@ -17,13 +17,15 @@ from opsieve.gen.graph.program_state import ProgramState
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 
-# What onnxruntime 1.31.1 does wrong where ONNX's own evaluator or inference agrees with the declaration, each looked at.
+# What onnxruntime 1.31.1 does wrong where ONNX's own evaluator or inference agrees with the declaration, each
+# looked at.
 KNOWN = (
     "MaxPool", "AveragePool", "LpPool",  # SAME_* paddings with dilations give another size than inferred
     "Resize",  # cubic on int8 and int32 writes floats into the result
 )  # fmt: skip
 
-# Their declarations do not say all that their further inputs must be; mutations leave nodes of their families as they are.
+# Their declarations do not say all that their further inputs must be; mutations leave nodes of their families
+# as they are.
 UNTOLD = (
     "CausalConvWithState",
     "LinearAttention",
@@ -47,7 +49,9 @@ for _operator in operators().values():
 
 
 def test_every_operator_of_onnx_is_declared_or_excluded_with_a_reason() -> None:
-    there = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain and not schema.deprecated}
+    there = {
+        schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain and not schema.deprecated
+    }
     assert there <= known().keys()
     assert len([name for name in operators() if "::" not in name]) >= 170
     assert all(len(operator.excluded) > 20 for operator in known().values() if operator.excluded)
@@ -77,8 +81,12 @@ def test_instances_are_what_they_are_declared_to_be(family: str) -> None:
     wrong, silent = {}, []
     for operator in FAMILIES[family]:
         seen = soaked(operator, 1)
-        wrong |= {(qualified(operator), text): times for text, times in faults(qualified(operator), seen).items()}
-        silent += [operator.name] * (not seen[""] and not any(text.startswith("unsupported") for text in seen))
+        wrong |= {
+            (qualified(operator), text): times for text, times in faults(qualified(operator), seen).items()
+        }
+        silent += [operator.name] * (
+            not seen[""] and not any(text.startswith("unsupported") for text in seen)
+        )
     assert (wrong, silent) == ({}, [])
 
 
@@ -99,21 +107,36 @@ def test_what_is_sampled_satisfies_what_is_required() -> None:
                 assert all(operator.requires(node.ins, node.attrs)), (operator.name, node.ins)  # type: ignore[arg-type]
 
 
-# Over three seconds each; in windows and normalisations twenty instances meet open faults: onnxruntime refuses an output_padding
-# that ONNX allows, and MeanVarianceNormalization gives NaN.
-LARGE = {"unary", "layout", "control", "comparison", "container", "reduction", "quantised", "window", "normalisation"}
+# Over three seconds each; in windows and normalisations twenty instances meet open faults: onnxruntime
+# refuses an output_padding that ONNX allows, and MeanVarianceNormalization gives NaN.
+LARGE = {
+    "unary",
+    "layout",
+    "control",
+    "comparison",
+    "container",
+    "reduction",
+    "quantised",
+    "window",
+    "normalisation",
+}
 
 
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in FAMILIES]
 )
 def test_twenty_instances_of_every_dtype_and_form(family: str) -> None:
-    found = {qualified(operator): faults(qualified(operator), soaked(operator, 20)) for operator in FAMILIES[family]}
+    found = {
+        qualified(operator): faults(qualified(operator), soaked(operator, 20))
+        for operator in FAMILIES[family]
+    }
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_a_program_gives_something_though_what_read_its_last_value_was_not_taken() -> None:
-    builder = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
+    builder = next(
+        found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None
+    )
     for node in builder.nodes:
         for tensor in node.outs:
             tensor.reads += 1
@@ -122,17 +145,24 @@ def test_a_program_gives_something_though_what_read_its_last_value_was_not_taken
 
 def test_an_empty_sequence_is_filled_or_measured_and_never_read() -> None:
     """Also the one whose SequenceInsert was drawn and not taken."""
-    only = frozenset(("SequenceInsert", "SequenceAt", "SequenceLength", "ConcatFromSequence", "Add", "Relu", "Mul"))
+    only = frozenset(
+        ("SequenceInsert", "SequenceAt", "SequenceLength", "ConcatFromSequence", "Add", "Relu", "Mul")
+    )
     filled = 0
     for seed in range(100):
-        nodes = list(all_nodes(generate("hirfuzz", seed, GenRequest(nodes=20, only=only)).program.proto.graph.node))
+        nodes = list(
+            all_nodes(generate("hirfuzz", seed, GenRequest(nodes=20, only=only)).program.proto.graph.node)
+        )
         empty = {node.output[0] for node in nodes if node.op_type == "SequenceEmpty"}
         readers = {node.op_type for node in nodes if empty & set(node.input)}
         assert readers <= {"SequenceInsert", "SequenceLength"}, seed
         filled += "SequenceInsert" in readers
     assert filled > 5
-    builder = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
-    builder.emit("SequenceEmpty", "", [], {}, [("sequence(float32)", (2,))], (0.0, 1.0))  # as `mutate` lays one
+    builder = next(
+        found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None
+    )
+    # as `mutate` lays one
+    builder.emit("SequenceEmpty", "", [], {}, [("sequence(float32)", (2,))], (0.0, 1.0))
     assert builder.scope.match("sequence(float32)", (2,)) is None
 
 
@@ -154,7 +184,9 @@ def test_no_bounds_are_promised_for_the_variance_of_one_element() -> None:
 
 def test_what_would_be_empty_is_not_added() -> None:
     """As mutations would have it, of a Slice whose input is another."""
-    builder = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
+    builder = next(
+        found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None
+    )
     x = builder.leaf("float32", (2, 3))
     ends = [[builder.ints([start]), builder.ints([2])] for start in (2, 1)]
     assert builder.add(operators()["Slice"], [x, *ends[0]], {}) is None
@@ -178,7 +210,9 @@ def test_what_would_be_empty_is_not_added() -> None:
         ("MeanVarianceNormalization", [(2, 3)], {"axes": [0, 2]}),
     ],
 )
-def test_inputs_of_other_shapes_are_not_taken(name: str, shapes: list[tuple[int, ...]], attrs: Attributes) -> None:
+def test_inputs_of_other_shapes_are_not_taken(
+    name: str, shapes: list[tuple[int, ...]], attrs: Attributes
+) -> None:
     """As mutations would have them."""
     ins = [Tensor(f"x{n}", "float32", shape) for n, shape in enumerate(shapes)]
     assert not all(operators()[name].requires(ins, attrs))
@@ -199,12 +233,16 @@ def test_what_is_required_is_all_that_is_asked_of_further_inputs(family: str) ->
         for dtype in sorted(first_dtypes(operator, opset) & {"float32", "int64", "bool"})[:2]:
             for _, builder in instances(operator, dtype, opset, 4):
                 if builder is not None and len(builder.nodes) == 1:
-                    wrong = [text for text in reshaped(operator, builder) if text.startswith(("checker", "types"))]
+                    wrong = [
+                        text for text in reshaped(operator, builder) if text.startswith(("checker", "types"))
+                    ]
                     assert not wrong, operator.name
 
 
 def reshaped(operator: Operator, builder: GraphBuilder) -> Iterator[str]:
-    """What is wrong with a single instance once one of its further leaves has another shape, for all that its declaration takes."""
+    """What is wrong with a single instance once one of its further leaves has another shape, for all that its
+    declaration takes.
+    """
     (node,) = builder.nodes
     for place, old in enumerate(node.ins):
         if not place or old is None or old.values is not None:

@@ -79,4 +79,7 @@ def test_comparisons_with_an_extreme_answer_both() -> None:
         assert made is not None
         reduced = builder.nodes[-1]
         assert {id(each) for each in made.inputs} == {id(x), id(reduced.outs[0])}
-        assert len(set(answer(numbers, {"ReduceMax": numbers.max(), "ReduceMin": numbers.min()}[reduced.op]))) == 2
+        assert (
+            len(set(answer(numbers, {"ReduceMax": numbers.max(), "ReduceMin": numbers.min()}[reduced.op])))
+            == 2
+        )

@@ -74,7 +74,9 @@ def test_all_operators_are_reached() -> None:
     draw = Draw(random.Random(0))
     solutions = Solutions(draw)
     seen = {
-        name for seed in range(400) for name in operators_of(generate(seed, POLICIES["general"](), solutions).module)
+        name
+        for seed in range(400)
+        for name in operators_of(generate(seed, POLICIES["general"](), solutions).module)
     }
     seen |= {name for name in operators() for _ in [operators()[name].sample(draw)]}
     assert len(operators()) >= 120

@@ -22,7 +22,9 @@ rngs = st.randoms(use_true_random=False)
 
 
 @given(rngs, rngs, st.integers(0, 12))
-def test_sequences_are_legal_however_they_are_made(rng: random.Random, other: random.Random, length: int) -> None:
+def test_sequences_are_legal_however_they_are_made(
+    rng: random.Random, other: random.Random, length: int
+) -> None:
     first, second = draw(rng, length), draw(other, length)
     assert is_legal(first)
     assert is_legal(extended(first, rng))

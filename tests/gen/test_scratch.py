@@ -44,7 +44,9 @@ def test_a_folder_is_there_until_it_is_closed(parent: Path) -> None:
 
 
 def test_what_a_killed_process_left_goes_when_the_next_one_begins(parent: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         left = Path(process.stdout.readline().decode().strip())
         Scratch().close()

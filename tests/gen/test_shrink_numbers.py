@@ -1,4 +1,6 @@
-"""Numbers that go down together: what is proposed satisfies every rule and ONNX, and reaches the smallest instance."""
+"""Numbers that go down together: what is proposed satisfies every rule and ONNX, and reaches the smallest
+instance.
+"""
 
 from collections.abc import Iterator
 
@@ -44,7 +46,9 @@ def proposed(start: Subject, most: int) -> Iterator[tuple[OnnxEdit, Subject]]:
 
 
 def unsound(op: Operator, count: int, most: int) -> list[tuple[str, str]]:
-    """Proposals that are not simpler, or that ONNX's checker with strict inference refuses; where it is no operator of ONNX, our rules."""
+    """Proposals that are not simpler, or that ONNX's checker with strict inference refuses; where it is no
+    operator of ONNX, our rules.
+    """
     wrong = []
     for start in subjects(op, count):
         for edit, found in proposed(start, most):
@@ -57,7 +61,9 @@ def unsound(op: Operator, count: int, most: int) -> list[tuple[str, str]]:
 
 
 def test_what_is_proposed_stays_valid() -> None:
-    assert [(name, found) for name in list(operators())[::3] for found in unsound(operators()[name], 1, 4)] == []
+    assert [
+        (name, found) for name in list(operators())[::3] for found in unsound(operators()[name], 1, 4)
+    ] == []
 
 
 @pytest.mark.slow
@@ -69,7 +75,9 @@ def subject(text: str, **shapes: tuple[int, ...]) -> Subject:
     model = parse_model(HEAD + text)
     arrays = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     fed = {name: arrays.pop(name) for name in [info.name for info in model.graph.input]}
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()
+    )
     assert check(model.SerializeToString()) == ""
     return Subject(model, fed, {})
 
@@ -146,7 +154,9 @@ def test_a_dimension_inside_goes_with_its_windows_and_paddings() -> None:
 
 def test_attributes_of_a_split_in_use_do_not_bring_the_process_down() -> None:
     """Inference of onnx 1.23 aborts on fewer parts than outputs."""
-    start = subject("g (float[6] x) => (float[3] y, float[3] z) { y, z = Split <num_outputs: int = 2> (x) }", x=(6,))
+    start = subject(
+        "g (float[6] x) => (float[3] y, float[3] z) { y, z = Split <num_outputs: int = 2> (x) }", x=(6,)
+    )
     tried = [edit for edit in ATTRIBUTES.edits(start) if "num_outputs to" in edit.label]
     assert tried
     assert all(edit.apply(start) is None for edit in tried)

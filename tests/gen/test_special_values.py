@@ -127,7 +127,10 @@ def test_what_a_body_counts_with_keeps_its_values():
             helper.make_tensor_value_info("on", TensorProto.BOOL, []),
             helper.make_tensor_value_info("s", FLOAT, [8]),
         ],
-        [helper.make_tensor_value_info("on_", TensorProto.BOOL, []), helper.make_tensor_value_info("s_", FLOAT, [8])],
+        [
+            helper.make_tensor_value_info("on_", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("s_", FLOAT, [8]),
+        ],
     )
     nodes = [
         helper.make_node("Add", ["n", "n"], ["m"]),

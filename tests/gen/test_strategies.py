@@ -1,4 +1,6 @@
-"""Strategies: valid programs of the size asked for, the same for the same seed everywhere; the mix; a user's own."""
+"""Strategies: valid programs of the size asked for, the same for the same seed everywhere; the mix; a user's
+own.
+"""
 
 import os
 import re
@@ -57,7 +59,9 @@ def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
         [sys.executable, "-c", code],
         env={
             **os.environ,
-            "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",  # not that of this process
+            "PYTHONHASHSEED": "2"
+            if os.environ.get("PYTHONHASHSEED") == "1"
+            else "1",  # not that of this process
             "PYTHONPATH": os.pathsep.join((str(SUPPORT), str(Path(__file__).parent))),
         },
         capture_output=True,
@@ -116,7 +120,8 @@ def test_no_operator_starves_and_none_drowns_the_others() -> None:
 WISHES = st.builds(
     GenRequest,
     nodes=st.integers(1, 50),
-    only=st.none() | st.sets(st.sampled_from(["Add", "Conv", "com.microsoft::Gelu"]), min_size=1).map(frozenset),
+    only=st.none()
+    | st.sets(st.sampled_from(["Add", "Conv", "com.microsoft::Gelu"]), min_size=1).map(frozenset),
     dtypes=st.none() | st.sets(st.sampled_from(["float32", "int4", "bool"]), min_size=1).map(frozenset),
     opset=st.sampled_from([0, 13, 21]),
     bins=st.integers(0, 9),
@@ -132,7 +137,15 @@ def test_a_wish_is_read_back_from_what_a_case_tells(request: GenRequest) -> None
 
 
 @pytest.mark.parametrize(
-    "record", [{"nodes": "x"}, {"nodes": "9-3"}, {"opset": "5"}, {"opset": "one"}, {"budget": "1,2"}, {"colour": "red"}]
+    "record",
+    [
+        {"nodes": "x"},
+        {"nodes": "9-3"},
+        {"opset": "5"},
+        {"opset": "one"},
+        {"budget": "1,2"},
+        {"colour": "red"},
+    ],
 )
 def test_a_wish_that_makes_no_sense_is_told(record: dict[str, str]) -> None:
     with pytest.raises(BadInput):
@@ -175,7 +188,11 @@ def test_operators_and_dtypes_are_named_by_pattern() -> None:
 def test_baselines_are_strategies_that_refuse_what_they_do_not_know(name: str) -> None:
     case = generate(name, 3, GenRequest(nodes=5))
     assert (case.origin.generator, case.origin.wish) == (name, {"nodes": "5"})
-    for request in (GenRequest(opset=18), GenRequest(only=frozenset({"Add"})), GenRequest(dtypes=frozenset({"int8"}))):
+    for request in (
+        GenRequest(opset=18),
+        GenRequest(only=frozenset({"Add"})),
+        GenRequest(dtypes=frozenset({"int8"})),
+    ):
         with pytest.raises(BadInput, match="baseline"):
             generate(name, 3, request)
 

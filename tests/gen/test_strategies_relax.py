@@ -36,7 +36,9 @@ def test_relax_mutate_changes_modules_of_the_corpus() -> None:
 def test_a_corpus_without_a_relax_module_is_refused() -> None:
     with pytest.raises(BadInput, match="is a Relax module that can be mutated"):
         generate(
-            "relax-mutate", 0, GenRequest(corpus=(onnx_program("g (float[2] x) => (float[2] y) { y = Relu(x) }"),))
+            "relax-mutate",
+            0,
+            GenRequest(corpus=(onnx_program("g (float[2] x) => (float[2] y) { y = Relu(x) }"),)),
         )
 
 

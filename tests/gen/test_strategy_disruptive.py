@@ -1,4 +1,6 @@
-"""Programs with one fault: what is broken, that it is broken, that all is tried; and the oracle of who accepts them."""
+"""Programs with one fault: what is broken, that it is broken, that all is tried; and the oracle of who
+accepts them.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +32,8 @@ from opsieve.gen.strategies.registry import generate
 
 FAKE = resolve("fake")
 FAULT = Broken("Conv", "relation", "0 by group")
-# Kinds that onnx's checker itself looks at; of the others it leaves some to whoever runs the program, and behind a Compress it knows no sizes.
+# Kinds that onnx's checker itself looks at; of the others it leaves some to whoever runs the program, and
+# behind a Compress it knows no sizes.
 CHECKED = frozenset(KINDS) - {"relation", "rank", "attribute-value", "output-shape"}
 
 
@@ -71,7 +74,9 @@ def test_a_program_depends_on_its_seed_alone() -> None:
 
 
 def test_without_the_fault_the_program_is_sound() -> None:
-    """Only what is broken is wrong: a fault in what is declared of an output goes away when that is taken back."""
+    """Only what is broken is wrong: a fault in what is declared of an output goes away when that is taken
+    back.
+    """
     for seed in range(BATCH):
         case = disruptive(GenRequest(nodes=4), seed)
         found = broken(case.program.proto)
@@ -98,13 +103,19 @@ def test_a_program_of_another_strategy_is_not_broken() -> None:
 def test_breaking_a_relation_leaves_the_others_true(name: str, seed: int) -> None:
     for choice in choices(21, frozenset((name,))):
         builder = single_node(choice, 21, seed)
-        if builder is None or builder.nodes[-1].domain or choice.op.family in ("control", "container", "text"):
+        if (
+            builder is None
+            or builder.nodes[-1].domain
+            or choice.op.family in ("control", "container", "text")
+        ):
             continue
         node, op = builder.nodes[-1], choice.op
         assert false_relations(op, node.ins, node.attrs) == [], name
         for violation in violations(builder, node, op):
             if violation.kind == "relation":
-                assert false_relations(op, violation.ins, violation.attrs) == [int(violation.place.split()[0])]
+                assert false_relations(op, violation.ins, violation.attrs) == [
+                    int(violation.place.split()[0])
+                ]
 
 
 @given(st.sampled_from(sorted(name for name in operators() if "::" not in name)), st.integers(0, 10_000))
@@ -135,7 +146,9 @@ def test_a_refusal_passes(outcome: str) -> None:
     assert verdict({"fake": says(outcome)}) == ("pass", None)
 
 
-@pytest.mark.parametrize(("outcome", "kind"), [("crash", "crash"), ("hang", "hang"), ("out-of-memory", "memory")])
+@pytest.mark.parametrize(
+    ("outcome", "kind"), [("crash", "crash"), ("hang", "hang"), ("out-of-memory", "memory")]
+)
 def test_dying_of_an_invalid_program_is_a_failure(outcome: str, kind: str) -> None:
     assert verdict({"fake": says(outcome)}) == ("fail", kind)
     once = [says(outcome), says("rejected")]
@@ -175,9 +188,13 @@ def workers() -> Iterator[Workers]:
 
 
 def test_near_misses_are_refused_by_the_checker_or_onnxruntime(workers: Workers) -> None:
-    """What a declaration's `requires` calls wrong is wrong, but for operators where onnxruntime is known to be lenient."""
+    """What a declaration's `requires` calls wrong is wrong, but for operators where onnxruntime is known to
+    be lenient.
+    """
     cases = [disruptive(GenRequest(nodes=3, opset=18), seed) for seed in range(12 * BATCH)]
-    found = [(case, told) for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"]
+    found = [
+        (case, told) for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"
+    ]
     left = [(case, told) for case, told in found if not check(case.program.model)]
     tests = [Test(case.program, case.inputs) for case, _ in left]
     answers = workers.observe_many(resolve("onnxruntime"), tests)

@@ -1,4 +1,6 @@
-"""Function-rewrite: valid programs that compute what they did before, with functions of every kind in them."""
+"""Function-rewrite: valid programs that compute what they did before, with functions of every kind in
+them.
+"""
 
 import re
 from collections import Counter
@@ -38,7 +40,9 @@ def test_programs_are_valid(seed: int, size: int) -> None:
     imported = {entry.domain for entry in model.opset_import}
     assert {node.domain for node in all_nodes(model.graph.node)} <= imported
     for function in model.functions:
-        assert {node.domain for node in all_nodes(function.node)} <= {entry.domain for entry in function.opset_import}
+        assert {node.domain for node in all_nodes(function.node)} <= {
+            entry.domain for entry in function.opset_import
+        }
 
 
 def test_they_compute_what_the_programs_before_them_did(workers: Workers) -> None:
@@ -55,8 +59,8 @@ def test_they_compute_what_the_programs_before_them_did(workers: Workers) -> Non
         if before.outputs is None or not new.proto.functions:
             continue
         if after.outputs is None:
-            # onnxruntime derives type constraints for functions that it does not for nodes, and lacks float8 and numbers of 4 bits there
-            # and in an Identity.
+            # onnxruntime derives type constraints for functions that it does not for nodes, and lacks float8
+            # and numbers of 4 bits there and in an Identity.
             assert re.search(
                 r"Type Error: Type 'tensor\((float8|u?int4)|implementation for Identity\(", after.message
             ), (
@@ -70,7 +74,9 @@ def test_they_compute_what_the_programs_before_them_did(workers: Workers) -> Non
                 assert np.array_equal(
                     np.asarray(value, "U" if value.dtype == object else None), after.outputs[name]
                 ) or (
-                    np.allclose(value.astype(np.float64), after.outputs[name].astype(np.float64), 4e-3, 4e-3, True)
+                    np.allclose(
+                        value.astype(np.float64), after.outputs[name].astype(np.float64), 4e-3, 4e-3, True
+                    )
                 ), (base.program.name, name)
     assert ran > 45
 
@@ -88,7 +94,9 @@ def test_every_kind_of_function_comes_up() -> None:
             inner = [node for node in all_nodes(function.node) if (node.domain, node.op_type) in there]
             seen["nested"] += bool(inner)
             seen["through"] += len(function.node) == len(inner) == 1
-            seen["closure"] += any(node.op_type == "If" and node.input[0] == "always" for node in function.node)
+            seen["closure"] += any(
+                node.op_type == "If" and node.input[0] == "always" for node in function.node
+            )
             seen["handed"] += all(node.op_type == "Identity" for node in function.node)
             seen["attributes"] += len(function.attribute)
             seen["defaults"] += len(function.attribute_proto)

@@ -1,4 +1,6 @@
-"""Mutate: programs made of others and of real models, valid by construction; the same everywhere for the same seed."""
+"""Mutate: programs made of others and of real models, valid by construction; the same everywhere for the same
+seed.
+"""
 
 import os
 import shutil
@@ -70,7 +72,10 @@ def test_programs_run(workers: Workers) -> None:
         seen[answer.outcome] += 1
         # Before opset 16 onnxruntime writes a Clip of bfloat16 as a Where, which has no bfloat16 there.
         inlined = "of operator (Where)" in answer.message and "Where" not in case.program.operators()
-        assert inlined or answer.outcome in ("ok", "unsupported", "environment"), (case.program.name, answer.message)
+        assert inlined or answer.outcome in ("ok", "unsupported", "environment"), (
+            case.program.name,
+            answer.message,
+        )
         values = [value for value in (answer.outputs or {}).values() if isinstance(value, np.ndarray)]
         seen["finite"] += all(np.isfinite(value).all() for value in values if value.dtype.kind == "f")
     assert seen["ok"] > 50, seen
@@ -87,7 +92,8 @@ def test_a_program_that_is_read_and_laid_again_is_the_same(seed: int, name: str)
     proto = onnx.load_model_from_string(model)
     onnx.checker.check_model(proto, full_check=True)
     assert operators_of(proto) == operators_of(case.program.proto)
-    # An input that only a body read which was drawn and not taken is declared and of no use: it is not laid again.
+    # An input that only a body read which was drawn and not taken is declared and of no use: it is not laid
+    # again.
     read_by = {name for node in all_nodes(case.program.proto.graph.node) for name in node.input}
     used = [np.shape(value) for name, value in case.inputs.items() if name in read_by]
     assert {np.shape(value) for value in inputs.values()} == set(used)
@@ -112,18 +118,20 @@ def test_every_kind_of_change_changes_programs_and_leaves_them_valid(kind: str) 
         ]
         edges = [[list(n.input) for n in m.graph.node] for m in models]
         differ += shapes[0] != shapes[1] or edges[0] != edges[1]
-    assert differ >= 4, (kind, differ)  # "swapped" asks for another tensor of the same type, which is not always there
+    # "swapped" asks for another tensor of the same type, which is not always there
+    assert differ >= 4, (
+        kind,
+        differ,
+    )
 
 
 def test_dtypes_and_shapes_of_leaves_change_and_their_readers_with_them() -> None:
-    model = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 18]>
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
         g (float[2,3] x, float[2,3] y) => (float[2,6] z) {
             a = Add (x, y)
             b = Relu (a)
             z = Concat <axis = 1> (a, b)
-        }"""
-    )
+        }""")
     read_ = read(model, {"x": np.ones((2, 3), np.float32), "y": np.ones((2, 3), np.float32)})
     both = {"x": ("float16", (2, 5)), "y": ("float16", (2, 5))}
     builder = replayed(read_, Changes(both))
@@ -171,17 +179,21 @@ def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="is no folder of models"):
             corpus(nowhere, workers)
     huge = (
-        '<ir_version: 8, opset_import: ["" : 18]> g (float[65536,65536] x) => (float[65536,65536] y) { y = Relu (x) }'
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[65536,65536] x) => (float[65536,65536] y) { y ='
+        " Relu (x) }"
     )
     (tmp_path / "huge.onnx").write_bytes(onnx.parser.parse_model(huge).SerializeToString())
     shutil.copy(next(SAMPLES.rglob("*.onnx")), tmp_path / "sound.onnx")
     models, refused = corpus(tmp_path, workers)
     assert [model.name for model in models] == ["sound.onnx"]
-    assert any(line.startswith("'huge.onnx' cannot be mutated: ") and "--inputs" not in line for line in refused)
+    assert any(
+        line.startswith("'huge.onnx' cannot be mutated: ") and "--inputs" not in line for line in refused
+    )
 
 
 _HEAD = '<ir_version: 8, opset_import: ["" : 18]> g '
-# What only holds by a model's own numbers: a divisor, positions, an order of axes that is an input, what is empty, a mask of minus infinity.
+# What only holds by a model's own numbers: a divisor, positions, an order of axes that is an input, what is
+# empty, a mask of minus infinity.
 _PARTICULAR = (
     """(int64[2,3] x, float[3,4] y) => (int64[2,3] q, float[2,4] g) <int64[2,3] d = {-3, 2, -1, 4, 5, -2}, int64[2] at = {2, 0}> {
         q = Div (x, d)
@@ -210,13 +222,18 @@ _PARTICULAR = (
 
 def test_what_holds_by_the_numbers_of_a_model_holds_when_it_is_mutated(workers: Workers) -> None:
     head = _HEAD.replace("18", "17")
-    models = tuple(OnnxProgram(onnx.parser.parse_model(head + text).SerializeToString()) for text in _PARTICULAR)
+    models = tuple(
+        OnnxProgram(onnx.parser.parse_model(head + text).SerializeToString()) for text in _PARTICULAR
+    )
     cases = [generate("mutate", seed, GenRequest(corpus=models)) for seed in range(160)]
     wrong = []  # a mask that nothing reads any more is an output, infinite as it is
     tests = [Test(case.program, case.inputs) for case in cases]
     for case, answer in zip(cases, workers.observe_many(PLAIN, tests), strict=True):
         values = [value for value in (answer.outputs or {}).values() if isinstance(value, np.ndarray)]
-        if any(np.isnan(value).any() for value in values if value.dtype.kind == "f") or answer.outcome == "error":
+        if (
+            any(np.isnan(value).any() for value in values if value.dtype.kind == "f")
+            or answer.outcome == "error"
+        ):
             wrong.append((case.program.name, answer.outcome, answer.message[-80:]))
     assert not wrong
 
@@ -224,7 +241,8 @@ def test_what_holds_by_the_numbers_of_a_model_holds_when_it_is_mutated(workers: 
 def test_sizes_that_hang_on_inputs_are_not_taken_for_those_that_a_model_says() -> None:
     model = onnx.parser.parse_model(
         _HEAD
-        + "(float[2,3,4] x, int64[1] axes) => (float[2,3] y) { s = ReduceSum <keepdims = 0> (x, axes) y = Sqrt (s) }"
+        + "(float[2,3,4] x, int64[1] axes) => (float[2,3] y) { s = ReduceSum <keepdims = 0> (x, axes) y ="
+        " Sqrt (s) }"
     )
     x = np.ones((2, 3, 4), np.float32)
     assert read(model, {"x": x, "axes": np.array([2])}).outputs[0].shape == (2, 3)

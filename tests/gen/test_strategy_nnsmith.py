@@ -28,8 +28,10 @@ from opsieve.gen.strategies.nnsmith.symbolic_builder import SymbolicBuilder
 from opsieve.gen.strategies.registry import generate
 
 HASHES = (
-    "import hashlib\nfrom opsieve.gen.generation.random_graph import GenRequest\nfrom opsieve.gen.strategies.nnsmith.strategy import nnsmith\n"
-    + ("print(*(hashlib.sha256(nnsmith(GenRequest(nodes=12), seed).program.model).hexdigest() for seed in (%s)))")
+    "import hashlib\nfrom opsieve.gen.generation.random_graph import GenRequest\nfrom"
+    " opsieve.gen.strategies.nnsmith.strategy import nnsmith\n"
+    + "print(*(hashlib.sha256(nnsmith(GenRequest(nodes=12), seed).program.model).hexdigest() for seed in"
+    " (%s)))"
 )
 
 
@@ -44,13 +46,16 @@ def test_programs_are_sound_and_as_long_as_wished(size: int) -> None:
         assert check(case.program.model) == ""
         assert nodes(case) >= size
         inferred = onnx.shape_inference.infer_shapes(case.program.proto, check_type=True, strict_mode=True)
-        assert [out.type for out in inferred.graph.output] == [out.type for out in case.program.proto.graph.output]
+        assert [out.type for out in inferred.graph.output] == [
+            out.type for out in case.program.proto.graph.output
+        ]
 
 
 def test_equal_seeds_give_equal_bytes_in_any_order_process_and_hash_seed() -> None:
     seeds = list(range(8))
     here = {
-        seed: hashlib.sha256(nnsmith(GenRequest(nodes=12), seed).program.model).hexdigest() for seed in reversed(seeds)
+        seed: hashlib.sha256(nnsmith(GenRequest(nodes=12), seed).program.model).hexdigest()
+        for seed in reversed(seeds)
     }
     there = subprocess.run(
         [sys.executable, "-c", HASHES % ",".join(map(str, seeds))],
@@ -73,7 +78,9 @@ def test_every_sampler_for_open_sizes_gives_sound_programs() -> None:
 
 def test_how_many_sizes_there_are_is_not_asked_of_a_size_that_is_open() -> None:
     for seed in (0, 4, 7):
-        request = GenRequest(nodes=10, only=frozenset(("AffineGrid", "Add", "Relu")), dtypes=frozenset(("float32",)))
+        request = GenRequest(
+            nodes=10, only=frozenset(("AffineGrid", "Add", "Relu")), dtypes=frozenset(("float32",))
+        )
         assert check(nnsmith(request, seed).program.model) == ""
 
 
@@ -102,13 +109,17 @@ def test_a_sampler_that_runs_on_open_sizes_is_seldom_refused() -> None:
 
 
 def test_bins_make_sizes_differ() -> None:
-    """The ablation of docs/benchmarks/generator.md in small: how many shapes there are with and without bins."""
+    """The ablation of docs/benchmarks/generator.md in small: how many shapes there are with and without
+    bins.
+    """
     told = []
     for bins in (0, 7):
         shapes = set()
         for seed in range(25):
             graph = nnsmith(GenRequest(nodes=6, bins=bins), seed).program.proto.graph
-            shapes |= {tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in graph.input}
+            shapes |= {
+                tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in graph.input
+            }
         told.append(len(shapes))
     assert told[1] > 1.3 * told[0]
 
@@ -163,7 +174,9 @@ def test_what_holds_is_a_solution_and_bins_do_not_break_it(ranges: list[tuple[in
     assert all(low <= value <= low + span for value, (low, span) in zip(values, ranges, strict=True))
 
 
-def test_what_cannot_hold_leaves_everything_as_it_was_and_what_can_is_found_through_choices_and_chains() -> None:
+def test_what_cannot_hold_leaves_everything_as_it_was_and_what_can_is_found_through_choices_and_chains() -> (
+    None
+):
     constraints = Constraints()
     a, b, c, d = (constraints.number(1, 40) for _ in range(4))
     assert constraints.hold([b == a, c == b * 3, d == where(c == 9, c + 1, 2)])
@@ -184,12 +197,16 @@ _TERMS = st.recursive(
     ),
     max_leaves=6,
 )
-_COMPARED = st.tuples(st.sampled_from(["==", "!=", "<=", "<"]), _TERMS, _TERMS).map(lambda it: Term(it[0], it[1:]))
+_COMPARED = st.tuples(st.sampled_from(["==", "!=", "<=", "<"]), _TERMS, _TERMS).map(
+    lambda it: Term(it[0], it[1:])
+)
 _RELATIONS = st.one_of(
     _COMPARED,
     st.tuples(_COMPARED, _COMPARED).map(lambda it: either(*it)),
     st.tuples(_COMPARED, _COMPARED).map(lambda it: both(*it)),
-    st.tuples(_COMPARED, _TERMS, _TERMS, _TERMS).map(lambda it: where(it[0], it[1], it[2]) == Term("+", (it[3], 1))),
+    st.tuples(_COMPARED, _TERMS, _TERMS, _TERMS).map(
+        lambda it: where(it[0], it[1], it[2]) == Term("+", (it[3], 1))
+    ),
 )
 
 

@@ -30,7 +30,9 @@ DRAWS = 40
 
 
 def blank(seed: str) -> GraphBuilder:
-    builder = GraphBuilder(ProgramState(Rng(seed), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget()))
+    builder = GraphBuilder(
+        ProgramState(Rng(seed), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget())
+    )
     builder.program.choices = choices(SUPPORTED)
     return builder
 
@@ -52,7 +54,10 @@ def told(builder: GraphBuilder) -> tuple[object, ...]:
         (
             node.op,
             sorted((name, str(value)) for name, value in node.attrs.items()),
-            [tensor and (tensor.name, tensor.dtype, tensor.shape, tensor.values, tensor.leaf) for tensor in node.ins],
+            [
+                tensor and (tensor.name, tensor.dtype, tensor.shape, tensor.values, tensor.leaf)
+                for tensor in node.ins
+            ],
             [tensor.name in exposed for tensor in node.outs],
         )
         for node in builder.nodes
@@ -75,7 +80,9 @@ def test_every_structure_can_be_planted_and_is_valid(name: str) -> None:
 
 
 def test_near_misses_are_others() -> None:
-    """From the same draws a twisted structure is now and then another one; most structures have several near misses."""
+    """From the same draws a twisted structure is now and then another one; most structures have several near
+    misses.
+    """
     kinds = {
         name: {
             str(told(near))
@@ -90,7 +97,9 @@ def test_near_misses_are_others() -> None:
 
 
 def test_a_single_condition_can_be_broken() -> None:
-    """All else is as in the plain structure from the same draws: nothing is broken where there are fewer conditions."""
+    """All else is as in the plain structure from the same draws: nothing is broken where there are fewer
+    conditions.
+    """
     others = {
         name: {
             place
@@ -125,7 +134,9 @@ def test_a_structure_begins_where_another_ends_or_at_a_tensor_inside_of_it() -> 
 
 
 def test_structures_meet_in_programs() -> None:
-    """Some begin at what the last one gave or inside of it, in the program or in bodies around which it stands."""
+    """Some begin at what the last one gave or inside of it, in the program or in bodies around which it
+    stands.
+    """
     seen = Counter[str]()
     for seed in range(120):
         builder, planter = blank(f"meet {seed}"), Planter()
@@ -164,7 +175,9 @@ def test_programs_run(workers: Workers) -> None:
 
 def test_structures_stand_in_bodies_and_go_on_from_each_other() -> None:
     models = [generate("pattern", seed, GenRequest(nodes=20)).program.proto for seed in range(60)]
-    inner = [len(body.node) for model in models for node in all_nodes(model.graph.node) for body in bodies(node)]
+    inner = [
+        len(body.node) for model in models for node in all_nodes(model.graph.node) for body in bodies(node)
+    ]
     assert sum(count > 3 for count in inner) >= 4  # grown bodies have three nodes at most, and what adapts
     found = Structure()
     for model in models:

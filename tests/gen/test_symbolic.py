@@ -48,7 +48,9 @@ def resized(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[dict[str
 
 
 def disagreement(model: onnx.ModelProto, outputs: Mapping[str, Any], sizes: Mapping[str, int]) -> str:
-    """The first output whose shape is not the declared one with these sizes for names; "" when there is none."""
+    """The first output whose shape is not the declared one with these sizes for names; "" when there is
+    none.
+    """
     for info in model.graph.output:
         value = outputs[info.name]
         if isinstance(value, np.ndarray) and info.type.HasField("tensor_type"):
@@ -111,7 +113,9 @@ def test_programs_run_at_their_own_sizes_and_at_others(workers: Workers) -> None
             assert other.outputs is not None, (case.program.name, other.message)
             assert not disagreement(model, other.outputs, sizes), case.program.name
             seen["ran"] += 1
-            seen["names in outputs"] += any(side in sizes for info in model.graph.output for side in named(info))
+            seen["names in outputs"] += any(
+                side in sizes for info in model.graph.output for side in named(info)
+            )
     assert seen["ran"] > 50, seen
     assert seen["names in outputs"] > 25, seen
 
@@ -132,7 +136,9 @@ def test_the_share_is_what_was_asked_for_and_is_told() -> None:
     def open_ones(share: float) -> int:
         request = GenRequest(nodes=6, dynamic=share)
         models = [generate("isra", seed, request).program.proto for seed in range(100)]
-        return sum(any(isinstance(side, str) for info in m.graph.input for side in named(info)) for m in models)
+        return sum(
+            any(isinstance(side, str) for info in m.graph.input for side in named(info)) for m in models
+        )
 
     assert open_ones(0.0) == 0
     assert 8 < open_ones(0.3) < 35 < 48 < open_ones(1.0)

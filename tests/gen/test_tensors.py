@@ -24,7 +24,15 @@ from opsieve.gen.model.tensors import (
 
 SHAPES = [(), (0,), (1,), (3,), (2, 0, 3), (5, 3)]
 NUMERIC = sorted(set(DTYPES.values()) - {"string"})
-BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
+BITS = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
 
 
 def patterns(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -63,7 +71,11 @@ def test_onnx_knows_no_dtype_that_is_not_here():
 
 @pytest.mark.parametrize("dtype", NUMERIC)
 def test_typed_fields_are_read_as_onnx_writes_them(dtype):
-    array = patterns(dtype, (3, 3)) if "complex" not in dtype else np.arange(9).reshape(3, 3).astype(dtype) * (1 + 2j)
+    array = (
+        patterns(dtype, (3, 3))
+        if "complex" not in dtype
+        else np.arange(9).reshape(3, 3).astype(dtype) * (1 + 2j)
+    )
     values = array.ravel() if "complex" not in dtype else array.ravel().tolist()
     with np.errstate(all="ignore"):
         tensor = helper.make_tensor("t", NUMBERS[dtype], array.shape, values)

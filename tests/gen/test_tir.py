@@ -1,4 +1,6 @@
-"""TIR functions as trees: mutation keeps them well formed, sequences of passes keep an order that TVM allows, Algorithm 1."""
+"""TIR functions as trees: mutation keeps them well formed, sequences of passes keep an order that TVM allows,
+Algorithm 1.
+"""
 
 from collections import Counter
 
@@ -95,7 +97,9 @@ def test_a_generated_index_is_inside(seed: int, size: int) -> None:
 
 
 def value_of(node: ObjectNode, at: dict[ObjectNode, int]) -> int:
-    """Of the few operators that an index over loops alone is made of; what it cannot know is 0, which the modulo around holds."""
+    """Of the few operators that an index over loops alone is made of; what it cannot know is 0, which the
+    modulo around holds.
+    """
     if node in at:
         return at[node]
     if (number := N.number(node)) is not None:
@@ -130,7 +134,9 @@ def test_sequences_keep_the_order_that_packing_needs(seed: int) -> None:
         sequence = passes.mutated(rng, sequence, passes.drawn(rng))
         names = [item for item in sequence if not item.startswith("=")]
         assert set(names) <= set(passes.passes())
-        assert sequence[: len(sequence) - len(names)] == tuple(item for item in sequence if item.startswith("="))
+        assert sequence[: len(sequence) - len(names)] == tuple(
+            item for item in sequence if item.startswith("=")
+        )
         late = [item for item in names if item in passes.PACKED]
         assert late == [item for item in passes.PACKED if item in late]
         if late:

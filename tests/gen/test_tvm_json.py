@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from opsieve.gen.irs.tvm.nodes import Dtype, MalformedGraph, ObjectNode, Pairs, decode, encode
 from opsieve.gen.irs.tvm.tensors import Array, from_node, to_node
 
-plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=5)
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+)
 values = st.recursive(
     plain | st.just(Dtype("float16")),
     lambda inner: (
@@ -59,7 +65,10 @@ def test_a_hostile_graph_is_refused_in_a_sentence(text: str, said: str) -> None:
         decode(text)
 
 
-@given(st.sampled_from(["bool", "int64", "uint8", "float16", "bfloat16", "float8_e5m2"]), st.lists(st.integers(0, 3)))
+@given(
+    st.sampled_from(["bool", "int64", "uint8", "float16", "bfloat16", "float8_e5m2"]),
+    st.lists(st.integers(0, 3)),
+)
 def test_constants_come_back(dtype: str, shape: list[int]) -> None:
     from math import prod
 

@@ -1,4 +1,6 @@
-"""What declarations say of nodes in models from elsewhere: nothing valid is refused, types are right, what is refused is invalid."""
+"""What declarations say of nodes in models from elsewhere: nothing valid is refused, types are right, what is
+refused is invalid.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -73,7 +75,9 @@ def differing(model: bytes, fed: dict[str, Value]) -> list[object]:
         if info.name in found.types and isinstance(type_, TensorType) and type_.shape is not None:
             dtype, shape = found.types[info.name]
             same = len(shape) == len(type_.shape) and dtype == type_.dtype
-            if not same or any(isinstance(q, int) and p != q for p, q in zip(shape, type_.shape, strict=True)):
+            if not same or any(
+                isinstance(q, int) and p != q for p, q in zip(shape, type_.shape, strict=True)
+            ):
                 wrong.append((info.name, found.types[info.name], type_))
     return wrong
 
@@ -95,7 +99,9 @@ def broken_by(node: Node, violation: Violation, opset: int) -> tuple[bytes, dict
         dtype = helper.tensor_dtype_to_np_dtype(NUMBERS[tensor.dtype])
         if tensor.values is not None:
             stored.append(
-                numpy_helper.from_array(np.array(tensor.values).reshape(tensor.shape).astype(dtype), names[-1])
+                numpy_helper.from_array(
+                    np.array(tensor.values).reshape(tensor.shape).astype(dtype), names[-1]
+                )
             )
         else:
             infos.append(helper.make_tensor_value_info(names[-1], NUMBERS[tensor.dtype], tensor.shape))
@@ -119,7 +125,11 @@ def near_misses(op: Operator, count: int) -> Iterator[tuple[str, bytes, dict[str
     for dtype in ("float32",) if "float32" in dtypes else dtypes[:1]:
         for _, builder in instances(op, dtype, opset, count):
             node = builder.nodes[-1] if builder is not None else None
-            if builder is None or node is None or any(isinstance(held, BodyGraph) for held in node.attrs.values()):
+            if (
+                builder is None
+                or node is None
+                or any(isinstance(held, BodyGraph) for held in node.attrs.values())
+            ):
                 continue
             if any("(" in tensor.dtype for tensor in (*node.ins, *node.outs) if tensor is not None):
                 continue
@@ -184,7 +194,8 @@ def test_a_split_with_more_outputs_than_parts_is_refused_even_where_its_input_is
 def test_nothing_is_said_of_what_is_not_known(body: str) -> None:
     found = check_model(
         parse_model(
-            f'<ir_version: 8, opset_import: ["" : 18, "Unheard" : 1]> g (float[2,3,4] x, int64[N] s) => (float y) {{ {body} }}'
+            '<ir_version: 8, opset_import: ["" : 18, "Unheard" : 1]> g (float[2,3,4] x, int64[N] s) =>'
+            f" (float y) {{ {body} }}"
         ),
         {},
     )

@@ -1,4 +1,6 @@
-"""Values without NaN or infinity inside: found by repair without torch, by gradients with it, the same for the same seed."""
+"""Values without NaN or infinity inside: found by repair without torch, by gradients with it, the same for
+the same seed.
+"""
 
 import importlib.util
 
@@ -39,7 +41,9 @@ def search(given, inputs, workers, **effort):
 
 
 def first_broken(given, inputs, workers):
-    """The first operator with a NaN or an infinity among its results, "" for none: what a search says that tries nothing."""
+    """The first operator with a NaN or an infinity among its results, "" for none: what a search says that
+    tries nothing.
+    """
     found = search(given, inputs, workers, methods=())
     assert found.how == ("none" if found.broken else "given")
     return found.broken
@@ -127,7 +131,9 @@ def test_what_nobody_runs_is_unchecked(workers):
 
 
 def test_programs_searched_together_have_the_values_they_have_alone(workers):
-    """LOG is repaired, the second is sound, the third hopeless, the fourth has symbolic sizes: they need different questions."""
+    """LOG is repaired, the second is sound, the third hopeless, the fourth has symbolic sizes: they need
+    different questions.
+    """
     open_ = program("g (float[n] x) => (float[n] z) { y = Neg(x) z = Log(y) }")
     sound = {"x": np.float32([-1, -2, -3, -4])}
     wanted = [
@@ -144,13 +150,18 @@ def test_programs_searched_together_have_the_values_they_have_alone(workers):
 
 
 def test_guesses_build_on_one_another(workers):
-    """Only where all elements are equal is their Softmax a sixth, and four inputs have to be so: one guess for all of them is hopeless."""
+    """Only where all elements are equal is their Softmax a sixth, and four inputs have to be so: one guess
+    for all of them is hopeless.
+    """
     given = program(
-        "g (float[6] a, float[6] b, float[6] c, float[6] d) => (float[6] p, float[6] q, float[6] r, float[6] s) {"
+        "g (float[6] a, float[6] b, float[6] c, float[6] d) => (float[6] p, float[6] q, float[6] r, float[6]"
+        " s) {"
         + "".join(
             f"n{x} = Softmax<axis=0>({x}) d{x} = Sub(n{x}, sixth) t{x} = Mul(d{x}, wide) {y} = Atanh(t{x}) "
             for x, y in zip("abcd", "pqrs", strict=True)
-        ).join(["sixth = Constant<value = float {0.16666667}>() wide = Constant<value = float {1000.0}>() ", "}"])
+        ).join(
+            ["sixth = Constant<value = float {0.16666667}>() wide = Constant<value = float {1000.0}>() ", "}"]
+        )
     )
     inputs = {name: np.linspace(-1, 1, 6, dtype=np.float32) for name in "abcd"}
     found = search(given, inputs, workers, methods=("guessed",))
@@ -159,7 +170,9 @@ def test_guesses_build_on_one_another(workers):
 
 
 def test_a_node_that_no_leaf_reaches_is_given_up_at_once(workers):
-    fixed = program("g (float[4] x) => (float[4] z) <float[4] w = {-1, -1, -1, -1}> { y = Log(w) z = Add(x, y) }")
+    fixed = program(
+        "g (float[4] x) => (float[4] z) <float[4] w = {-1, -1, -1, -1}> { y = Log(w) z = Add(x, y) }"
+    )
     assert unreached(read_graph(fixed.proto, X), "y")
     assert not unreached(read_graph(fixed.proto, X), "y", weights=True)
     assert not unreached(read_graph(fixed.proto, X), "z")
@@ -197,7 +210,10 @@ def test_a_proxy_leads_out_of_a_plateau(workers):
 def test_relations_and_products(workers):
     for body in (
         "g (float[4] x) => (float[4] z) { z = Pow(x, x) }",
-        "g (float[4] x) => (float[4] z) { a = Exp(x) b = Mul(a, a) c = Mul(b, b) d = Mul(c, c) z = Mul(d, d) }",
+        (
+            "g (float[4] x) => (float[4] z) { a = Exp(x) b = Mul(a, a) c = Mul(b, b) d = Mul(c, c) z = Mul(d,"
+            " d) }"
+        ),
     ):
         given = program(body)
         inputs = {"x": np.float32([-1.5, 60, 0.5, 50])}

@@ -39,7 +39,9 @@ def models(tmp_path: Path) -> list[Path]:
 def test_what_run_says_of_a_search(models: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = opsieve("run", *models, "--values", "search", capsys=capsys)
     text = normalised(out + err, MODELS=models[0].parent)
-    assert_golden("values.txt", text.replace(" (gradient search needs torch: pip install opsieve[torch])", ""))
+    assert_golden(
+        "values.txt", text.replace(" (gradient search needs torch: pip install opsieve[torch])", "")
+    )
     assert code == 0
 
 
@@ -91,9 +93,13 @@ def test_run_refuses_in_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_generated_programs_get_values_by_the_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_programs_get_values_by_the_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("--strategy", "isra", "--dtypes", "float32", "--values", "search")
-    code, out, _ = opsieve("gen", "-n", "24", "--seed", "44", *options, "-o", tmp_path / "o", "--json", capsys=capsys)
+    code, out, _ = opsieve(
+        "gen", "-n", "24", "--seed", "44", *options, "-o", tmp_path / "o", "--json", capsys=capsys
+    )
     told = json.loads(out)["values"]
     assert code == 0
     assert sum(told.values()) == 24
@@ -103,7 +109,9 @@ def test_generated_programs_get_values_by_the_search(tmp_path: Path, capsys: pyt
     told_by_cases = [case.origin.inputs.rpartition("search: ")[2].split(" ")[0] for case in cases.values()]
     assert {how: told_by_cases.count(how) for how in told_by_cases} == told
     name = next(name for name, case in cases.items() if case.origin.inputs == "search: repaired")
-    code, out, _ = opsieve("gen", "--origin", tmp_path / "o" / name, "-o", tmp_path / "again", "--json", capsys=capsys)
+    code, out, _ = opsieve(
+        "gen", "--origin", tmp_path / "o" / name, "-o", tmp_path / "again", "--json", capsys=capsys
+    )
     assert (code, json.loads(out)["identical"]) == (0, True)
     again = load(tmp_path / "again" / name).inputs
     assert {key: value.tobytes() for key, value in again.items()} == {
@@ -114,7 +122,12 @@ def test_generated_programs_get_values_by_the_search(tmp_path: Path, capsys: pyt
 def test_generated_programs_get_special_values() -> None:
     request = GenRequest(values="special:nan")
     cases = [generate("mix", seed, request) for seed in range(24)]
-    values = [value for case in cases for value in case.inputs.values() if getattr(value, "dtype", None) == np.float32]
+    values = [
+        value
+        for case in cases
+        for value in case.inputs.values()
+        if getattr(value, "dtype", None) == np.float32
+    ]
     assert sum(bool(np.isnan(value).any()) for value in values) > len(values) / 2
     for case in cases[:6]:
         again = generate(case.origin.generator, case.origin.seed or 0, from_record(case.origin.wish))
@@ -128,7 +141,9 @@ def test_generated_programs_get_special_values() -> None:
 
 
 def test_a_campaign_knows_its_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    request = GenRequest(nodes=USUAL.nodes, between=USUAL.between, dynamic=USUAL.dynamic, values="special:zeros,inf")
+    request = GenRequest(
+        nodes=USUAL.nodes, between=USUAL.between, dynamic=USUAL.dynamic, values="special:zeros,inf"
+    )
     plan = CampaignPlan("isra", request)
     assert " values=special:zeros,inf" in plan.generator
     assert planned(plan.generator) == (plan, False)
@@ -141,7 +156,9 @@ def test_a_campaign_knows_its_values(tmp_path: Path, capsys: pytest.CaptureFixtu
         "fuzz", "--no-probe", "--store", tmp_path / "s", "--resume", "--tests", "5", "--json", capsys=capsys
     )
     assert json.loads(out)["tests"] == 5
-    code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--values", "special", capsys=capsys)
+    code, _, err = opsieve(
+        "fuzz", "--store", tmp_path / "s", "--resume", "--values", "special", capsys=capsys
+    )
     assert (code, "cannot change --strategy, --nodes, --values" in err) == (2, True)
 
 

@@ -1,4 +1,6 @@
-"""Edits that a person made by hand and that once beat a result: each is an edit of some dimension now, or no valid model."""
+"""Edits that a person made by hand and that once beat a result: each is an edit of some dimension now, or no
+valid model.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -35,10 +37,15 @@ def stored(end: Subject) -> list[np.ndarray]:
 
 
 def test_one_tensor_is_read_for_another_of_another_shape_or_type() -> None:
-    start = subject(f"{HEAD} g (int32 x) => (int32[1] y) <int32[1] c = {{0}}> {{ y = Mod (x, c) }}", x=np.int32(0))
+    start = subject(
+        f"{HEAD} g (int32 x) => (int32[1] y) <int32[1] c = {{0}}> {{ y = Mod (x, c) }}", x=np.int32(0)
+    )
     end = reduced(start, PASSES, lambda now: operators(now) == ["Mod"] and len(now.inputs) == 1)
     assert (list(end.model.graph.node[0].input), stored(end)) == (["x", "x"], [])
-    text = '<ir_version: 8, opset_import: ["" : 18]> g () => (float y) <float[1] a = {0}, int64[1] c = {0}> { y = ReduceSum <keepdims: int = 0> (a, c) }'
+    text = (
+        '<ir_version: 8, opset_import: ["" : 18]> g () => (float y) <float[1] a = {0}, int64[1] c = {0}> { y'
+        " = ReduceSum <keepdims: int = 0> (a, c) }"
+    )
     end = reduced(subject(text), PASSES, lambda now: len(now.model.graph.node[0].input) == 2)
     assert [array.dtype for array in stored(end)] == [np.int64]
 
@@ -46,29 +53,39 @@ def test_one_tensor_is_read_for_another_of_another_shape_or_type() -> None:
 def test_an_operator_gives_way_to_a_plainer_one() -> None:
     """Of a wrong result, only one that the model has; else a Neg too, which brings no failure of its own."""
     text = (
-        f"{HEAD} g (float x) => (float a, float c) <float low = {{0}}> {{ a = Relu (x) b = Exp (x) c = Clip (b, low) }}"
+        f"{HEAD} g (float x) => (float a, float c) <float low = {{0}}> {{ a = Relu (x) b = Exp (x) c = Clip"
+        " (b, low) }"
     )
     kept = {"Relu", "Exp"}
     end = reduced(
-        subject(text, x=np.float32(1)), PASSES, lambda now: len(operators(now)) == 3 and kept <= {*operators(now)}
+        subject(text, x=np.float32(1)),
+        PASSES,
+        lambda now: len(operators(now)) == 3 and kept <= {*operators(now)},
     )
     assert sorted(operators(end)) in (["Exp", "Exp", "Relu"], ["Exp", "Relu", "Relu"])
     text = (
-        f"{HEAD} g (float[1, 1, 1] x) => (bool[1, 1, 1] c) {{ a = Conv (x, x) b = CastLike (a, x) c = Greater (x, b) }}"
+        f"{HEAD} g (float[1, 1, 1] x) => (bool[1, 1, 1] c) {{ a = Conv (x, x) b = CastLike (a, x) c = Greater"
+        " (x, b) }"
     )
     start = subject(text, x=np.ones((1, 1, 1), np.float32))
     for passes, wanted in ((PASSES, "Conv"), (WORDED, "Neg")):
         end = reduced(
-            start, passes, lambda now: operators(now)[1:] == ["CastLike", "Greater"] and operators(now)[0] != "Identity"
+            start,
+            passes,
+            lambda now: operators(now)[1:] == ["CastLike", "Greater"] and operators(now)[0] != "Identity",
         )
         assert operators(end) == [wanted, "CastLike", "Greater"]
-    start = subject(f"{HEAD} g (float[2] x) => (float y) {{ a = Exp (x) y = MatMul (a, x) }}", x=np.ones(2, np.float32))
+    start = subject(
+        f"{HEAD} g (float[2] x) => (float y) {{ a = Exp (x) y = MatMul (a, x) }}", x=np.ones(2, np.float32)
+    )
     end = reduced(start, WORDED, lambda now: [len(node.input) for node in now.model.graph.node] == [1, 2])
     assert operators(end)[1] == "Add"
 
 
 def test_the_body_of_a_loop_that_must_stay_hands_on_what_it_takes() -> None:
-    """Types that inference does not tell, and those of another element type, are no obstacle; what is declared follows."""
+    """Types that inference does not tell, and those of another element type, are no obstacle; what is
+    declared follows.
+    """
     text = f"""{HEAD} g () => (bool[n, m] y) <int64[1] turns = {{0}}> {{
         y = Loop (turns, "") <body = body (int64 i, bool go) => (bool on, bool[k] r) {{
             a = Cast <to: int = 1> (i)  b = IsInf (a)  r = Unsqueeze (b, turns)  on = Identity (go) }}> }}"""
@@ -81,7 +98,9 @@ def test_the_body_of_a_loop_that_must_stay_hands_on_what_it_takes() -> None:
 
 def test_types_of_what_an_optional_holds_and_of_texts_become_plain() -> None:
     end = reduced(
-        subject(f"{HEAD} g (bool x) => (optional(bool) y) {{ y = Optional (x) }}", x=True), PASSES, lambda _: True
+        subject(f"{HEAD} g (bool x) => (optional(bool) y) {{ y = Optional (x) }}", x=True),
+        PASSES,
+        lambda _: True,
     )
     assert [array.dtype for array in (*stored(end), *end.inputs.values())] == [np.float32]
     text = f"{HEAD} g (string[1] x) => (string[1] y) {{ y = Identity (x) }}"
@@ -90,22 +109,34 @@ def test_types_of_what_an_optional_holds_and_of_texts_become_plain() -> None:
 
 
 def test_the_opset_falls_to_one_in_which_operators_had_this_form_and_nodes_lose_their_names() -> None:
-    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[4] y) <int64[2] p = {1, 1}> { [n] y = Pad (x, p) }'
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[4] y) <int64[2] p = {1, 1}> { [n]'
+        " y = Pad (x, p) }"
+    )
     end = reduced(subject(text, x=np.ones(2, np.float32)), PASSES, lambda now: operators(now) == ["Pad"])
     assert ([entry.version for entry in end.model.opset_import], end.model.graph.node[0].name) == ([13], "")
-    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[1] y) <int64[1] a = {0}> { y = ReduceMax (x, a) }'
-    kept = reduced(subject(text, x=np.ones(2, np.float32)), PASSES, lambda now: len(now.model.graph.node[0].input) == 2)
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[1] y) <int64[1] a = {0}> { y ='
+        " ReduceMax (x, a) }"
+    )
+    kept = reduced(
+        subject(text, x=np.ones(2, np.float32)), PASSES, lambda now: len(now.model.graph.node[0].input) == 2
+    )
     assert [entry.version for entry in kept.model.opset_import] == [18]  # axes were an attribute before
 
 
 def test_a_bound_of_clip_that_is_a_vector_is_no_valid_model() -> None:
     for shape, fault in (("", ""), ("[1]", "Clip breaks rule 0")):
-        model = parse_model(f"{HEAD} g (float[2] x) => (float[2] y) <float{shape} c = {{0}}> {{ y = Clip (x, c) }}")
+        model = parse_model(
+            f"{HEAD} g (float[2] x) => (float[2] y) <float{shape} c = {{0}}> {{ y = Clip (x, c) }}"
+        )
         assert check_model(model, {}).fault == fault
 
 
 def test_a_function_that_must_stay_is_reduced_inside() -> None:
-    """Bodies in it, its inputs and outputs, its constants: what goes out of the function goes out of its calls."""
+    """Bodies in it, its inputs and outputs, its constants: what goes out of the function goes out of its
+    calls.
+    """
     start = subject(
         """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
         g (float[2, 3] x, float[2, 3] w) => (float[2, 3] y) { y, z = local.f (x, w) }
@@ -119,7 +150,9 @@ def test_a_function_that_must_stay_is_reduced_inside() -> None:
         w=np.ones((2, 3), np.float32),
     )
     end = reduced(
-        start, PASSES, lambda now: [node.op_type for node in now.model.graph.node] == ["f"] and "If" in inner(now)
+        start,
+        PASSES,
+        lambda now: [node.op_type for node in now.model.graph.node] == ["f"] and "If" in inner(now),
     )
     assert sorted(inner(end)) == ["Constant", "If", "Sqrt", "Tanh"]  # a branch gives what it has made itself
     function = end.model.functions[0]
@@ -132,10 +165,15 @@ def test_a_function_that_must_stay_is_reduced_inside() -> None:
     [("value_float = 1.5", 0.0), ("value_floats = [2.0, 4.5]", [0.0]), ("value_ints = [3, 4]", [0])],
 )
 def test_numbers_of_a_constant_become_plain_where_they_stand(value: str, kept: object) -> None:
-    text = f"{HEAD} g () => (float y) {{ c = Constant <{value}> ()  f = Cast <to = 1> (c)  y = ReduceSum <keepdims = 0> (f) }}"
+    text = (
+        f"{HEAD} g () => (float y) {{ c = Constant <{value}> ()  f = Cast <to = 1> (c)  y = ReduceSum"
+        " <keepdims = 0> (f) }"
+    )
 
     def keeps(now: Subject) -> bool:
-        return any(node.op_type == "Constant" and node.attribute[0].name != "value" for node in now.model.graph.node)
+        return any(
+            node.op_type == "Constant" and node.attribute[0].name != "value" for node in now.model.graph.node
+        )
 
     end = reduced(subject(text), PASSES, keeps)
     constants = [node for node in end.model.graph.node if node.op_type == "Constant"]
@@ -197,7 +235,9 @@ def test_a_name_that_one_node_needs_leaves_the_others_without_and_a_call_gives_w
     )
 
     def keeps(now: Subject) -> bool:
-        return len(now.model.functions) == 1 and len(operators(now)) == 2 and bool(now.model.graph.node[0].name)
+        return (
+            len(now.model.functions) == 1 and len(operators(now)) == 2 and bool(now.model.graph.node[0].name)
+        )
 
     end = reduced(start, WORDED, keeps)
     assert operators(end) in (["Relu", "Relu"], ["Relu", "Identity"], ["Relu", "Neg"])
@@ -205,9 +245,14 @@ def test_a_name_that_one_node_needs_leaves_the_others_without_and_a_call_gives_w
 
 
 def test_a_sequence_that_is_fed_becomes_short_small_and_plain() -> None:
-    text = f"{HEAD} g (seq(float[2, 3]) s) => (float[n, m] y) {{ e = SequenceErase (s) y = ConcatFromSequence <axis: int = 0> (e) }}"
+    text = (
+        f"{HEAD} g (seq(float[2, 3]) s) => (float[n, m] y) {{ e = SequenceErase (s) y = ConcatFromSequence"
+        " <axis: int = 0> (e) }"
+    )
     start = Subject(parse_model(text), {"s": [np.full((2, 3), each, np.float32) for each in (5, 6, 7)]}, {})
-    end = reduced(start, PASSES, lambda now: len(operators(now)) == 2 and len(next(iter(now.inputs.values()))) > 1)
+    end = reduced(
+        start, PASSES, lambda now: len(operators(now)) == 2 and len(next(iter(now.inputs.values()))) > 1
+    )
     (left,) = end.inputs.values()
     assert [each.tolist() for each in left] == [0.0, 0.0]
 

@@ -1,4 +1,6 @@
-"""Bodies opened by one mechanism: a turn of whatever runs one many times, and what goes in and comes out of it, part by part."""
+"""Bodies opened by one mechanism: a turn of whatever runs one many times, and what goes in and comes out of
+it, part by part.
+"""
 
 import numpy as np
 import pytest
@@ -23,7 +25,9 @@ def scan() -> Subject:
 
 
 def opened(start: Subject, key: str, operator: str) -> Subject:
-    """One turn in the place of all, elements taken by nodes and results stacked: what gives the same values."""
+    """One turn in the place of all, elements taken by nodes and results stacked: what gives the same
+    values.
+    """
     model = copied(start.model)
     assert splice_turn(model, (), key, {}, flat=False) == {}
     found = Subject(model, start.inputs, {})
@@ -59,11 +63,15 @@ def test_axes_and_directions_of_a_scan_are_kept(axis: int, backward: int) -> Non
 
 
 def test_an_unused_state_and_what_is_scanned_for_nothing_go() -> None:
-    """The failure needs a Scan with Tanh in it: one state, one scanned input and one result are all that is left."""
+    """The failure needs a Scan with Tanh in it: one state, one scanned input and one result are all that is
+    left.
+    """
 
     def keeps(candidate: Subject) -> bool:
         inner = [node for node in candidate.model.graph.node if node.op_type == "Scan"]
-        return bool(inner) and "Tanh" in {node.op_type for node in all_nodes(inner)} and len(runs(candidate)) > 0
+        return (
+            bool(inner) and "Tanh" in {node.op_type for node in all_nodes(inner)} and len(runs(candidate)) > 0
+        )
 
     end = reduced(scan(), [BodyPass()], keeps)
     (node,) = (item for item in end.model.graph.node if item.op_type == "Scan")
@@ -123,7 +131,9 @@ def test_a_sequence_map_is_its_body_on_the_first_element() -> None:
 
 @pytest.mark.parametrize("outer", ["Loop", "Scan"])
 def test_a_loop_without_a_condition_is_opened_in_a_body(outer: str) -> None:
-    """onnx's strict inference refuses one whose body's condition has no type, which every candidate here had."""
+    """onnx's strict inference refuses one whose body's condition has no type, which every candidate here
+    had.
+    """
     inner = """c = Constant <value_int: int = 2> ()
         t = Loop (c, "", s) <body = f (int64 j, bool p, float[3] v) => (bool q, float[3] w) {
             q = Identity (p) w = Tanh (v) }>

@@ -17,15 +17,21 @@ REWRITTEN = f"{FAKE},rewrite=insert-identities"
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    text = """g (float[3, 4] x) => (float[3, 4] y) { a = Neg (x)  b = Relu (a)  c = Abs (b)  y = Sigmoid (c) }"""
+    text = (
+        """g (float[3, 4] x) => (float[3, 4] y) { a = Neg (x)  b = Relu (a)  c = Abs (b)  y = Sigmoid (c) }"""
+    )
     path = tmp_path_factory.mktemp("metamorphic") / "chain.onnx"
     path.write_bytes(program(text, 18, 9).data)
     return path
 
 
-def test_run_finds_it_and_reduce_keeps_it(chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_finds_it_and_reduce_keeps_it(
+    chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     saved = tmp_path / "saved"
-    code, out, _ = opsieve("run", chain, "--target", FAKE, "--metamorphic", "--save", saved, "--json", capsys=capsys)
+    code, out, _ = opsieve(
+        "run", chain, "--target", FAKE, "--metamorphic", "--save", saved, "--json", capsys=capsys
+    )
     results = {found["target"]: found for found in json.loads(out)["results"]}
     failed = [found for found in results.values() if found["verdict"] == "fail"]
     assert (code, [found["target"] for found in failed]) == (1, [REWRITTEN])
@@ -66,13 +72,17 @@ def test_a_campaign_finds_and_stores_it(tmp_path: Path, capsys: pytest.CaptureFi
         "--strategy",
         "isra",
     )
-    code, out, _ = opsieve(*arguments, "--nodes", "4", "--tests", "16", "--metamorphic", "--json", capsys=capsys)
+    code, out, _ = opsieve(
+        *arguments, "--nodes", "4", "--tests", "16", "--metamorphic", "--json", capsys=capsys
+    )
     facts = json.loads(out)
     assert code == 1
     assert facts["failures"]["metamorphic"] >= 1
     _, out, _ = opsieve("clusters", "--store", store, "--json", capsys=capsys)
     assert "fake-metamorphic-" in out
-    code, _, err = opsieve("fuzz", "--store", store, "--resume", "--metamorphic", "--tests", "17", capsys=capsys)
+    code, _, err = opsieve(
+        "fuzz", "--store", store, "--resume", "--metamorphic", "--tests", "17", capsys=capsys
+    )
     assert (code, "--metamorphic" in err) == (2, True)
     code, _, _ = opsieve("fuzz", "--store", store, "--resume", "--tests", "24", "--json", capsys=capsys)
     assert code == 1

@@ -1,4 +1,6 @@
-"""Models that bring onnx's C++ down cost one answer: of what the reducer asks onnx_subprocess, and of every command that is given one."""
+"""Models that bring onnx's C++ down cost one answer: of what the reducer asks onnx_subprocess, and of every
+command that is given one.
+"""
 
 import os
 import re
@@ -37,7 +39,9 @@ def model(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
 def test_a_death_is_a_refusal_and_the_next_question_is_answered(nodes: list[onnx.NodeProto]) -> None:
     for strict in (False, True):
         assert onnx_subprocess.inferred(model(nodes), strict) is None
-    assert onnx_subprocess.inferred(model(SOUND), True) == shape_inference.infer_shapes(model(SOUND), strict_mode=True)
+    assert onnx_subprocess.inferred(model(SOUND), True) == shape_inference.infer_shapes(
+        model(SOUND), strict_mode=True
+    )
 
 
 def test_a_refusal_is_no_answer() -> None:
@@ -74,7 +78,9 @@ def test_the_process_ends_with_its_owner() -> None:
         "onnx_subprocess.inferred(onnx.ModelProto(), False)\n"
         "print(onnx_subprocess._HELPER._process.pid, flush=True); input()"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as owner:
         assert owner.stdout is not None
         process = os.pidfd_open(int(owner.stdout.readline()))
         try:

@@ -24,9 +24,13 @@ from opsieve.tui.commands.examine.reduce_command import command
 
 
 def mixed() -> Case:
-    """Nine nodes, one of which joins integers and floats: onnx's checker objects, its reference evaluator does not mind."""
+    """Nine nodes, one of which joins integers and floats: onnx's checker objects, its reference evaluator
+    does not mind.
+    """
     names = ["x", "a", "b", "c"]
-    nodes = [helper.make_node(op, [names[at]], [names[at + 1]]) for at, op in enumerate(("Relu", "Abs", "Neg"))]
+    nodes = [
+        helper.make_node(op, [names[at]], [names[at + 1]]) for at, op in enumerate(("Relu", "Abs", "Neg"))
+    ]
     nodes += [helper.make_node("Concat", ["c", "k"], ["d"], axis=0), helper.make_node("Tanh", ["d"], ["y"])]
     nodes += [helper.make_node(op, ["b"], [name]) for op, name in (("Exp", "p"), ("Sigmoid", "q"))]
     nodes += [helper.make_node("Mul", ["p", "q"], ["r"]), helper.make_node("Sub", ["r", "p"], ["z"])]
@@ -34,7 +38,10 @@ def mixed() -> Case:
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
         helper.make_tensor_value_info("k", TensorProto.INT64, [1, 3]),
     ]
-    outs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 3]) for name, rows in (("y", 3), ("z", 2))]
+    outs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 3])
+        for name, rows in (("y", 3), ("z", 2))
+    ]
     graph = helper.make_graph(nodes, "disruptive Concat mixed-dtypes: T", ins, outs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     values = {"x": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "k": np.array([[1, 2, 3]])}

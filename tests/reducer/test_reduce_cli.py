@@ -79,19 +79,34 @@ def test_the_result_is_a_case_with_a_story_that_verify_agrees_with(case: Path, t
     facts = json.loads(printed)
     assert code == 0
     assert facts.keys() >= set(KEYS)
-    assert (facts["nodes_after"], facts["kind"], facts["same"], facts["minimal"]) == (2, "mismatch", True, True)
+    assert (facts["nodes_after"], facts["kind"], facts["same"], facts["minimal"]) == (
+        2,
+        "mismatch",
+        True,
+        True,
+    )
     assert "mismatch" in talk
     again = load(out)
     assert (out / "case.reduced.onnx").read_bytes() == again.program.model
     story = json.loads((out / "reduction.json").read_text())
-    assert len([attempt for attempt in story["attempts"] if attempt["answer"] != "invalid"]) == facts["checks"]
-    assert {line["name"] for line in story["certificate"]} >= {"nodes", "outputs", "bypass", "dimensions", "values"}
+    assert (
+        len([attempt for attempt in story["attempts"] if attempt["answer"] != "invalid"]) == facts["checks"]
+    )
+    assert {line["name"] for line in story["certificate"]} >= {
+        "nodes",
+        "outputs",
+        "bypass",
+        "dimensions",
+        "values",
+    }
     assert reduce(out, "--verify")[0] == 0
     assert reduce(case, "-t", "fake:wrong@Tanh>Exp", "--verify")[0] == 1
 
 
 def test_verify_contradicts_a_story_that_claims_too_much(tmp_path: Path) -> None:
-    """A result that somebody else made, or an older version: nodes behind a user's operator, whose types nothing tells, were never tried."""
+    """A result that somebody else made, or an older version: nodes behind a user's operator, whose types
+    nothing tells, were never tried.
+    """
     text = """<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> g (float[2, 3] x) => (float[2, 3] y)
         { a = acme.Swirl (x)  b = Relu (a)  y = acme.Swirl (b) }"""
     program = OnnxProgram(parse_model(text).SerializeToString())
@@ -226,14 +241,20 @@ class Impatient:
 
 # The same question, and another one, whose journal begins anew.
 @pytest.mark.parametrize("seconds", [30.0, 29.0])
-def test_a_kept_best_is_replaced_only_by_something_simpler(case: Path, tmp_path: Path, seconds: float) -> None:
+def test_a_kept_best_is_replaced_only_by_something_simpler(
+    case: Path, tmp_path: Path, seconds: float
+) -> None:
     out = tmp_path / "out"
     assert reduce(case, "-t", "fake:wrong@Tanh>Exp", "-o", out)[0] == 0
     best = load(out).program.data
     (out / "attempts.jsonl").write_bytes((out / "attempts.jsonl").read_bytes().split(b"\n")[0] + b"\n")
     targets = ("fake:wrong@Tanh>Exp",)
     request = ReductionRequest(case, None, None, targets, None, "fingerprint", None, out, 1, 0, seconds)
-    with Workers() as workers, pytest.raises(KeyboardInterrupt), Session(request, [workers], Impatient()) as session:
+    with (
+        Workers() as workers,
+        pytest.raises(KeyboardInterrupt),
+        Session(request, [workers], Impatient()) as session,
+    ):
         session.reduce()
     assert load(out).program.data == best
     assert load(out).parameters["target"] == targets[0]
@@ -246,8 +267,14 @@ def test_an_interrupted_result_says_that_it_is_one(case: Path, tmp_path: Path) -
                 raise KeyboardInterrupt
 
     out = tmp_path / "out"
-    request = ReductionRequest(case, None, None, ("fake:wrong@Tanh>Exp",), None, "fingerprint", None, out, 1, 0, 30.0)
-    with Workers() as workers, pytest.raises(KeyboardInterrupt), Session(request, [workers], Later()) as session:
+    request = ReductionRequest(
+        case, None, None, ("fake:wrong@Tanh>Exp",), None, "fingerprint", None, out, 1, 0, 30.0
+    )
+    with (
+        Workers() as workers,
+        pytest.raises(KeyboardInterrupt),
+        Session(request, [workers], Later()) as session,
+    ):
         session.reduce()
     story = json.loads((out / "reduction.json").read_text())
     assert (story["finished"], story["same"], story["minimal"]) == (False, True, False)
@@ -256,17 +283,23 @@ def test_an_interrupted_result_says_that_it_is_one(case: Path, tmp_path: Path) -
 
 def test_a_second_bug_is_said(tmp_path: Path) -> None:
     save(host(5, 40, [["Tanh", "Exp"], ["Tanh", "Exp"]]), tmp_path / "two")
-    facts = json.loads(reduce(tmp_path / "two", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out", "--json")[1])
+    facts = json.loads(
+        reduce(tmp_path / "two", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out", "--json")[1]
+    )
     assert (facts["nodes_after"], facts["rest_fails"]) == (2, "same")
     assert (tmp_path / "out" / "other_failures" / "rest" / "model.onnx").is_file()
     save(host(5, 40, [["Tanh", "Exp"]]), tmp_path / "one")
-    facts = json.loads(reduce(tmp_path / "one", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out1", "--json")[1])
+    facts = json.loads(
+        reduce(tmp_path / "one", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out1", "--json")[1]
+    )
     assert facts["rest_fails"] == ""
 
 
 @pytest.mark.parametrize("second", ["wrong@Sin", "unsupported@Sin>Cos/run"])
 def test_a_second_bug_of_another_kind_is_said(workers: Workers, second: str) -> None:
-    """A wrong result, or what the optimiser itself makes impossible, is no failure to a test that looks for a crash."""
+    """A wrong result, or what the optimiser itself makes impossible, is no failure to a test that looks for a
+    crash.
+    """
     found = host(5, 30, [["Tanh", "Exp"], ["Sin", "Cos"]])
     start = Subject(found.program.proto, found.inputs, {})
     premise = find(found, [resolve(f"fake:faults=crash@Tanh>Exp+{second}")], None, workers)
@@ -286,6 +319,8 @@ def test_a_model_that_passes_ends_with_3_and_names_each_compiler(
     code, out, err = opsieve("reduce", path, *targets, "-o", tmp_path / "reduced", capsys=capsys)
     assert (code, out) == (3, "")
     assert re.fullmatch(
-        "opsieve: no failure to work on: fake:crash@Exp: 'pass.*; onnxruntime: 'pass.*; onnxoptimizer: 'pass.*\n", err
+        "opsieve: no failure to work on: fake:crash@Exp: 'pass.*; onnxruntime: 'pass.*; onnxoptimizer:"
+        " 'pass.*\n",
+        err,
     )
     assert not (tmp_path / "reduced").exists()

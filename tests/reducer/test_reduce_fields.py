@@ -1,4 +1,6 @@
-"""What a model says beside its graph stays until it is tried: a failure may depend on it. And what is fed by default becomes small."""
+"""What a model says beside its graph stays until it is tried: a failure may depend on it. And what is fed by
+default becomes small.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +40,9 @@ def reduced(start: Subject, test: Needs, workers: Workers) -> Reduction[Subject]
 
 
 def chain(operators: int) -> onnx.ModelProto:
-    lines = " ".join(f"v{place + 1} = {'Erf' if place == 20 else 'Neg'} (v{place})" for place in range(operators))
+    lines = " ".join(
+        f"v{place + 1} = {'Erf' if place == 20 else 'Neg'} (v{place})" for place in range(operators)
+    )
     model = program(f"g (float[2, 3] v0) => (float[2, 3] v{operators}) {{ {lines} }}").proto
     model.producer_name, model.doc_string, model.graph.doc_string = "a tool", "a model", "a graph"
     for key in ("kept", "gone"):
@@ -48,7 +52,9 @@ def chain(operators: int) -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize("field", ["producer_name", "doc_string", "metadata_props", "quantization_annotation"])
+@pytest.mark.parametrize(
+    "field", ["producer_name", "doc_string", "metadata_props", "quantization_annotation"]
+)
 def test_a_field_that_the_failure_needs_stays_and_the_rest_goes(workers: Workers, field: str) -> None:
     start = Subject(chain(40), {"v0": np.ones((2, 3), np.float32)}, {})
     found = reduced(start, Needs("Erf", field), workers)
@@ -61,7 +67,9 @@ def test_a_field_that_the_failure_needs_stays_and_the_rest_goes(workers: Workers
 
 
 def test_a_body_shrinks_where_the_failure_needs_its_declared_shapes(workers: Workers) -> None:
-    """Inference gives a Loop's state no shape; edits that infer types anew lose the failure, those of the census keep what is declared."""
+    """Inference gives a Loop's state no shape; edits that infer types anew lose the failure, those of the
+    census keep what is declared.
+    """
 
     @dataclass
     class Shaped(Needs):
@@ -94,7 +102,8 @@ def test_an_initializer_that_is_also_an_input_becomes_small(workers: Workers) ->
                 yield result if both else CheckResult("gone")
 
     model = parse_model(
-        '<ir_version: 3, opset_import: ["" : 13]> g (float[8, 32] x, float[32, 24] w) => (float[8, 24] y) { y = MatMul (x, w) }'
+        '<ir_version: 3, opset_import: ["" : 13]> g (float[8, 32] x, float[32, 24] w) => (float[8, 24] y) { y'
+        " = MatMul (x, w) }"
     )
     model.graph.initializer.append(numpy_helper.from_array(np.full((32, 24), 2, np.float32), "w"))
     found = reduced(Subject(model, {"x": np.ones((8, 32), np.float32)}, {}), Both("MatMul"), workers)

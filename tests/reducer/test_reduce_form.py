@@ -45,7 +45,9 @@ class Shorten:
     def edits(self, subject: Words) -> Iterator[Edit[Words]]:
         for place, word in enumerate(subject):
             if len(word) > 1:
-                yield Edit(f"shorten {place}", frozenset([str(place)]), lambda words, at=place: _shorter(words, at))
+                yield Edit(
+                    f"shorten {place}", frozenset([str(place)]), lambda words, at=place: _shorter(words, at)
+                )
 
 
 class Drop:
@@ -94,7 +96,9 @@ def engine_for(start: Words, test: Needs) -> Engine[Words]:
 
 @given(st.lists(st.sampled_from("abcdefghij"), min_size=1, max_size=4, unique=True), st.integers(0, 1000))
 def test_any_form_reaches_the_minimum_and_proves_it(letters: list[str], seed: int) -> None:
-    start = tuple(f"{letter}{seed * (place + 7) % 101}x{place}" for place, letter in enumerate("abcdefghij" * 4))
+    start = tuple(
+        f"{letter}{seed * (place + 7) % 101}x{place}" for place, letter in enumerate("abcdefghij" * 4)
+    )
     engine = engine_for(start, Needs("".join(letters)))
     passes = [Drop(), Shorten()]
     to_fixpoint(engine, passes)
@@ -108,7 +112,9 @@ def every_word(words: Words) -> Iterator[Part[Words]]:
     """The census of a sentence; the plainest edit of a word is to drop it."""
     for word in words:
         drop = Edit(f"drop {word}", frozenset([word]), lambda now, gone=word: _without(now, gone))
-        yield Part("words", word, "it is the first" if word == words[0] else "", () if word == "e" else (drop,))
+        yield Part(
+            "words", word, "it is the first" if word == words[0] else "", () if word == "e" else (drop,)
+        )
 
 
 def test_a_part_that_no_pass_tries_is_tried_alone_or_listed_and_the_result_is_not_called_minimal() -> None:
@@ -125,7 +131,9 @@ def test_a_part_that_no_pass_tries_is_tried_alone_or_listed_and_the_result_is_no
     found = {line.part: (line.gone, line.same, line.simplest, line.is_open) for line in certificate.parts}
     assert found == {"a": (0, 0, True, False), "b": (1, 0, False, False), "e": (0, 0, False, True)}
     assert (certificate.minimal, certificate.beaten) == (False, False)
-    assert certify(engine, [Drop()], lambda words: (part for part in every_word(words) if part.key != "e")).beaten
+    assert certify(
+        engine, [Drop()], lambda words: (part for part in every_word(words) if part.key != "e")
+    ).beaten
 
 
 @pytest.mark.parametrize("needed", [[3], [398, 399], [10, 390], [200, 204, 209, 230]])
@@ -164,7 +172,9 @@ class Either:
 
 
 def test_two_edits_at_once_where_neither_will_do_alone() -> None:
-    """Each two once, none that a single edit gives; what the budget leaves out is counted in the certificate."""
+    """Each two once, none that a single edit gives; what the budget leaves out is counted in the
+    certificate.
+    """
     form, passes = Sentences(), [Drop(), Shorten()]
     engine = Engine(("a", "b", "cc", "d"), Rules(form, [Either()], Valid()), Journal(""))
     engine.begin()

@@ -1,4 +1,6 @@
-"""Cuts are valid models whatever is kept; the order of distance, single steps on nodes, the order of subjects, sameness."""
+"""Cuts are valid models whatever is kept; the order of distance, single steps on nodes, the order of
+subjects, sameness.
+"""
 
 import random
 from dataclasses import replace
@@ -117,7 +119,8 @@ def test_names_in_a_message_come_before_operators(workers: Workers) -> None:
 def test_single_steps_on_nodes(workers: Workers) -> None:
     start = line(workers, ("b", "d"))
     steps = {
-        edit.label: edit.apply(start) for edit in (*NODES.edits(start), *OUTPUTS.edits(start), *BYPASS.edits(start))
+        edit.label: edit.apply(start)
+        for edit in (*NODES.edits(start), *OUTPUTS.edits(start), *BYPASS.edits(start))
     }
     shown = {label: operators(result) for label, result in steps.items() if result is not None}
     assert shown["drop output d"] == ["Abs", "Neg"]
@@ -188,7 +191,9 @@ def test_other_builds_of_a_compiler_are_those_its_baseline_knows() -> None:
 def test_a_model_with_large_weights_is_checked_by_their_types(workers: Workers) -> None:
     weights = numpy_helper.from_array(np.ones((600, 600), np.float32), "w")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 600]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weights])
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weights]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     start = Subject(model, {"x": np.ones((1, 600), np.float32)}, {})
     validator = OnnxValidator(workers, start)

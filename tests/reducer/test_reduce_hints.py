@@ -37,7 +37,9 @@ def test_nodes_whose_values_are_gone_are_one_group() -> None:
 
 def test_a_value_that_another_operator_makes_under_its_old_name_joins_what_read_it() -> None:
     graph = graph_of(MODEL)
-    text = MODEL.replace("b = MatMul (a, w)  c = Add (b, w)", "b = Gemm (a, w, w)").replace("Tanh (c)", "Tanh (b)")
+    text = MODEL.replace("b = MatMul (a, w)  c = Add (b, w)", "b = Gemm (a, w, w)").replace(
+        "Tanh (c)", "Tanh (b)"
+    )
     found = rewritten(graph, graph_of(text).subject.model.graph)
     assert found == [[1, 2, 3]]
     assert beside(graph, [3], [[2], [3]]) == [2, 3]
@@ -68,9 +70,13 @@ def test_a_wrong_fusion_is_found_where_it_was_made(workers: Workers) -> None:
     ]
     nodes.append(helper.make_node("Pad", [names[30], "pads"], [names[31]]))
     nodes.append(helper.make_node("MaxPool", [names[31]], [names[32]], kernel_shape=[3, 3]))
-    nodes += [helper.make_node(operator, [names[at + 32]], [names[at + 33]]) for at, operator in enumerate(chain[31:])]
+    nodes += [
+        helper.make_node(operator, [names[at + 32]], [names[at + 33]])
+        for at, operator in enumerate(chain[31:])
+    ]
     infos = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 4, 4]) for name in ("x", nodes[-1].output[0])
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 4, 4])
+        for name in ("x", nodes[-1].output[0])
     ]
     pads = helper.make_tensor("pads", TensorProto.INT64, [8], [0, 0, 1, 1, 0, 0, 1, 1])
     graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [pads])
@@ -94,7 +100,9 @@ def test_of_many_rewritten_groups_some_are_shown_and_then_those_between(
     premise = find(case, [resolve("onnxruntime")], resolve("onnxruntime:disable_all"), workers)
     form, journal = OnnxReduction(), Journal("")
     result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", journal, Listeners())
-    asked = [attempt.nodes for attempt in journal.attempts if attempt.label.endswith("show what was rewritten")]
+    asked = [
+        attempt.nodes for attempt in journal.attempts if attempt.label.endswith("show what was rewritten")
+    ]
     assert len(asked) > 1
     assert asked == sorted(asked, reverse=True)
     assert result.node_checks <= len(asked) + 5
@@ -123,18 +131,26 @@ def program_operators(subject: Subject) -> list[str]:
 def test_what_is_lost_before_inputs_are_read_is_not_asked_under_other_names(workers: Workers) -> None:
     form = OnnxReduction()
     one = Subject(parser.parse_model(MODEL), {"x": np.ones((4, 4), np.float32)}, {})
-    other = Subject(parser.parse_model(MODEL.replace("(a)", "(q)").replace("(a,", "(q,").replace("a =", "q =")), {}, {})
+    other = Subject(
+        parser.parse_model(MODEL.replace("(a)", "(q)").replace("(a,", "(q,").replace("a =", "q =")), {}, {}
+    )
     another = Subject(parser.parse_model(MODEL.replace("Tanh", "Sinh")), {}, {})
     assert form.twin(one) == form.twin(other)
     assert form.twin(one) != form.twin(another)
     nodes = "".join(f"v{at} = {('Neg', 'Abs')[at % 2]} (v{at - 1}) " for at in range(1, 40))
-    text = f'<ir_version: 9, opset_import: ["" : 20]> g (float[2] v0) => (float[2] y) {{ {nodes} t = Tanh (v39) y = Exp (t) }}'
+    text = (
+        f'<ir_version: 9, opset_import: ["" : 20]> g (float[2] v0) => (float[2] y) {{ {nodes} t = Tanh (v39)'
+        " y = Exp (t) }"
+    )
     model = OnnxProgram.of(parser.parse_model(text))
     case = Case(model, {"v0": np.ones(2, np.float32)})
     premise = find(case, [resolve("fake:error@Tanh>Exp")], None, workers)
-    result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners())
+    result = reduce_failure(
+        form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
     assert result.best.program.operators() == ["Tanh", "Exp"]
     journal = Journal("")
     result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", journal, Listeners())
     asked = [attempt.label for attempt in journal.attempts if attempt.answer == "gone"]
-    assert not any(label.startswith("bypass") for label in asked)  # each is the node dropped, under another name
+    # each is the node dropped, under another name
+    assert not any(label.startswith("bypass") for label in asked)

@@ -64,7 +64,11 @@ def test_a_wrong_type_of_tvm(workers: Workers) -> None:
     small = program(text, 20, 10).proto
     case = Case(OnnxProgram(grown(small, 40).SerializeToString()), {"x": np.array([[0, 1, 2], [3, 1, 0]])})
     result = reduced(case, "tvm", workers)
-    assert operators(result) == ["OneHot", "Add"]  # it says in words what is wrong, so the plainer operator will do
+    # it says in words what is wrong, so the plainer operator will do
+    assert operators(result) == [
+        "OneHot",
+        "Add",
+    ]
     assert (result.same, result.minimal) == (True, True)
 
 
@@ -140,7 +144,12 @@ def test_weights_of_500_megabytes_in_a_file_beside_the_model(tmp_path: Path) -> 
         onnx.numpy_helper.from_array(draw.standard_normal((size, size), dtype=np.float32) / 72, f"w{block}")
         for block in range(blocks)
     ]
-    shapes = {"wide": [2, 10, 16, 16], "pads": [0, 0, 0, 0, 0, 0, 1, 2], "zero": [0, 0, 0, 0], "flat": [1, size]}
+    shapes = {
+        "wide": [2, 10, 16, 16],
+        "pads": [0, 0, 0, 0, 0, 0, 1, 2],
+        "zero": [0, 0, 0, 0],
+        "flat": [1, size],
+    }
     weights += [onnx.numpy_helper.from_array(np.array(value), name) for name, value in shapes.items()]
     nodes, last = [], "x"
     for block in range(blocks):
@@ -177,7 +186,9 @@ def test_weights_of_500_megabytes_in_a_file_beside_the_model(tmp_path: Path) -> 
 
 
 def _watch(pid: int, peak: list[int], ended: threading.Event) -> None:
-    """The largest memory that a process and its children share among themselves, in bytes; looked at ten times a second."""
+    """The largest memory that a process and its children share among themselves, in bytes; looked at ten
+    times a second.
+    """
     while not ended.wait(0.1):
         peak[0] = max(peak[0], sum(map(_resident, _family(pid))))
 
@@ -186,7 +197,9 @@ def _family(pid: int) -> list[int]:
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         children = [
-            int(child) for task in tasks for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+            int(child)
+            for task in tasks
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
         ]
     except OSError:
         return []

@@ -1,4 +1,6 @@
-"""Whole reductions on the fake compiler: how small the result is, that it is the same failure, and what it cost."""
+"""Whole reductions on the fake compiler: how small the result is, that it is the same failure, and what it
+cost.
+"""
 
 import math
 import random
@@ -87,7 +89,10 @@ def test_another_failure_on_the_way_is_no_result_but_kept(workers: Workers) -> N
     assert sorted(operators(result)) == ["Exp", "Sin", "Tanh"]
     assert result.same
     assert result.slippage
-    assert all("Sin" not in {node.op_type for node in subject.model.graph.node} for subject in result.slippage.values())
+    assert all(
+        "Sin" not in {node.op_type for node in subject.model.graph.node}
+        for subject in result.slippage.values()
+    )
 
 
 def test_answers_to_another_question_are_not_taken(workers: Workers, tmp_path: Path) -> None:
@@ -148,7 +153,9 @@ def test_a_script_decides_what_is_interesting(workers: Workers, tmp_path: Path) 
     assert result.same
     script.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(NoFailure, match="does not show the failure"):
-        reduce_by_check(OnnxReduction(), start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER)
+        reduce_by_check(
+            OnnxReduction(), start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER
+        )
 
 
 def test_a_trigger_inside_a_body_is_brought_out(workers: Workers) -> None:
@@ -156,7 +163,9 @@ def test_a_trigger_inside_a_body_is_brought_out(workers: Workers) -> None:
         helper.make_node(op, [a], [b])
         for op, a, b in (("Neg", "x", "a"), ("Tanh", "a", "b"), ("Exp", "b", "c"), ("Abs", "c", "d"))
     ]
-    then = helper.make_graph(inner, "then", [], [helper.make_tensor_value_info("d", TensorProto.FLOAT, [2, 3])])
+    then = helper.make_graph(
+        inner, "then", [], [helper.make_tensor_value_info("d", TensorProto.FLOAT, [2, 3])]
+    )
     other = helper.make_graph(
         [helper.make_node("Neg", ["x"], ["e"])],
         "else",
@@ -185,7 +194,9 @@ def test_optional_inputs_that_are_left_out_and_several_outputs(workers: Workers)
     model = onnx.ModelProto()
     model.CopyFrom(base)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(0.5), "top"))
-    case = Case(replace(program(nodes, ["y"]), model=model.SerializeToString()), {"x": np.ones((2, 3), np.float32)})
+    case = Case(
+        replace(program(nodes, ["y"]), model=model.SerializeToString()), {"x": np.ones((2, 3), np.float32)}
+    )
     result = reduced(case, "fake:wrong@Clip>Exp", workers)
     assert operators(result) == ["Clip", "Exp"]
     assert [info.name for info in result.best.model.graph.output] == ["y"]
@@ -200,7 +211,9 @@ def test_a_sequence_can_become_an_input(workers: Workers) -> None:
     ]
     model = program(nodes, ["y"]).proto
     model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 4
-    case = Case(replace(program(nodes, ["y"]), model=model.SerializeToString()), {"x": np.ones((2, 3), np.float32)})
+    case = Case(
+        replace(program(nodes, ["y"]), model=model.SerializeToString()), {"x": np.ones((2, 3), np.float32)}
+    )
     result = reduced(case, "fake:crash@ConcatFromSequence>Exp", workers)
     assert operators(result) == ["ConcatFromSequence", "Exp"]
     assert isinstance(next(iter(result.best.inputs.values())), list)
@@ -258,7 +271,16 @@ def test_quality_over_generated_failures() -> None:
         reached += sorted(operators(result)) == sorted(names)
         bound = 1 + math.ceil(math.log2(math.comb(size + len(names), len(names)))) + len(names)
         checks.append(result.node_checks / bound)
-        print(seed, kind, "apart" if apart else "path", size, len(names), operators(result), result.node_checks, bound)
+        print(
+            seed,
+            kind,
+            "apart" if apart else "path",
+            size,
+            len(names),
+            operators(result),
+            result.node_checks,
+            bound,
+        )
     assert failing >= 200
     assert reached >= 0.99 * failing, (reached, failing)
     assert statistics.median(checks) < 2

@@ -1,4 +1,6 @@
-"""Faults of our own in real TVM (tests/support/planted_tvm.py), reduced: to the operators, and the passes, that are guilty."""
+"""Faults of our own in real TVM (tests/support/planted_tvm.py), reduced: to the operators, and the passes,
+that are guilty.
+"""
 
 from collections.abc import Iterator
 
@@ -22,7 +24,14 @@ from opsieve.reducer.tvm_reduction import RelaxReduction
 
 FILLS = {"relax.full", "relax.ones", "relax.zeros"}
 TWELVE = (
-    *("CanonicalizeBindings", "ComputePrimValue", "Normalize", "DeadCodeElimination", "FoldConstant", "LambdaLift"),
+    *(
+        "CanonicalizeBindings",
+        "ComputePrimValue",
+        "Normalize",
+        "DeadCodeElimination",
+        "FoldConstant",
+        "LambdaLift",
+    ),
     *(
         "ConvertToDataflow",
         "EliminateCommonSubexpr",
@@ -53,7 +62,9 @@ def reduced(
     case = Case(program, fitting_inputs(program, made.symbols, seed))
     premise = find(case, [resolve(f"{planted_tvm.NAME}:target=llvm-O0,fault={fault}")], None, workers)
     start = TvmSubject(program, dict(case.inputs))
-    return reduce_failure(RelaxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    return reduce_failure(
+        RelaxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
 
 
 def operators(found: Reduction[TvmSubject]) -> list[str]:

@@ -1,4 +1,6 @@
-"""Values are recorded when they are asked for: how many runs that takes, and what happens when a source cannot give them."""
+"""Values are recorded when they are asked for: how many runs that takes, and what happens when a source
+cannot give them.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -75,7 +77,8 @@ def test_a_source_that_dies_is_not_asked_again_and_the_reference_answers(workers
 
 def test_what_nobody_can_compute_stays_as_it_was(workers: Workers) -> None:
     model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 18, "own" : 1]> g (float[2] x) => (float[2] y) { t = own.Secret(x) y = Neg(t) }'
+        '<ir_version: 8, opset_import: ["" : 18, "own" : 1]> g (float[2] x) => (float[2] y) { t ='
+        " own.Secret(x) y = Neg(t) }"
     )
     fed = {"x": np.ones(2, np.float32)}
     assert "t" not in record(Subject(model, fed, {}), "onnxruntime:disable_all", Heard(workers))
@@ -83,7 +86,11 @@ def test_what_nobody_can_compute_stays_as_it_was(workers: Workers) -> None:
     assert record(Subject(model, fed, told), "onnxruntime:disable_all", Heard(workers))["t"] is told["t"]
 
 
-@given(st.sets(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")))
+@given(
+    st.sets(st.sampled_from("abcdefgh")),
+    st.sets(st.sampled_from("abcdefgh")),
+    st.sets(st.sampled_from("abcdefgh")),
+)
 def test_a_recording_gives_what_it_names_and_can_have_and_asks_for_nothing_else(
     named: set[str], possible: set[str], kept: set[str]
 ) -> None:
@@ -104,7 +111,9 @@ def test_large_recorded_values_lie_in_files(workers: Workers) -> None:
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1024, 512]) for name in "xz"]
     nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["y"], ["z"])]
     model = helper.make_model(
-        helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+        helper.make_graph(nodes, "g", infos[:1], infos[1:]),
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=9,
     )
     fed = np.arange(1024 * 512, dtype=np.float32).reshape(1024, 512)
     value = recorded(Subject(model, {"x": fed}, {}), resolve("onnxruntime:disable_all"), workers).values["y"]

@@ -1,4 +1,6 @@
-"""Relax modules reduced: planted faults come down to the known minimum, sequences of passes to the guilty ones."""
+"""Relax modules reduced: planted faults come down to the known minimum, sequences of passes to the guilty
+ones.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -95,7 +97,9 @@ def feeds(subject: RelaxSubject, first: str, second: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(30), marks=pytest.mark.slow)], ids=["few", "thirty"])
+@pytest.mark.parametrize(
+    "seeds", [range(6), pytest.param(range(30), marks=pytest.mark.slow)], ids=["few", "thirty"]
+)
 def test_planted_faults_come_down_to_one_operation(seeds: range) -> None:
     asked, small = [], 0
     for seed in seeds:
@@ -178,9 +182,13 @@ def test_a_fault_inside_a_branch_or_a_function_needs_neither(policy: str) -> Non
 
 
 def passes_a_scalar(subject: RelaxSubject) -> bool:
-    """Whether a function of the module is given a scalar: TVM 0.27 prints it as a number of Python, and cannot read that again."""
+    """Whether a function of the module is given a scalar: TVM 0.27 prints it as a number of Python, and
+    cannot read that again.
+    """
     return any(
-        isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and any(isinstance(arg, Scalar) for arg in expr.args)
+        isinstance(expr, Call)
+        and isinstance(expr.op, GlobalVar)
+        and any(isinstance(arg, Scalar) for arg in expr.args)
         for _, function in functions(subject.module)
         for expr in expressions(function.body)
     )

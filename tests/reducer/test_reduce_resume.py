@@ -36,7 +36,9 @@ def start(case: Case) -> Subject:
 
 def run(case: Case, premise: Premise, pool: Sequence[Workers], folder: Path | None = None) -> Reduction:
     with Journal("question", folder) as journal:
-        return reduce_failure(OnnxReduction(), start(case), premise, pool, "fingerprint", journal, Listeners())
+        return reduce_failure(
+            OnnxReduction(), start(case), premise, pool, "fingerprint", journal, Listeners()
+        )
 
 
 def bytes_of(result: Reduction) -> bytes:
@@ -82,7 +84,9 @@ def test_lanes_change_no_byte(
 
 
 class Counting:
-    """A check that counts what it was asked. `odd` lets one candidate in so many fail by chance, the same one each time."""
+    """A check that counts what it was asked. `odd` lets one candidate in so many fail by chance, the same one
+    each time.
+    """
 
     def __init__(self, needed: frozenset[str], odd: int = 0):
         self.needed = needed
@@ -113,7 +117,9 @@ def test_a_capricious_check_is_led_to_the_same_bytes_whenever_it_was_cut_off_and
 
     def by(count: int) -> Reduction:
         with Journal("question", tmp_path) as journal:
-            return reduce_by_check(OnnxReduction(), start(case), pool[:count], workers, None, journal, Listeners())
+            return reduce_by_check(
+                OnnxReduction(), start(case), pool[:count], workers, None, journal, Listeners()
+            )
 
     whole = by(1)
     lines = (tmp_path / NAME).read_bytes().split(b"\n")
@@ -160,11 +166,15 @@ class Flaky(Counting):
 
 @pytest.mark.parametrize("rate", [0.9, 0.5])
 def test_a_flaky_check_is_found_out_and_repeated(workers: Workers, rate: float) -> None:
-    """Run once for each candidate it would give up early, or end on more nodes than are needed and call them minimal."""
+    """Run once for each candidate it would give up early, or end on more nodes than are needed and call them
+    minimal.
+    """
     case = host(9, 30, [["Tanh", "Exp"]])
     nodes = [each for each in OnnxReduction().passes() if each.name in ("nodes", "outputs", "bypass")]
     test = Flaky(frozenset(["Tanh", "Exp"]), rate)
-    result = reduce_by_check(OnnxReduction(), start(case), [test], workers, None, Journal(""), Listeners(), nodes)
+    result = reduce_by_check(
+        OnnxReduction(), start(case), [test], workers, None, Journal(""), Listeners(), nodes
+    )
     assert sorted(node.op_type for node in result.best.model.graph.node) == ["Exp", "Tanh"]
     assert result.replays is not None
     assert 0 < result.replays[0] <= result.replays[1]

@@ -1,4 +1,6 @@
-"""What a reduction must not end in: another failure, values that ONNX defines nothing for; and failures that show sometimes."""
+"""What a reduction must not end in: another failure, values that ONNX defines nothing for; and failures that
+show sometimes.
+"""
 
 import json
 from dataclasses import replace
@@ -64,7 +66,9 @@ def test_right_outputs_stay_finite(workers: Workers) -> None:
     assert not result.judged, "the judge had to bring it back"
 
 
-def test_infinity_is_no_step_from_a_finite_failure_and_all_there_is_of_an_infinite_one(workers: Workers) -> None:
+def test_infinity_is_no_step_from_a_finite_failure_and_all_there_is_of_an_infinite_one(
+    workers: Workers,
+) -> None:
     value = np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3)
     fed = {"x": value}
     plain, broken = program(LOG).proto, program(LOG.replace("3.5", "0")).proto  # Log(0) is -inf
@@ -104,7 +108,9 @@ def test_when_the_judge_loses_the_failure_the_last_good_step_is_reduced_on(
     assert asked[0] == 2
 
 
-def test_verify_asks_the_judge_where_the_reduction_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_asks_the_judge_where_the_reduction_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def judge(subject: Subject, premise: Premise, workers: Workers) -> bool:
         return len(subject.model.graph.node) > 2
 
@@ -114,7 +120,12 @@ def test_verify_asks_the_judge_where_the_reduction_did(tmp_path: Path, monkeypat
     arguments = [str(tmp_path / "case"), "-t", "fake:crash@Tanh>Exp", "-o", str(out), "--json"]
     done = CliRunner().invoke(command, arguments, standalone_mode=False)
     facts = json.loads(done.stdout)
-    assert (facts["judged"], facts["level"], facts["nodes_after"], facts["minimal"]) == (True, "cure", 3, True)
+    assert (facts["judged"], facts["level"], facts["nodes_after"], facts["minimal"]) == (
+        True,
+        "cure",
+        3,
+        True,
+    )
     assert CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False).return_value == 0
     story = json.loads((out / "reduction.json").read_text())
     (out / "reduction.json").write_text(json.dumps({**story, "judged": False, "level": "fingerprint"}))
@@ -159,8 +170,13 @@ def test_a_flaky_failure_is_reduced_and_says_how_often_it_shows(tmp_path: Path, 
 
 
 def test_what_only_converts_the_wrong_value_goes(workers: Workers) -> None:
-    """The type class of the output belongs to the fingerprint, and not to the bug: a Cast behind it was kept, and called minimal."""
-    text = "g (float[3] x) => (int64[3] y) { a = Abs (x)  b = Tanh (a)  c = Relu (b)  y = Cast <to: int = 7> (c) }"
+    """The type class of the output belongs to the fingerprint, and not to the bug: a Cast behind it was kept,
+    and called minimal.
+    """
+    text = (
+        "g (float[3] x) => (int64[3] y) { a = Abs (x)  b = Tanh (a)  c = Relu (b)  y = Cast <to: int = 7>"
+        " (c) }"
+    )
     case = Case(program(text), {"x": np.array([8, 90, 1000], np.float32)})
     result = reduced(case, "fake:wrong@Tanh", workers)
     assert [node.op_type for node in result.best.model.graph.node] == ["Tanh"]

@@ -9,7 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opsieve.reducer.engine.interestingness import CheckResult, replayed_by
-from opsieve.reducer.engine.search import minimal_prefix, one_minimal, passing_prefix, quickxplain, smaller_window
+from opsieve.reducer.engine.search import (
+    minimal_prefix,
+    one_minimal,
+    passing_prefix,
+    quickxplain,
+    smaller_window,
+)
 
 
 class Asked:
@@ -37,7 +43,9 @@ def test_minimal_prefix_is_the_last_one_and_costs_a_logarithm(case: tuple[int, s
 
 
 @given(sets, st.integers(0, 1 << 30))
-def test_a_likely_item_is_found_in_as_many_tests_as_its_share_asks_for(case: tuple[int, set[int]], seed: int) -> None:
+def test_a_likely_item_is_found_in_as_many_tests_as_its_share_asks_for(
+    case: tuple[int, set[int]], seed: int
+) -> None:
     total, needed = case
     draw = random.Random(seed)
     weights = [draw.random() ** 8 for _ in range(total)]
@@ -58,7 +66,8 @@ def test_quickxplain_finds_what_is_needed(case: tuple[int, set[int]]) -> None:
     last = max(needed)
     found = quickxplain([last], list(range(last)), test)
     assert set(found) >= needed
-    assert len(found) <= 4 * len(needed) + 4  # where they stand densely, what lies between is left to single steps
+    # where they stand densely, what lies between is left to single steps
+    assert len(found) <= 4 * len(needed) + 4
     bits = math.ceil(math.log2(total))
     assert test.count <= (len(needed) - 1) * (bits + bits // 2 + 2)
 
@@ -126,7 +135,10 @@ def test_passing_prefix_takes_the_first_size_that_passes() -> None:
     assert passing_prefix(range(20), Asked([19]), (2, 4, 8)) == (20, 8)
 
 
-@given(st.integers(2, 400).flatmap(lambda total: st.tuples(st.just(total), st.integers(1, total))), st.integers(2, 8))
+@given(
+    st.integers(2, 400).flatmap(lambda total: st.tuples(st.just(total), st.integers(1, total))),
+    st.integers(2, 8),
+)
 def test_each_wave_of_several_workers_holds_what_comes_next(case: tuple[int, int], workers: int) -> None:
     total, answer = case
     known: set[int] = set()

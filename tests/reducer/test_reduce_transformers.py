@@ -1,4 +1,6 @@
-"""Real bugs of the graph transformers, each inside a generated host: the result is the known minimum, and stays the same bug."""
+"""Real bugs of the graph transformers, each inside a generated host: the result is the known minimum, and
+stays the same bug.
+"""
 
 from dataclasses import dataclass
 
@@ -78,7 +80,9 @@ BUGS = {
 USUAL = ("pads of a pool over four axes", "the shape of nothing")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in BUGS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in BUGS]
+)
 def test_a_bug_of_a_transformer_in_a_host_comes_down_to_its_minimum(workers: Workers, name: str) -> None:
     bug = BUGS[name]
     target = resolve(bug.target)
@@ -89,7 +93,9 @@ def test_a_bug_of_a_transformer_in_a_host_comes_down_to_its_minimum(workers: Wor
     premise = find(case, [target], None, workers)
     assert premise.failure.verdict.kind == bug.kind
     start = Subject(case.program.proto, case.inputs, {})
-    result = reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    result = reduce_failure(
+        OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
     assert tuple(node.op_type for node in result.best.model.graph.node) == bug.left
     assert result.best.model.ByteSize() <= bug.bytes
     assert (result.same, result.minimal, result.invalid) == (True, True, 0)

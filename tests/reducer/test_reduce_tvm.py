@@ -48,7 +48,9 @@ class Readable:
         found = []
         for subject in subjects:
             try:
-                found.append("" if subject.program.inputs().keys() == subject.inputs.keys() else "other inputs")
+                found.append(
+                    "" if subject.program.inputs().keys() == subject.inputs.keys() else "other inputs"
+                )
             except BadInput as error:
                 found.append(str(error))
         return found
@@ -79,7 +81,9 @@ def test_two_guilty_passes_of_twelve_are_left_in_their_order() -> None:
 
 def test_a_relax_module_ends_in_little_more_than_the_operator_that_fails() -> None:
     solutions = Solutions(Draw(random.Random(1)))
-    program = RelaxProgram(to_json(generate(0, POLICIES["fusable"](), solutions).module).encode(), ("FoldConstant",))
+    program = RelaxProgram(
+        to_json(generate(0, POLICIES["fusable"](), solutions).module).encode(), ("FoldConstant",)
+    )
     wanted = min(program.operators())
     best = reduced(subject(program), RelaxReduction().passes(), lambda now: wanted in now.program.operators())
     assert best.program.passes == ()
@@ -95,7 +99,9 @@ def test_a_tir_function_ends_in_the_operator_that_fails() -> None:
     body = tir.loop(i, tir.integer(8), guilty)
     whole = tir.sequence(*(tir.loop(j, tir.integer(8), item) for item in innocent), body)
     program = TirProgram(encode(tir.module(tir.function([a, b, c], whole))).encode())
-    best = reduced(subject(program), TirReduction().passes(), lambda now: "tirx.sqrt" in now.program.operators())
+    best = reduced(
+        subject(program), TirReduction().passes(), lambda now: "tirx.sqrt" in now.program.operators()
+    )
     assert sorted(best.program.operators()) == ["tirx.Evaluate", "tirx.sqrt"]
     assert len(best.inputs) == 1
 
@@ -110,7 +116,8 @@ class ReadableReduction(TirReduction):
 def test_a_script_decides_what_is_interesting_of_a_module(workers: Workers, tmp_path: Path) -> None:
     script = tmp_path / "check"
     script.write_text(
-        '#!/bin/sh\ntest -e "$2/input_0.pb" && grep -q BufferStore "$1" && grep -q B "$(dirname "$1")/passes.json"\n'
+        '#!/bin/sh\ntest -e "$2/input_0.pb" && grep -q BufferStore "$1" && grep -q B "$(dirname'
+        ' "$1")/passes.json"\n'
     )
     script.chmod(0o755)
     program = tir_program("tir.A", "tir.B", "tir.C")
@@ -134,7 +141,9 @@ def test_a_guilty_operator_is_left_alone_wherever_it_stands(place: str) -> None:
         "condition": tir.branch(tir.binary("LT", guilty, tir.integer(2)), tir.store(a, tir.real(1.0), i)),
         "index": tir.store(a, tir.real(2.0), guilty),
         "other type": tir.store(a, tir.call("tirx.exp", "float32", tir.cast(guilty, "float32")), i),
-        "own memory": tir.sequence(tir.allocate(c := tir.buffer("c", (8,), "int32")), tir.store(c, guilty, i)),
+        "own memory": tir.sequence(
+            tir.allocate(c := tir.buffer("c", (8,), "int32")), tir.store(c, guilty, i)
+        ),
         "attribute": tir.attribute("pragma_scope_hint", guilty, tir.store(b, i, i), tir.integer(0)),
         "extent": tir.loop(j, guilty, tir.store(b, j, i)),
     }

@@ -1,4 +1,6 @@
-"""Failures that one run does not tell: results that vary, builds that are slow, wrong results that are wrong sometimes."""
+"""Failures that one run does not tell: results that vary, builds that are slow, wrong results that are wrong
+sometimes.
+"""
 
 from collections.abc import Sequence
 
@@ -28,7 +30,9 @@ def reduced(target: str, workers: Workers, case: Case | None = None) -> tuple[st
     case = case or Case(HOST, X)
     premise = find(case, [resolve(target)], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
-    result = reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    result = reduce_failure(
+        OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
     return (result.premise or premise).failure.verdict.kind or "", result
 
 

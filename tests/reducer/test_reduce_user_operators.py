@@ -1,4 +1,6 @@
-"""Models with operators that no compiler at hand can compute: nothing is recorded of them, and they reduce all the same."""
+"""Models with operators that no compiler at hand can compute: nothing is recorded of them, and they reduce
+all the same.
+"""
 
 import numpy as np
 import pytest
@@ -48,7 +50,9 @@ def test_what_can_be_computed_is_recorded_and_the_rest_has_its_type(workers: Wor
 
 
 def test_a_type_that_nothing_tells_stays_unknown() -> None:
-    model = parse_model(f"{HEAD} g () => (float[2] y) {{ a = acme.Source ()  b = acme.Swirl (a)  y = acme.Twirl (b) }}")
+    model = parse_model(
+        f"{HEAD} g () => (float[2] y) {{ a = acme.Source ()  b = acme.Swirl (a)  y = acme.Twirl (b) }}"
+    )
     make = plain_values(Subject(model, {}, {}))
     assert make("a") is None
     assert make("b") is None

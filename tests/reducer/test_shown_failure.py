@@ -1,4 +1,6 @@
-"""What `run` calls a failure, `reduce` and `export` work on: one definition for all of them (backends/judge/shown_failure.py)."""
+"""What `run` calls a failure, `reduce` and `export` work on: one definition for all of them
+(backends/judge/shown_failure.py).
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +88,9 @@ def reduced(case: Case, target: str, workers: Workers) -> tuple[str | None, list
     """The kind of the failure that is reduced, and the operators of the result."""
     premise = find(case, [resolve(target)], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
-    result = reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    result = reduce_failure(
+        OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
     assert (result.same, result.minimal) == (True, True)
     return premise.failure.verdict.kind, [node.op_type for node in result.best.model.graph.node]
 
@@ -101,7 +105,8 @@ def test_a_compiler_without_an_unoptimised_build_is_asked_operator_by_operator(w
 
 def test_a_program_that_its_values_make_invalid_is_reduced_where_it_is_run(workers: Workers) -> None:
     text = (
-        "g (float[2, 3] x, float r) => (float[2, 3] y) { a = Relu (x)  b = Abs (a)  c = Dropout (b, r)  y = Neg (c) }"
+        "g (float[2, 3] x, float r) => (float[2, 3] y) { a = Relu (x)  b = Abs (a)  c = Dropout (b, r)  y ="
+        " Neg (c) }"
     )
     case = Case(program(text, 18, 9), {**X, "r": np.array(1.5, np.float32)})
     assert verdict_on("fake", case, workers).verdict == "invalid"
@@ -132,7 +137,9 @@ class Table:
     def __init__(self, baseline: str):
         self.baseline = baseline
 
-    def observe(self, target: object, program: Program, inputs: object, *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: object, program: Program, inputs: object, *, fresh: bool = False
+    ) -> Observation:
         return Observation(str(target), "1", self.baseline)  # type: ignore[arg-type]
 
 
@@ -165,7 +172,8 @@ def test_outputs_are_compared_with_those_of_the_arbiter() -> None:
     found = judge_run(HOST, X, target, gives(1), lab, right=gives(2))
     assert (found.verdict, found.kind) == ("fail", "mismatch")
     assert (
-        judge_run(HOST, X, target, gives(1), lab, right=Observation("reference", "1", "error")).verdict == "undecided"
+        judge_run(HOST, X, target, gives(1), lab, right=Observation("reference", "1", "error")).verdict
+        == "undecided"
     )
     rewritten = resolve("fake:rewrite=duplicate")
     assert judge_run(HOST, X, rewritten, gives(1), lab, right=gives(2, "fake")).kind == "metamorphic"

@@ -1,4 +1,6 @@
-"""Each dimension reaches its minimum on small examples, by a tiny greedy driver: the first edit that keeps a predicate wins."""
+"""Each dimension reaches its minimum on small examples, by a tiny greedy driver: the first edit that keeps a
+predicate wins.
+"""
 
 from importlib.metadata import entry_points
 
@@ -71,7 +73,9 @@ def test_channels_of_convolution_and_batch_norm_shrink_together() -> None:
     graph.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
     eight = np.ones(8, np.float32)
     start = Subject(
-        graph, {"x": np.ones((2, 4, 9, 9), np.float32), **dict.fromkeys("sbmv", eight)}, {"a": np.ones((2, 8, 7, 7))}
+        graph,
+        {"x": np.ones((2, 4, 9, 9), np.float32), **dict.fromkeys("sbmv", eight)},
+        {"a": np.ones((2, 8, 7, 7))},
     )
     labels = [edit.label for edit in DimensionPass().edits(start)]
     assert any("from 8 to 1" in label for label in labels)
@@ -153,9 +157,14 @@ def test_parts_of_a_split_and_of_a_concat_shrink() -> None:
 @pytest.mark.parametrize("kind", ["If", "Loop"])
 def test_dimensions_shrink_through_bodies(kind: str) -> None:
     inner = {
-        "If": "y = If (c) <then_branch = a () => (float[4,6] o) { o = Add (x, w) }, else_branch = b () => (float[4,6] o) { o = Neg (x) }>",
-        "Loop": """y = Loop (m, c, x) <body = b (int64 i, bool p, float[4,6] s) => (bool q, float[4,6] r) {
-            q = Identity (p) r = Add (s, w) }>""",
+        "If": (
+            "y = If (c) <then_branch = a () => (float[4,6] o) { o = Add (x, w) }, else_branch = b () =>"
+            " (float[4,6] o) { o = Neg (x) }>"
+        ),
+        "Loop": (
+            """y = Loop (m, c, x) <body = b (int64 i, bool p, float[4,6] s) => (bool q, float[4,6] r) {
+            q = Identity (p) r = Add (s, w) }>"""
+        ),
     }[kind]
     start = subject(
         f"{HEAD} g (bool c, int64 m, float[4,6] x, float[6] w) => (float[4,6] y) {{ {inner} }}",
@@ -171,7 +180,8 @@ def test_dimensions_shrink_through_bodies(kind: str) -> None:
 
 def test_a_symbolic_dimension_stays_until_it_is_made_static() -> None:
     start = subject(
-        f'{HEAD} g (float["batch",6] x) => (float["batch",6] y) {{ y = Relu (x) }}', x=np.ones((5, 6), np.float32)
+        f'{HEAD} g (float["batch",6] x) => (float["batch",6] y) {{ y = Relu (x) }}',
+        x=np.ones((5, 6), np.float32),
     )
     end = reduced(start, [DimensionPass()], lambda candidate: True)
     assert end.inputs["x"].shape == (1, 1)
@@ -215,7 +225,8 @@ def test_a_whole_dtype_becomes_float32_and_shapes_stay_int64(dtype: int) -> None
 
 def test_values_get_as_plain_as_the_predicate_lets_them() -> None:
     start = subject(
-        f"{HEAD} g (float[4] x) => (float[4] y) <float[4] w = {{0.3, 7.25, -2.5, 11.0}}> {{ y = Mul (x, w) }}",
+        f"{HEAD} g (float[4] x) => (float[4] y) <float[4] w = {{0.3, 7.25, -2.5, 11.0}}> {{ y = Mul (x,"
+        " w) }",
         x=np.array([3.3, 1.7, 2.2, 0.4], np.float32),
     )
 
@@ -311,7 +322,9 @@ def test_attributes_fall_to_their_defaults_and_optional_inputs_go() -> None:
             y = Gemm <alpha: float = 0.7, beta: float = 1.0, transA: int = 0> (x, w, b) }}""",
         x=np.ones((2, 3), np.float32),
     )
-    end = reduced(start, [AttributePass()], lambda candidate: "alpha" in attributes(candidate.model.graph.node[0]))
+    end = reduced(
+        start, [AttributePass()], lambda candidate: "alpha" in attributes(candidate.model.graph.node[0])
+    )
     assert attributes(end.model.graph.node[0]) == {"alpha": 0.0}
     assert len(end.model.graph.node[0].input) == 2
     assert len(end.model.graph.initializer) == 1
@@ -391,12 +404,19 @@ def test_a_constant_that_a_call_gives_to_a_function_stores_nothing():
 
 def test_one_input_is_read_for_another_of_its_type() -> None:
     model = parse_model(
-        '<ir_version: 9, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) <float[2] c = {1, 2}> { y = Mul (x, c) }'
+        '<ir_version: 9, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) <float[2] c = {1, 2}> { y ='
+        " Mul (x, c) }"
     )
     subject = Subject(model, {"x": np.ones(2, np.float32)}, {})
     found = [edit.apply(subject) for edit in SharingPass().edits(subject)]
     read = [list(each.model.graph.node[0].input) for each in found if each is not None]
-    assert read == [["x", "x"], ["x", "x"], ["c", "c"], ["c", "c"]]  # under its own value, and under that of the other
+    # under its own value, and under that of the other
+    assert read == [
+        ["x", "x"],
+        ["x", "x"],
+        ["c", "c"],
+        ["c", "c"],
+    ]
     assert [len(each.inputs) for each in found if each is not None] == [1, 1, 0, 0]
 
 
@@ -422,7 +442,8 @@ def test_a_dimension_goes_from_the_axes_that_name_it_beside_others(axes: list[in
     infos = [helper.make_tensor_value_info("x", 1, [1, 1]), helper.make_tensor_value_info("y", 1, [])]
     stored = [helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
     model = helper.make_model(
-        helper.make_graph(nodes, "g", infos[:1], infos[1:], stored), opset_imports=[helper.make_opsetid("", 18)]
+        helper.make_graph(nodes, "g", infos[:1], infos[1:], stored),
+        opset_imports=[helper.make_opsetid("", 18)],
     )
     subject = Subject(model, {"x": np.ones((1, 1), np.float32)}, {})
     found = {edit.label: edit.apply(subject) for edit in RankPass().edits(subject)}

@@ -1,4 +1,6 @@
-"""Whatever the graph: every edit gives a valid model that is strictly simpler and runs, and the same edits every time."""
+"""Whatever the graph: every edit gives a valid model that is strictly simpler and runs, and the same edits
+every time.
+"""
 
 from typing import Any
 
@@ -84,10 +86,14 @@ def grow(b: Builder, source: str) -> str:
         return b.add("Softmax", [source], shape, axis=axis)
     if kind == "reduce":
         keep = b.draw(st.integers(0, 1))
-        left = tuple(1 if place == axis else size for place, size in enumerate(shape) if keep or place != axis)
+        left = tuple(
+            1 if place == axis else size for place, size in enumerate(shape) if keep or place != axis
+        )
         return b.add("ReduceMax", [source], left, axes=[axis], keepdims=keep)
     if kind == "concat":
-        return b.add("Concat", [source, source], (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]), axis=axis)
+        return b.add(
+            "Concat", [source, source], (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]), axis=axis
+        )
     if kind == "slice":
         end = b.draw(st.integers(1, shape[axis]))
         inputs = [source, b.ints(0), b.ints(end), b.ints(axis)]
@@ -113,7 +119,9 @@ def grow(b: Builder, source: str) -> str:
         return b.add("Reshape", [source, b.ints(*split)], split)
     if kind == "conv":
         weight = b.floats((2, shape[1], 1, 1))
-        return b.add("Conv", [source, weight, b.floats((2,))], (shape[0], 2, *shape[2:]), kernel_shape=[1, 1], group=1)
+        return b.add(
+            "Conv", [source, weight, b.floats((2,))], (shape[0], 2, *shape[2:]), kernel_shape=[1, 1], group=1
+        )
     pooled = (*shape[:2], *(size + 1 for size in shape[2:]))
     return b.add("MaxPool", [source], pooled, kernel_shape=[2, 2], pads=[1, 1, 1, 1], strides=[1, 1])
 
@@ -144,7 +152,9 @@ def subjects(draw: Any) -> Subject:
 
 
 def run(subject: Subject) -> None:
-    """Run it on ONNX's evaluator, or on onnxruntime where the evaluator fails, as it does on some windows of pools that are partly padding."""
+    """Run it on ONNX's evaluator, or on onnxruntime where the evaluator fails, as it does on some windows of
+    pools that are partly padding.
+    """
     try:
         with np.errstate(all="ignore"):
             ReferenceEvaluator(subject.model).run(None, subject.inputs)
@@ -156,7 +166,9 @@ def run(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize(
-    "each", [ATTRIBUTES, DIMENSIONS, RANKS, DTYPES, VALUES, BODIES, MODEL, TOGETHER], ids=lambda each: each.name
+    "each",
+    [ATTRIBUTES, DIMENSIONS, RANKS, DTYPES, VALUES, BODIES, MODEL, TOGETHER],
+    ids=lambda each: each.name,
 )
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(start=subjects(), data=st.data())
@@ -176,7 +188,9 @@ def test_every_edit_is_valid_simpler_and_runs(each: OnnxPass, start: Subject, da
         run(found)
         again = edit.apply(start)
         assert again is not None
-        assert again.model.SerializeToString(deterministic=True) == found.model.SerializeToString(deterministic=True)
+        assert again.model.SerializeToString(deterministic=True) == found.model.SerializeToString(
+            deterministic=True
+        )
         edit.apply(found)  # may apply or not, but never breaks
     assert start.model.SerializeToString(deterministic=True) == before
 

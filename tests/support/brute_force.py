@@ -1,4 +1,6 @@
-"""Every single simplification of an ONNX model, made without the reducer's code: one node less, half an axis, zeros, no attribute, no text."""
+"""Every single simplification of an ONNX model, made without the reducer's code: one node less, half an axis,
+zeros, no attribute, no text.
+"""
 
 from collections.abc import Iterator
 
@@ -29,7 +31,8 @@ def smaller_models(model: onnx.ModelProto, inputs: Inputs) -> Iterator[Candidate
             results = ReferenceEvaluator(made).run(None, values)
         except Exception:  # noqa: BLE001  whatever they raise, they refuse the model
             continue
-        if values.keys() == names and all(np.size(result) for result in results):  # without elements all is easy
+        # without elements all is easy
+        if values.keys() == names and all(np.size(result) for result in results):
             yield what, made, values
 
 
@@ -85,7 +88,9 @@ def _fewer_nodes(model: onnx.ModelProto, inputs: Inputs) -> Iterator[Candidate]:
                 yield f"inputs for node {place} ({node.op_type})", made, fed
 
 
-def _take_out(graph: onnx.GraphProto, place: int, gone: list[str], name: str, types: Types, is_main: bool) -> None:
+def _take_out(
+    graph: onnx.GraphProto, place: int, gone: list[str], name: str, types: Types, is_main: bool
+) -> None:
     del graph.node[place]
     for inner in _graphs(graph):
         for node in inner.node:
@@ -97,9 +102,13 @@ def _take_out(graph: onnx.GraphProto, place: int, gone: list[str], name: str, ty
 
 
 def _drop_outputs(graph: onnx.GraphProto, gone: list[str], types: Types, is_main: bool) -> bool:
-    """Drop the outputs that are gone, or show what nothing reads in their place; False where there is nothing to show."""
+    """Drop the outputs that are gone, or show what nothing reads in their place; False where there is nothing
+    to show.
+    """
     left = [info for info in graph.output if info.name not in gone]
-    last = next((name for name in graph.node[-1].output if name in types), "") if is_main and graph.node else ""
+    last = (
+        next((name for name in graph.node[-1].output if name in types), "") if is_main and graph.node else ""
+    )
     if not left and last:
         left = [onnx.ValueInfoProto(name=last, type=types[last])]
     if not is_main or not left:
@@ -120,7 +129,11 @@ def _smaller_tensors(model: onnx.ModelProto, inputs: Inputs) -> Iterator[Candida
             for axis, size in enumerate(array.shape)
             if size > 1
         ]
-        changes += [(f"zeros for {name}", np.zeros_like(array))] if array.dtype.kind in "biuf" and array.any() else []
+        changes += (
+            [(f"zeros for {name}", np.zeros_like(array))]
+            if array.dtype.kind in "biuf" and array.any()
+            else []
+        )
         for what, new in changes:
             made, fed = _copy(model), dict(inputs)
             if name in inputs:
@@ -130,7 +143,9 @@ def _smaller_tensors(model: onnx.ModelProto, inputs: Inputs) -> Iterator[Candida
                     tensor.CopyFrom(numpy_helper.from_array(new, name))
             for info in made.graph.input:
                 if info.name == name:
-                    info.type.CopyFrom(onnx.helper.make_tensor_type_proto(info.type.tensor_type.elem_type, new.shape))
+                    info.type.CopyFrom(
+                        onnx.helper.make_tensor_type_proto(info.type.tensor_type.elem_type, new.shape)
+                    )
             for info in made.graph.output:
                 for dim in info.type.tensor_type.shape.dim:
                     dim.Clear()

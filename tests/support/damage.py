@@ -1,4 +1,6 @@
-"""Damage that keeps the structure of a file: values of JSON, fields of protobuf, entries of archives, and plain bytes. Drawn by hypothesis."""
+"""Damage that keeps the structure of a file: values of JSON, fields of protobuf, entries of archives, and
+plain bytes. Drawn by hypothesis.
+"""
 
 import gzip
 import io
@@ -13,7 +15,23 @@ from hypothesis import strategies as st
 
 Damage = Callable[[st.DrawFn, bytes], bytes]
 
-_INTEGERS = [0, 1, -1, 7, 65, 2**16, 2**31 - 1, 2**31, 2**32, 2**40, 2**53, 2**62, 2**63 - 1, -(2**31), -(2**63)]
+_INTEGERS = [
+    0,
+    1,
+    -1,
+    7,
+    65,
+    2**16,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**40,
+    2**53,
+    2**62,
+    2**63 - 1,
+    -(2**31),
+    -(2**63),
+]
 _TEXTS = [
     "",
     "x",
@@ -30,7 +48,21 @@ _TEXTS = [
     "float32",
     "onnxruntime==../..",
 ]
-_OTHERS = [None, True, False, 0.5, -0.0, 1e308, float("inf"), float("-inf"), float("nan"), [], {}, 10**400, 1 << 64]
+_OTHERS = [
+    None,
+    True,
+    False,
+    0.5,
+    -0.0,
+    1e308,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    [],
+    {},
+    10**400,
+    1 << 64,
+]
 
 
 def _nested(depth: int, as_object: bool) -> Any:
@@ -45,7 +77,9 @@ _JSON = st.one_of(
     st.sampled_from(_TEXTS),
     st.sampled_from(_OTHERS),
     st.builds(_nested, st.sampled_from([3, 200, 900]), st.booleans()),
-    st.builds(lambda count, value: [value] * count, st.sampled_from([2, 70, 3000]), st.sampled_from(_INTEGERS)),
+    st.builds(
+        lambda count, value: [value] * count, st.sampled_from([2, 70, 3000]), st.sampled_from(_INTEGERS)
+    ),
 )
 
 
@@ -64,7 +98,9 @@ def raw(draw: st.DrawFn, data: bytes) -> bytes:
         elif kind == "remove":
             data = data[:at] + data[at + size :]
         else:
-            data = data[:at] + draw(st.binary(min_size=1, max_size=8)) + data[at + size * (kind == "replace") :]
+            data = (
+                data[:at] + draw(st.binary(min_size=1, max_size=8)) + data[at + size * (kind == "replace") :]
+            )
     return data
 
 
@@ -134,7 +170,9 @@ def _messages(message: Any) -> Any:
 
 
 def _repeated(field: Any) -> bool:
-    return bool(field.label == field.LABEL_REPEATED if not hasattr(field, "is_repeated") else field.is_repeated)
+    return bool(
+        field.label == field.LABEL_REPEATED if not hasattr(field, "is_repeated") else field.is_repeated
+    )
 
 
 def _change(draw: st.DrawFn, message: Any, every: list[Any]) -> None:

@@ -1,10 +1,14 @@
-"""Commands as README.md and the tutorial show them, with what they print: ```console blocks of `$ command` and its output."""
+"""Commands as README.md and the tutorial show them, with what they print: ```console blocks of `$ command`
+and its output.
+"""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_BLOCK = re.compile(r"(<!-- needs the network -->\n)?```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```", re.DOTALL)
+_BLOCK = re.compile(
+    r"(<!-- needs the network -->\n)?```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ def rewrite(page: Path, outputs: dict[str, str]) -> None:
 
 
 def comparable(text: str) -> str:
-    """Text without seconds and versions of Python, numpy and onnx, and with long numbers cut to three digits, in which machines differ."""
+    """Text without seconds and versions of Python, numpy and onnx, and with long numbers cut to three digits,
+    in which machines differ.
+    """
     text = re.sub(r"\b\d+\.\d+ s\b", "N s", text)
     text = re.sub(r"\b(numpy|onnx|Python) [\d.]+", r"\1 N", text)
     return re.sub(r"(\d\.\d\d)\d{3,}", r"\1", text).strip()

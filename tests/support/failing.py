@@ -1,4 +1,6 @@
-"""Larger models that fail on the fake compiler, for tests of the reducer: a random graph with a trigger of known size inside."""
+"""Larger models that fail on the fake compiler, for tests of the reducer: a random graph with a trigger of
+known size inside.
+"""
 
 import random
 
@@ -16,7 +18,9 @@ TRIGGERS = ("Tanh", "Exp", "Softsign", "Sin", "Cos")  # the host has none of the
 
 
 def host(seed: int, size: int, chains: list[list[str]]) -> Case:
-    """A random graph of `size` nodes over float[2, 3] into which chains of directly connected operators are planted."""
+    """A random graph of `size` nodes over float[2, 3] into which chains of directly connected operators are
+    planted.
+    """
     draw = random.Random(seed)
     values = ["x"]
     nodes: list[onnx.NodeProto] = []

@@ -1,4 +1,6 @@
-"""Text that commands print, held against files in corpus/golden. `UPDATE_GOLDEN=1 pytest ...` writes the files anew."""
+"""Text that commands print, held against files in corpus/golden. `UPDATE_GOLDEN=1 pytest ...` writes the
+files anew.
+"""
 
 import os
 import re
@@ -18,7 +20,9 @@ def assert_golden(name: str, text: str) -> None:
 
 
 def normalised(text: str, **places: Path) -> str:
-    """Text without what differs from run to run: seconds, keys of fingerprints, and the given folders by their names."""
+    """Text without what differs from run to run: seconds, keys of fingerprints, and the given folders by
+    their names.
+    """
     for name, folder in places.items():
         text = text.replace(str(folder), name)
     text = re.sub(r"\b\d+\.\d+ s\b", "N s", text)

@@ -13,7 +13,8 @@ from opsieve.triage.fingerprint.traces import FailureTrace, read_trace
 
 FOLDER = CORPUS / "logs"
 PATHS = sorted(FOLDER.glob("*.log"))
-# What the logs are of, the first word of their names. A test is of all logs of a kind: to begin one costs more than to read a log.
+# What the logs are of, the first word of their names. A test is of all logs of a kind: to begin one costs
+# more than to read a log.
 KINDS = sorted({path.stem.partition("-")[0] for path in PATHS})
 
 

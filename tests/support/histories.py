@@ -1,7 +1,7 @@
 """Real git repositories with a tiny compiler whose source changes from commit to commit.
 
-The compiler turns `2*3+4` into a number by constant folding; its source is `fold.sh`, a build script makes `out/compiler` of it.
-Histories are written by `git fast-import`, so that a thousand commits take a moment.
+The compiler turns `2*3+4` into a number by constant folding; its source is `fold.sh`, a build script makes
+`out/compiler` of it. Histories are written by `git fast-import`, so that a thousand commits take a moment.
 """
 
 import subprocess
@@ -31,7 +31,9 @@ test "$got" = 10
 
 @dataclass
 class History:
-    """A repository under construction: `commit` adds one, `write` makes it; `shas[n]` is then the n-th commit's hash."""
+    """A repository under construction: `commit` adds one, `write` makes it; `shas[n]` is then the n-th
+    commit's hash.
+    """
 
     folder: Path
     stream: list[bytes] = field(default_factory=list)
@@ -47,7 +49,9 @@ class History:
         plain: bool = False,
         files: Mapping[str, str] | None = None,
     ) -> int:
-        """A commit whose compiler is `source`, with other files beside it; the same source with `plain` gives the same tree."""
+        """A commit whose compiler is `source`, with other files beside it; the same source with `plain` gives
+        the same tree.
+        """
         number = self.count
         self.count += 1
         text = (source if plain else source.replace("{}", str(number))).encode()
@@ -63,7 +67,10 @@ class History:
         lines += [b"from :%d" % (parents[0] + 1)] if parents else []
         lines += [b"merge :%d" % (parent + 1) for parent in parents[1:]]
         lines.append(b"deleteall")
-        for name, data in {path: text, **{name: other.encode() for name, other in (files or {}).items()}}.items():
+        for name, data in {
+            path: text,
+            **{name: other.encode() for name, other in (files or {}).items()},
+        }.items():
             lines += [b"M 100644 inline " + name.encode(), b"data %d" % len(data), data]
         lines.append(b"")
         self.stream.append(b"\n".join(lines) + b"\n")
@@ -76,7 +83,9 @@ class History:
         subprocess.run([*git, "init", "--quiet", "--initial-branch=main"], check=True)
         marks = self.folder / ".git" / "marks"
         subprocess.run(
-            [*git, "fast-import", "--quiet", f"--export-marks={marks}"], input=b"".join(self.stream), check=True
+            [*git, "fast-import", "--quiet", f"--export-marks={marks}"],
+            input=b"".join(self.stream),
+            check=True,
         )
         table = dict(line.split() for line in marks.read_text().splitlines())
         self.shas = [table[f":{number + 1}"] for number in range(self.count)]
@@ -93,5 +102,7 @@ def row(folder: Path, kinds: str) -> History:
     history = History(folder)
     for number, kind in enumerate(kinds):
         source = {"g": GOOD, "r": GOOD, "b": BAD, "R": BAD, "-": BROKEN}[kind]
-        history.commit([number - 1] if number else [], source, path="src/fold.sh" if kind in "rR" else "fold.sh")
+        history.commit(
+            [number - 1] if number else [], source, path="src/fold.sh" if kind in "rR" else "fold.sh"
+        )
     return history.write()

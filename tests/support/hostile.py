@@ -1,4 +1,6 @@
-"""A corpus of corrupt and hostile inputs, made the same at every call: each must end in one sentence, whatever reads it."""
+"""A corpus of corrupt and hostile inputs, made the same at every call: each must end in one sentence,
+whatever reads it.
+"""
 
 import io
 import json
@@ -53,7 +55,9 @@ def corpus(folder: Path) -> list[tuple[Path, str]]:
 
 
 def _damaged(home: Path) -> Iterator[tuple[Path, str]]:
-    """Truncated and bit-flipped models, of which only those count that ONNX refuses: a flipped name can well be valid."""
+    """Truncated and bit-flipped models, of which only those count that ONNX refuses: a flipped name can well
+    be valid.
+    """
     bases = [
         model.SerializeToString()
         for model in (valid_models.plain(), valid_models.branching(), valid_models.functional())
@@ -70,7 +74,9 @@ def _damaged(home: Path) -> Iterator[tuple[Path, str]]:
             flipped[place // 8] ^= 1 << place % 8
             candidates.append((f"bit {place} of {len(base)} bytes flipped", bytes(flipped)))
     doubtful = [data for _, data in candidates if not _broken(data)]
-    accepted = {data for data, complaint in zip(doubtful, checker_complaints(doubtful), strict=True) if not complaint}
+    accepted = {
+        data for data, complaint in zip(doubtful, checker_complaints(doubtful), strict=True) if not complaint
+    }
     invalid = [(why, data) for why, data in candidates if data not in accepted]
     for number, (why, data) in enumerate(invalid):
         yield valid_models.file(home / f"{number}.onnx", data), why
@@ -256,7 +262,9 @@ def _external_home(home: Path, number: int) -> Path:
 def _tensors(home: Path) -> Iterator[tuple[Path, str]]:
     """Initializers whose declaration and data disagree."""
     giant = 10**9
-    tensors = [TensorProto(data_type=number, dims=[giant]) for number in TensorProto.DataType.values() if number]
+    tensors = [
+        TensorProto(data_type=number, dims=[giant]) for number in TensorProto.DataType.values() if number
+    ]
     tensors += [
         TensorProto(data_type=FLOAT, dims=dims, raw_data=bytes(24))
         for dims in (
@@ -286,7 +294,9 @@ def _tensors(home: Path) -> Iterator[tuple[Path, str]]:
         TensorProto(data_type=0, dims=[1], raw_data=bytes(4)),
         TensorProto(data_type=99, dims=[1], raw_data=bytes(4)),
         TensorProto(data_type=-1, dims=[1], raw_data=bytes(4)),
-        TensorProto(data_type=FLOAT, dims=[1], raw_data=bytes(4), segment=TensorProto.Segment(begin=0, end=10**12)),
+        TensorProto(
+            data_type=FLOAT, dims=[1], raw_data=bytes(4), segment=TensorProto.Segment(begin=0, end=10**12)
+        ),
     ]
     for number, tensor in enumerate(tensors):
         tensor.name = "t"
@@ -317,7 +327,10 @@ def _sparse(model: onnx.ModelProto) -> None:
 
 
 def _sparse_shape(model: onnx.ModelProto) -> None:
-    values, indices = helper.make_tensor("k", FLOAT, [1], [1.0]), helper.make_tensor("", TensorProto.INT64, [1], [0])
+    values, indices = (
+        helper.make_tensor("k", FLOAT, [1], [1.0]),
+        helper.make_tensor("", TensorProto.INT64, [1], [0]),
+    )
     model.graph.sparse_initializer.append(onnx.SparseTensorProto(values=values, indices=indices, dims=[-5]))
 
 
@@ -338,7 +351,9 @@ def _graphs(home: Path) -> Iterator[tuple[Path, str]]:
         "a node that feeds itself": lambda m: m.graph.node[0].input.__setitem__(0, "a"),
         "nodes out of order": lambda m: m.graph.node.insert(0, m.graph.node[2]),
         "a value that nobody makes": lambda m: m.graph.node[1].input.__setitem__(0, "nowhere"),
-        "an output that nobody makes": lambda m: m.graph.output.append(helper.make_tensor_value_info("z", FLOAT, [1])),
+        "an output that nobody makes": lambda m: m.graph.output.append(
+            helper.make_tensor_value_info("z", FLOAT, [1])
+        ),
         "an output without a name": lambda m: m.graph.output[0].ClearField("name"),
         "a node twice": lambda m: m.graph.node.append(m.graph.node[0]),
         "two outputs of one name": lambda m: m.graph.node[0].output.append("a"),
@@ -354,8 +369,12 @@ def _graphs(home: Path) -> Iterator[tuple[Path, str]]:
         "a negative IR version": lambda m: setattr(m, "ir_version", -5),
         "no operator set": lambda m: m.ClearField("opset_import"),
         "an operator without a name": lambda m: m.graph.node[0].ClearField("op_type"),
-        "an unknown element type of an input": lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99),
-        "an unknown element type of an output": lambda m: setattr(m.graph.output[0].type.tensor_type, "elem_type", -3),
+        "an unknown element type of an input": lambda m: setattr(
+            m.graph.input[0].type.tensor_type, "elem_type", 99
+        ),
+        "an unknown element type of an output": lambda m: setattr(
+            m.graph.output[0].type.tensor_type, "elem_type", -3
+        ),
         "an unknown element type of a value": lambda m: m.graph.value_info.append(
             helper.make_tensor_value_info("a", 1000, [1])
         ),
@@ -377,10 +396,14 @@ def _graphs(home: Path) -> Iterator[tuple[Path, str]]:
         "a branch that uses the other's value": lambda m: (
             m.graph.node[0].attribute[0].g.node[0].input.__setitem__(0, "else_out")
         ),
-        "a branch whose output nobody makes": lambda m: setattr(m.graph.node[0].attribute[0].g.output[0], "name", "z"),
+        "a branch whose output nobody makes": lambda m: setattr(
+            m.graph.node[0].attribute[0].g.output[0], "name", "z"
+        ),
     }
     called: dict[str, Change] = {
-        "a function that calls itself": lambda m: m.functions[0].node.append(node("f", ["r"], ["t"], domain="local")),
+        "a function that calls itself": lambda m: m.functions[0].node.append(
+            node("f", ["r"], ["t"], domain="local")
+        ),
         "functions that call each other": _mutual,
         "a function twice": lambda m: m.functions.append(m.functions[0]),
         "a function that uses a name outside": lambda m: m.functions[0].node[0].input.__setitem__(0, "x"),
@@ -411,7 +434,9 @@ def _graphs(home: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _nested(depth: int) -> bytes:
-    """A GraphProto, as bytes, with a node that has a graph that has a node, and so on; protobuf's own classes refuse to make it."""
+    """A GraphProto, as bytes, with a node that has a graph that has a node, and so on; protobuf's own classes
+    refuse to make it.
+    """
     parts = [b""]
     size = 0
     for _ in range(depth):  # from the innermost outwards: what comes before the inner graph's bytes
@@ -442,6 +467,7 @@ def _mutual(model: onnx.ModelProto) -> None:
         model.functions.append(helper.make_function("local", here, ["p"], ["r"], body, imports))
 
 
-if __name__ == "__main__":  # write the corpus for a person or a command: python tests/support/hostile.py FOLDER
+# write the corpus for a person or a command: python tests/support/hostile.py FOLDER
+if __name__ == "__main__":
     for path, why in corpus(Path(sys.argv[1])):
         print(f"{path!s:70.70} {why}")

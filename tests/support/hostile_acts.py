@@ -1,7 +1,9 @@
-"""What a compiler might do to whoever runs it: one act for each option of the backend `hostile`, harmless to the machine where nothing stops it.
+"""What a compiler might do to whoever runs it: one act for each option of the backend `hostile`, harmless to
+the machine where nothing stops it.
 
-`facts` (the variable HOSTILE_FACTS, JSON) tells the acts where the things are that they shall not reach: see `Victim` in isolation_drill.py.
-Each act returns whether it succeeded; OSError and the like mean that it was refused.
+`facts` (the variable HOSTILE_FACTS, JSON) tells the acts where the things are that they shall not reach: see
+`Victim` in isolation_drill.py. Each act returns whether it succeeded; OSError and the like mean that it was
+refused.
 """
 
 import ctypes

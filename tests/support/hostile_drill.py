@@ -1,7 +1,9 @@
-"""Hostile stores, cases, models, values, modules and logs, given to the commands that read them: `python tests/support/hostile_drill.py [--every N] [CLASS...]`.
+"""Hostile stores, cases, models, values, modules and logs, given to the commands that read them: `python
+tests/support/hostile_drill.py [--every N] [CLASS...]`.
 
-Each command is a process of its own with limits on time and memory, a home folder of its own, and a folder of the user's beside it. It must end by itself with a
-sentence, without a traceback or a control character, and change nothing but its store and its output folder. Prints a table by class; exit code 1 on any fault.
+Each command is a process of its own with limits on time and memory, a home folder of its own, and a folder of
+the user's beside it. It must end by itself with a sentence, without a traceback or a control character, and
+change nothing but its store and its output folder. Prints a table by class; exit code 1 on any fault.
 """
 
 import argparse
@@ -106,11 +108,14 @@ class Surroundings:
             (folder / name).mkdir(parents=True)
         (self.home / ".ssh" / "key").write_text("secret\n")
         self.sound = filled(
-            folder / "sound", [done(at, finding(f"no {word}")) for at, word in enumerate(["room", "air", "time"])]
+            folder / "sound",
+            [done(at, finding(f"no {word}")) for at, word in enumerate(["room", "air", "time"])],
         )
 
     def picture(self, item: Path) -> dict[str, tuple[object, ...]]:
-        """All that is outside of an item's own folder: kinds, rights, contents. The state and caches of opsieve itself are left out."""
+        """All that is outside of an item's own folder: kinds, rights, contents. The state and caches of
+        opsieve itself are left out.
+        """
         found: dict[str, tuple[object, ...]] = {}
         for root, folders, files in os.walk(self.folder):
             folders[:] = [
@@ -121,7 +126,9 @@ class Surroundings:
             for name in [*folders, *files]:
                 path = Path(root, name)
                 status = path.lstat()
-                content = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(status.st_mode) else ""
+                content = (
+                    hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(status.st_mode) else ""
+                )
                 found[str(path.relative_to(self.folder))] = (status.st_mode, content)
         return found
 
@@ -167,11 +174,15 @@ def ask(arguments: Sequence[str], place: Path, around: Surroundings) -> Answer:
 
 
 def families() -> dict[str, list[tuple[str, object]]]:
-    return {name: list(make()) for name, make in {**hostile_stores.FAMILIES, **hostile_inputs.FAMILIES}.items()}
+    return {
+        name: list(make()) for name, make in {**hostile_stores.FAMILIES, **hostile_inputs.FAMILIES}.items()
+    }
 
 
 def attempt(family: str, what: str, make: object, around: Surroundings, all_commands: bool) -> Tried:
-    """Make one item, give it to its commands, and compare what is around it before and after. Each command meets the item fresh."""
+    """Make one item, give it to its commands, and compare what is around it before and after. Each command
+    meets the item fresh.
+    """
     answers, faults = [], []
     for command in COMMANDS.get(family, _STORE):
         if command[0] in ("reduce", "export") and not all_commands:
@@ -187,7 +198,9 @@ def attempt(family: str, what: str, make: object, around: Surroundings, all_comm
         answer = ask([part.format(item) for part in command], place, around)
         after = around.picture(place)
         found = list(answer.faults())
-        if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
+        if changed := sorted(
+            name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+        ):
             found.append(f"changed {changed[:4]}")
         if strange := sorted(set(os.listdir(place)) & {"mark", "evil"}):
             found.append(f"ran {strange}")
@@ -208,7 +221,8 @@ def drill(names: Sequence[str] = (), every: int = 1, loud: bool = False) -> dict
                 continue
             tried[family] = []
             for at, (what, make) in enumerate(items[::every]):
-                # Those that start compilers cost a hundred times the others: for each third item, beginning with the first.
+                # Those that start compilers cost a hundred times the others: for each third item, beginning
+                # with the first.
                 tried[family].append(attempt(family, what, make, around, all_commands=at % 3 == 0))
                 if loud:
                     _tell(family, tried[family][-1])
@@ -216,7 +230,9 @@ def drill(names: Sequence[str] = (), every: int = 1, loud: bool = False) -> dict
 
 
 def _warm(folder: Path) -> None:
-    """Import what the commands import, once and not in each child: by asking for what is not there, and for a sound store."""
+    """Import what the commands import, once and not in each child: by asking for what is not there, and for a
+    sound store.
+    """
     importlib.import_module("opsieve.reducer.session")
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         for given, commands in (
@@ -241,7 +257,10 @@ def _tell(family: str, item: Tried) -> None:
 
 
 def table(tried: dict[str, list[Tried]]) -> str:
-    head = "| class | items | commands | refused (2) | went on (0, 1, 3) | most CPU of a command | faults |\n|---|---|---|---|---|---|---|\n"
+    head = (
+        "| class | items | commands | refused (2) | went on (0, 1, 3) | most CPU of a command | faults"
+        " |\n|---|---|---|---|---|---|---|\n"
+    )
     rows = []
     for family, items in [*tried.items(), ("**all**", [item for group in tried.values() for item in group])]:
         answers = [answer for item in items for answer in item.answers]
@@ -249,7 +268,8 @@ def table(tried: dict[str, list[Tried]]) -> str:
         slowest = max((answer.seconds for answer in answers), default=0)
         faults = sum(bool(item.faults) for item in items)
         rows.append(
-            f"| {family} | {len(items)} | {len(answers)} | {refused} | {len(answers) - refused} | {slowest:.1f} s | {faults} |\n"
+            f"| {family} | {len(items)} | {len(answers)} | {refused} | {len(answers) - refused} |"
+            f" {slowest:.1f} s | {faults} |\n"
         )
     return head + "".join(rows)
 

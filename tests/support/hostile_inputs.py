@@ -1,4 +1,6 @@
-"""Models, cases, values, modules and logs from a stranger for hostile_drill.py, besides those of hostile.py."""
+"""Models, cases, values, modules and logs from a stranger for hostile_drill.py, besides those of
+hostile.py.
+"""
 
 import gzip
 import itertools
@@ -107,7 +109,9 @@ def _tiles(steps: int, size: int, model: onnx.ModelProto) -> None:
     del model.graph.node[:]
     model.graph.initializer.append(helper.make_tensor("times", TensorProto.INT64, [2], [size, 1]))
     names = ["x", *(f"t{at}" for at in range(steps))]
-    model.graph.node.extend(helper.make_node("Tile", [old, "times"], [new]) for old, new in itertools.pairwise(names))
+    model.graph.node.extend(
+        helper.make_node("Tile", [old, "times"], [new]) for old, new in itertools.pairwise(names)
+    )
     model.graph.node.append(helper.make_node("ReduceSum", [names[-1]], ["y"], keepdims=0))
     model.graph.output[0].type.tensor_type.ClearField("shape")
 
@@ -201,7 +205,9 @@ def _case(changes: dict[str, Any], place: Path) -> Path:
 
 
 def values() -> Iterator[tuple[str, Make]]:
-    """Values beside a sound model that claim to be more than they are; those of hostile_values.py are the rest."""
+    """Values beside a sound model that claim to be more than they are; those of hostile_values.py are the
+    rest.
+    """
     good = TensorProto(name="x", data_type=FLOAT, dims=[2, 3], raw_data=bytes(24))
     changes: dict[str, dict[str, Any]] = {
         "2^62 elements": {"dims": [2**31, 2**31]}, "no elements of 2^62": {"dims": [0, 2**62], "raw_data": b""}, "70 dimensions": {"dims": [1] * 70},
@@ -227,10 +233,15 @@ def _value(data: bytes, place: Path) -> Path:
 
 
 def modules() -> Iterator[tuple[str, Make]]:
-    """Modules of TVM whose names, functions and numbers are the stranger's; graphs that unfold are in test_hostile_modules.py."""
+    """Modules of TVM whose names, functions and numbers are the stranger's; graphs that unfold are in
+    test_hostile_modules.py.
+    """
     for what, text in {**TEXTS, "code": "x = __import__('os').system('touch mark')"}.items():
         yield f"a Relax module whose names are {what}", partial(_module, "relax", RELAX.read_text(), text)
-        yield f"a TIR module whose names are {what}", partial(_module, "tir", tir_program().module.decode(), text)
+        yield (
+            f"a TIR module whose names are {what}",
+            partial(_module, "tir", tir_program().module.decode(), text),
+        )
     deep = {
         "root_index": 30_000,
         "nodes": [{"type": "int", "data": 1}, *({"type": "ffi.Array", "data": [at]} for at in range(30_000))],
@@ -270,7 +281,10 @@ def logs() -> Iterator[tuple[str, Make]]:
         yield f"a log of {what}", partial(_log, "log.txt", data)
     for what, value in {**TEXTS, **NUMBERS, "lists": [[1]], "an object": {"a": {}}}.items():
         line = json.dumps({**base, **dict.fromkeys(base, value), "signal": value, "ops": [value]}).encode()
-        yield f"a record of {what}", partial(_log, "log.jsonl", line + b"\n" + json.dumps(base).encode() + b"\n")
+        yield (
+            f"a record of {what}",
+            partial(_log, "log.jsonl", line + b"\n" + json.dumps(base).encode() + b"\n"),
+        )
     yield "a packed log that unfolds", partial(_log, "log.jsonl.gz", gzip.compress(bytes(3 << 30 >> 4)))
     yield "a packed log cut short", partial(_log, "log.jsonl.gz", gzip.compress(b"{}" * 5000)[:40])
     for what, start in (("JSON", b'{"message": "'), ("text", b"x")):

@@ -123,7 +123,10 @@ def rows() -> Iterator[tuple[str, Change]]:
         "infinity": float("inf"),
     }.items():
         change = ("UPDATE clusters SET members = ?, first_seen = ?, severity = ?, rank = ?", [value] * 4)
-        yield f"numbers of {what}", partial(_sql, [change, ("UPDATE failures SET seen = ?, nodes = ?", [value] * 2)])
+        yield (
+            f"numbers of {what}",
+            partial(_sql, [change, ("UPDATE failures SET seen = ?, nodes = ?", [value] * 2)]),
+        )
         yield (
             f"titles of {what}",
             partial(_sql, [("UPDATE clusters SET title = ?, targets = ?, status = ?", [value] * 3)]),
@@ -143,7 +146,10 @@ def _staged(place: str, store: Path, mine: Path) -> None:
     record = json.loads((first_case(store) / NAME).read_text())
     (store / "staging" / "x" / NAME).write_text(json.dumps({**record, "test": 77}))
     values = [record["campaign"], record["target"], record["fingerprint"], place]
-    insert = "INSERT INTO failures (campaign, test, target, verdict, kind, fingerprint, folder) VALUES (?, 77, ?, 'fail', 'error', ?, ?)"
+    insert = (
+        "INSERT INTO failures (campaign, test, target, verdict, kind, fingerprint, folder) VALUES (?, 77, ?,"
+        " 'fail', 'error', ?, ?)"
+    )
     _sql([(insert, values)], store, mine)
 
 
@@ -248,7 +254,17 @@ def damaged() -> Iterator[tuple[str, Change]]:
         "two thousand bytes more": lambda data: data + b"x" * 2000,
         "another SQLite": lambda data: data.replace(b"SQLite format 3", b"SQLite format 4"),
     }
-    for at, value in ((16, 0), (16, 3), (18, 9), (28, 2**31), (32, 2**31), (44, 77), (52, 2**30), (56, 2), (96, 0)):
+    for at, value in (
+        (16, 0),
+        (16, 3),
+        (18, 9),
+        (28, 2**31),
+        (32, 2**31),
+        (44, 77),
+        (52, 2**30),
+        (56, 2),
+        (96, 0),
+    ):
         changes[f"a head with {value} at {at}"] = partial(_head, at, value)
     for page in range(1, 9):
         changes[f"page {page} is another"] = partial(_page, page)
@@ -276,7 +292,13 @@ def decisions() -> Iterator[tuple[str, Change]]:
     lines: dict[str, list[Any]] = {
         "many changes": [{**base, "patch": {"clusters": [[1, "note", "", "x"]] * 200_000}}],
         "doubling keys": [
-            {**base, "id": at, "action": "rekey", "patch": {}, "keys": {"k": ["k", "l"], "l": ["k", "l", f"m{at}"]}}
+            {
+                **base,
+                "id": at,
+                "action": "rekey",
+                "patch": {},
+                "keys": {"k": ["k", "l"], "l": ["k", "l", f"m{at}"]},
+            }
             for at in range(60)
         ],
         "a field of none": [{**base, "patch": {"clusters": [[1, "note = 'x'; --", "", "x"]]}}],
@@ -285,14 +307,19 @@ def decisions() -> Iterator[tuple[str, Change]]:
         "a gigantic line": ["[" + "1," * 4_000_000 + "1]"],
         "brackets": ["[" * 200_000],
         "no UTF-8": [b"\xff\xfe\x00"],
-        "moves to nowhere": [{**base, "action": "merge", "patch": {"moves": [["nobody", 1, 2**52, 2**52 + 1]]}}],
+        "moves to nowhere": [
+            {**base, "action": "merge", "patch": {"moves": [["nobody", 1, 2**52, 2**52 + 1]]}}
+        ],
         "members of none": [
             {**base, "action": "split", "patch": {"members": [["c0ffee", 2**52, "fake", "../..", "/etc", 1]]}}
         ],
-        "a link of a key": [{**base, "action": "rekey", "patch": {}, "keys": {"../../canary": ["/etc/passwd"]}}],
+        "a link of a key": [
+            {**base, "action": "rekey", "patch": {}, "keys": {"../../canary": ["/etc/passwd"]}}
+        ],
     }
     lines |= {
-        f"numbers of {what}": [{**base, "id": value, "at": value, "born": value}] for what, value in NUMBERS.items()
+        f"numbers of {what}": [{**base, "id": value, "at": value, "born": value}]
+        for what, value in NUMBERS.items()
     }
     lines |= {f"notes of {what}": [{**base, "patch": {"clusters": [[1, field, "", text] for field in ("note", "name", "issue")]}}]
               for what, text in TEXTS.items()}  # fmt: skip
@@ -331,7 +358,9 @@ def _everywhere(name: str, value: Any, store: Path, mine: Path) -> None:
     cases = sorted((store / "cases").glob("*/1"))
     record = json.loads((cases[0] / name).read_text())
     for case, keys in zip(cases, (list(record)[1:4], list(record)[4:8], list(record)[1:]), strict=True):
-        (case / name).write_text(json.dumps(json.loads((case / name).read_text()) | dict.fromkeys(keys, value)))
+        (case / name).write_text(
+            json.dumps(json.loads((case / name).read_text()) | dict.fromkeys(keys, value))
+        )
     (store / INDEX).unlink()
 
 

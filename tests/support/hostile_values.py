@@ -29,8 +29,8 @@ def archives(home: Path) -> Iterator[tuple[Path, str]]:
         "an .npy": header,
         "truncated": intact[: len(intact) // 2],
         "the end cut off": intact[:-10],
-        "a flipped bit in the data": _npz({"x": header}, method=zipfile.ZIP_STORED).replace(
-            bytes(24), bytes(23) + b"\1"
+        "a flipped bit in the data": (
+            _npz({"x": header}, method=zipfile.ZIP_STORED).replace(bytes(24), bytes(23) + b"\1")
         ),
         "nothing in it": _npz({}),
         "another name": _npz({"z": header}),
@@ -53,7 +53,9 @@ def archives(home: Path) -> Iterator[tuple[Path, str]]:
         "shape [6]": _npz({"x": _npy(good.ravel())}),
         "no shape": _npz({"x": _npy(np.float32(1))}),
         "pickled objects": _npz({"x": _npy(np.array([[print] * 3] * 2, dtype=object))}),
-        "a shape of 10^12": _npz({"x": _header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}")}),
+        "a shape of 10^12": _npz(
+            {"x": _header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}")}
+        ),
         "a negative shape": _npz(
             {"x": _header("{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3)}") + bytes(24)}
         ),
@@ -82,7 +84,9 @@ def archives(home: Path) -> Iterator[tuple[Path, str]]:
         valid_models.model_file(place, valid_models.plain())
         valid_models.file(place / "inputs.npz", data)
         yield place, f"inputs.npz: {why}"
-    for number, (name, data) in enumerate((("expected.npz", b"junk"), ("expected.npz", _npz({"y": _npy(good[:1])})))):
+    for number, (name, data) in enumerate(
+        (("expected.npz", b"junk"), ("expected.npz", _npz({"y": _npy(good[:1])})))
+    ):
         place = home / f"expected-{number}"
         place.mkdir()
         valid_models.model_file(place, valid_models.plain())
@@ -138,7 +142,8 @@ def cases(home: Path) -> Iterator[tuple[Path, str]]:
     x = np.ones((2, 3), np.float32)
     case = Case(program, {"x": x}, {"y": x})
     whole = (
-        '{"format": 1, "name": "n", "origin": {"generator": "g", "seed": 1, "versions": {}, "inputs": ""}, "knobs": {}}'
+        '{"format": 1, "name": "n", "origin": {"generator": "g", "seed": 1, "versions": {}, "inputs": ""},'
+        ' "knobs": {}}'
     )
     texts = {
         "empty": "",

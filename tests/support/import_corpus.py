@@ -1,4 +1,5 @@
-"""A folder of mixed things, good, broken and hostile, for `opsieve import`: each builder makes one in a folder of its own.
+"""A folder of mixed things, good, broken and hostile, for `opsieve import`: each builder makes one in a
+folder of its own.
 
 python tests/support/import_corpus.py FOLDER [ROUNDS]     makes it by hand, every thing ROUNDS times
 """
@@ -84,7 +85,9 @@ def case(folder: Path) -> None:
 def onnx_test(folder: Path) -> None:
     save(Case(MODEL, X, Y), folder / "test_relu_neg")
     (folder / "test_relu_neg" / "case.json").unlink()
-    shutil.copytree(folder / "test_relu_neg" / "test_data_set_0", folder / "test_relu_neg" / "test_data_set_1")
+    shutil.copytree(
+        folder / "test_relu_neg" / "test_data_set_0", folder / "test_relu_neg" / "test_data_set_1"
+    )
 
 
 @good("ONNX data set")
@@ -96,7 +99,9 @@ def onnxruntime_test(folder: Path) -> None:
 
 
 def nnsmith(folder: Path, oracle: Any) -> Path:
-    """All that NNSmith leaves in a bug folder; its own graph is a pickle of objects, which nobody may read."""
+    """All that NNSmith leaves in a bug folder; its own graph is a pickle of objects, which nobody may
+    read.
+    """
     bug = folder / "bug-Symptom.INCONSISTENCY-Stage.VERIFICATION-0"
     bug.mkdir(parents=True)
     model(bug)
@@ -104,7 +109,12 @@ def nnsmith(folder: Path, oracle: Any) -> Path:
     (bug / "gir.pkl").write_bytes(pickle.dumps(Command(folder / "called")))
     (bug / "model.pth").write_bytes(b"PK\x03\x04")
     (bug / "err.log").write_text("AssertionError: Not equal to tolerance rtol=0.01, atol=0.01")
-    told = {"system": "onnxruntime", "symptom": "Symptom.INCONSISTENCY", "stage": "Stage.VERIFICATION", "version": "1"}
+    told = {
+        "system": "onnxruntime",
+        "symptom": "Symptom.INCONSISTENCY",
+        "stage": "Stage.VERIFICATION",
+        "version": "1",
+    }
     (bug / "meta.json").write_text(json.dumps(told))
     return bug
 
@@ -201,7 +211,9 @@ def missing_file(folder: Path) -> None:
 
 @bad("pickled objects")
 def pickled_npz(folder: Path) -> None:
-    np.savez(model(folder) / "inputs.npz", x=np.array([Command(folder / "called")], object), allow_pickle=True)
+    np.savez(
+        model(folder) / "inputs.npz", x=np.array([Command(folder / "called")], object), allow_pickle=True
+    )
 
 
 @bad("declares")
@@ -233,13 +245,17 @@ def polygraphy_outputs(folder: Path) -> None:
 
 @bad("no array but 'Tensor'")
 def polygraphy_torch(folder: Path) -> None:
-    (model(folder) / "in.json").write_text(json.dumps([{"x": {"tensor": "UEsDBA==", "polygraphy_class": "Tensor"}}]))
+    (model(folder) / "in.json").write_text(
+        json.dumps([{"x": {"tensor": "UEsDBA==", "polygraphy_class": "Tensor"}}])
+    )
 
 
 @bad("pickled objects")
 def polygraphy_pickle(folder: Path) -> None:
     array = npy(np.array([Command(folder / "called")], object), pickled=True)
-    (model(folder) / "in.json").write_text(json.dumps([{"x": {"array": array, "polygraphy_class": "ndarray"}}]))
+    (model(folder) / "in.json").write_text(
+        json.dumps([{"x": {"array": array, "polygraphy_class": "ndarray"}}])
+    )
 
 
 @bad("JSON")

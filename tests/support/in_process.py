@@ -35,7 +35,9 @@ class InProcessLab:
         except Exception as error:  # noqa: BLE001  what a compiler raises is what is observed
             exception, message = f"{type(error).__module__}.{type(error).__qualname__}", str(error)
             outcome = backend.classify(stages[-1], exception, message)
-        hazards = tuple(Hazard(h["rule"], h["node"], h["operator"], tuple(h["outputs"])) for h in request.hazards)
+        hazards = tuple(
+            Hazard(h["rule"], h["node"], h["operator"], tuple(h["outputs"])) for h in request.hazards
+        )
         return Observation(
             str(target), "0", outcome, stages[-1], outputs, exception, message,
             notes=tuple(request.notes), hazards=hazards,
@@ -43,7 +45,9 @@ class InProcessLab:
 
 
 class TableLab:
-    """Answers from a table: target -> observation, or a function of (turn, program, inputs) that makes one."""
+    """Answers from a table: target -> observation, or a function of (turn, program, inputs) that makes
+    one.
+    """
 
     def __init__(self, answers: dict[str, Observation | Callable[[int], Observation]]) -> None:
         self.answers, self.asked = answers, list[str]()

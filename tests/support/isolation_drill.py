@@ -95,7 +95,9 @@ def victim(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def succeeded(folder: Path, walls: str, acts: Sequence[str] = ()) -> tuple[set[str], dict[str, str]]:
-    """The acts that succeed within the walls of that name, and what the others were told. `folder` is empty."""
+    """The acts that succeed within the walls of that name, and what the others were told. `folder` is
+    empty.
+    """
     without = WALLS[walls]
     done: set[str] = set()
     notes: dict[str, str] = {}
@@ -106,7 +108,9 @@ def succeeded(folder: Path, walls: str, acts: Sequence[str] = ()) -> tuple[set[s
         stack.enter_context(patch.dict(os.environ, {policy.SWITCH: "off" if without is None else "on"}))
         stack.enter_context(patch.dict(policy._refused, dict.fromkeys(without or (), "left out")))
         stack.enter_context(
-            patch.dict(registry._entries(), {hostile_acts.NAME: {hostile_acts.ENTRY.value: hostile_acts.ENTRY}})
+            patch.dict(
+                registry._entries(), {hostile_acts.NAME: {hostile_acts.ENTRY.value: hostile_acts.ENTRY}}
+            )
         )
         limits = Limits(seconds=20.0, memory=MEMORY)
         workers = stack.enter_context(Workers(limits, zygotes=SharedZygotes()))

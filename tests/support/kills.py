@@ -1,7 +1,9 @@
-"""Commands killed at each call that changes a file: what is there then, and once they are done again: `python tests/support/kills.py [--every N] [ACT...]`.
+"""Commands killed at each call that changes a file: what is there then, and once they are done again: `python
+tests/support/kills.py [--every N] [ACT...]`.
 
-The calls of the C library are counted by kill_at_call.c, which is compiled and preloaded, so SQLite's are among them. A write dies half written. Prints a table;
-exit code 1 when something was neither old nor new, or lost, or left over.
+The calls of the C library are counted by kill_at_call.c, which is compiled and preloaded, so SQLite's are
+among them. A write dies half written. Prints a table; exit code 1 when something was neither old nor new, or
+lost, or left over.
 """
 
 import argparse
@@ -42,7 +44,9 @@ Made = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What is killed: `prepare` makes a folder, `act` changes it, `state` says which it is (a lost or mixed one raises), with all that it holds."""
+    """What is killed: `prepare` makes a folder, `act` changes it, `state` says which it is (a lost or mixed
+    one raises), with all that it holds.
+    """
 
     prepare: Made
     act: Made
@@ -81,7 +85,9 @@ def calls_of(act: Made, folder: Path) -> list[str]:
 
 
 def drill(one: Act, place: Path, every: int) -> tuple[Counter[str], list[str], Counter[str]]:
-    """States after each kill, faults, and the calls by name. After a kill the act is done again, and must end as if nothing had been."""
+    """States after each kill, faults, and the calls by name. After a kill the act is done again, and must end
+    as if nothing had been.
+    """
     states: Counter[str] = Counter()
     faults = []
     whole = place / "whole"
@@ -98,7 +104,9 @@ def drill(one: Act, place: Path, every: int) -> tuple[Counter[str], list[str], C
             if (state := one.state(folder)) != NEW:
                 faults.append(f"call {at}: {state} once it was done again")
             faults += [
-                f"call {at}: left over: {path.name}" for path in folder.rglob("*") if path.name.startswith(".saving-")
+                f"call {at}: left over: {path.name}"
+                for path in folder.rglob("*")
+                if path.name.startswith(".saving-")
             ]
         except Exception as error:  # noqa: BLE001 whatever cannot be read is lost
             faults.append(f"call {at}: {type(error).__name__}: {error}")
@@ -235,7 +243,8 @@ def preloaded(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 def _table(names: Sequence[str], every: int) -> bool:
     print(
-        "| act | calls that change a file | kills | old | a part, gone on with | new | faults |\n|---|---|---|---|---|---|---|"
+        "| act | calls that change a file | kills | old | a part, gone on with | new | faults"
+        " |\n|---|---|---|---|---|---|---|"
     )
     fine = True
     for name in names or ACTS:

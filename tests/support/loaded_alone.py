@@ -19,8 +19,12 @@ print(eval(sys.argv[5]))
 
 
 def loaded_alone(file: Path, missing: Sequence[str], expression: str) -> str:
-    """What is printed of `expression` over `module`, in an interpreter that has neither opsieve nor the `missing` packages."""
+    """What is printed of `expression` over `module`, in an interpreter that has neither opsieve nor the
+    `missing` packages.
+    """
     names = '["' + '", "'.join(["opsieve", *missing]) + '"]'
     arguments = [names, str(CHILD), str(COMMON), str(file), expression]
-    done = subprocess.run([sys.executable, "-I", "-c", _CODE, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _CODE, *arguments], capture_output=True, text=True, check=False
+    )
     return done.stdout + done.stderr

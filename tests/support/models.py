@@ -9,7 +9,9 @@ from opsieve.gen.model.program import OnnxProgram, Program
 
 
 def program(text: str, opset: int = 18, ir: int = 8) -> Program:
-    """The model of one graph in onnx.parser's syntax, for example `g (float[2] x) => (float[2] y) { y = Relu(x) }`."""
+    """The model of one graph in onnx.parser's syntax, for example `g (float[2] x) => (float[2] y) { y =
+    Relu(x) }`.
+    """
     model = onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : {opset}]>\n{text}')
     return OnnxProgram(model.SerializeToString())
 

@@ -1,8 +1,8 @@
 """ONNX's own node tests, collected in a process of their own.
 
-ONNX registers a node test when the module that describes it is imported, in a list that lasts as long as the process. So what a
-test finds in the list would depend on what ran before it, and the import seeds numpy's global generator. The conftest's
-fixture `node_tests` runs this script once for all pytest processes.
+ONNX registers a node test when the module that describes it is imported, in a list that lasts as long as the
+process. So what a test finds in the list would depend on what ran before it, and the import seeds numpy's
+global generator. The conftest's fixture `node_tests` runs this script once for all pytest processes.
 """
 
 import pickle

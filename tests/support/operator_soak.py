@@ -1,4 +1,5 @@
-"""Every declared operator, many instances: what the declaration says against ONNX's checker, its inference and a real run.
+"""Every declared operator, many instances: what the declaration says against ONNX's checker, its inference
+and a real run.
 
     python tests/support/operator_soak.py [-n 20] [--opsets 13,18,26] [PATTERN ...]
 
@@ -28,11 +29,14 @@ from opsieve.gen.model.lowering import lower_ir
 from opsieve.gen.model.tensors import NUMBERS, TensorType, read_type
 
 _NOT_THERE = re.compile(
-    r"NOT_IMPLEMENTED|Could not find an implementation|is not a registered function|No corresponding Numpy|invalid model. Type Error: Type 'tensor\(|Unsupported|not supported|does not support|is currently not"
+    r"NOT_IMPLEMENTED|Could not find an implementation|is not a registered function|No corresponding"
+    r" Numpy|invalid model. Type Error: Type 'tensor\(|Unsupported|not supported|does not support|is"
+    r" currently not"
 )
 
 _UNFED = frozenset(name for name in NUMBERS if name not in ("string", "object") and not hasattr(np, name))
-# Operators of which onnxruntime runs instances that break a rule (and the checker says nothing), and why the rule stands.
+# Operators of which onnxruntime runs instances that break a rule (and the checker says nothing), and why the
+# rule stands.
 LENIENT = {
     "CenterCropPad": "onnxruntime takes a negative size",
     "Einsum": "onnxruntime and numpy stretch a size of 1, of which ONNX says nothing",
@@ -57,8 +61,12 @@ def forms(operator: Operator, newest: int = SUPPORTED) -> list[int]:
     return list(last.values()) if last or newest == NEWEST else forms(operator, NEWEST)
 
 
-def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterator[tuple[int, GraphBuilder | None]]:
-    """Builders of `count` single instances whose first input has the dtype; None at the end when twice as many draws gave too few."""
+def instances(
+    operator: Operator, dtype: str, opset: int, count: int
+) -> Iterator[tuple[int, GraphBuilder | None]]:
+    """Builders of `count` single instances whose first input has the dtype; None at the end when twice as
+    many draws gave too few.
+    """
     choice = OpChoice(
         operator, frozenset((dtype,)), (dtype,), *operator.ranks, operator.safe[0] if operator.safe else ANY
     )
@@ -75,9 +83,11 @@ def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterato
 
 
 def problem(builder: GraphBuilder, run: bool = True) -> str:
-    """What is wrong with a builder: `checker: ...`, `types: ...`, `run: ...`, `values: ...`, `unsupported: ...`; "" when nothing is.
+    """What is wrong with a builder: `checker: ...`, `types: ...`, `run: ...`, `values: ...`, `unsupported:
+    ...`; "" when nothing is.
 
-    `onnxruntime: ...` is what it alone gets wrong: ONNX's reference evaluator, or its inference, gives what is declared.
+    `onnxruntime: ...` is what it alone gets wrong: ONNX's reference evaluator, or its inference, gives what
+    is declared.
     """
     outputs = [tensor for node in builder.nodes for tensor in node.outs if tensor.name]
     model, inputs = serialize(builder, outputs, "soak")
@@ -86,7 +96,8 @@ def problem(builder: GraphBuilder, run: bool = True) -> str:
         onnx.checker.check_model(proto, full_check=True)
     except Exception as error:  # noqa: BLE001 - whatever the checker says is the finding
         return f"checker: {error}"
-    own = any(node.domain for node in proto.graph.node)  # ONNX has no inference for these: a run tells their types
+    # ONNX has no inference for these: a run tells their types
+    own = any(node.domain for node in proto.graph.node)
     bare = onnx.load_model_from_string(model)
     for info in bare.graph.output:
         info.type.Clear()
@@ -125,7 +136,9 @@ def problem(builder: GraphBuilder, run: bool = True) -> str:
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             return f"values: not finite, {tensor}"
         if value.dtype.kind in "fiub" and value.size and tensor.dtype == value.dtype.name:
-            slack = 1e-2 * max(1.0, tensor.size) if value.dtype == np.float16 else 1e-4 * max(1.0, tensor.size)
+            slack = (
+                1e-2 * max(1.0, tensor.size) if value.dtype == np.float16 else 1e-4 * max(1.0, tensor.size)
+            )
             if float(value.min()) < tensor.low - slack or float(value.max()) > tensor.high + slack:
                 return f"values: {value.min()}..{value.max()} outside {tensor}"
     return ""
@@ -157,7 +170,9 @@ def _agree(declared: object, inferred: object) -> bool:
 
 
 def soaked(operator: Operator, count: int, opsets: list[int] | None = None) -> collections.Counter[str]:
-    """How often each problem shows, over all dtypes and forms; under "" the sound ones, under `none: ...` where no instance was made."""
+    """How often each problem shows, over all dtypes and forms; under "" the sound ones, under `none: ...`
+    where no instance was made.
+    """
     seen: collections.Counter[str] = collections.Counter()
     for opset in opsets or forms(operator):
         for dtype in sorted(first_dtypes(operator, opset)):

@@ -1,11 +1,14 @@
 """TVM with a fault of our own, for tests and benchmarks: a backend that both sides load, as plug-ins are.
 
-`fault=KIND PATTERN`, written `planted-tvm:fault=value/relax.exp`. What is planted runs as one pass more, on the module as it was given; the
-unoptimised build (`opt=0`) leaves it out, as it leaves out the passes that belong to a program.
+`fault=KIND PATTERN`, written `planted-tvm:fault=value/relax.exp`. What is planted runs as one pass more, on
+the module as it was given; the unoptimised build (`opt=0`) leaves it out, as it leaves out the passes that
+belong to a program.
 
-    PATTERN     `relax.exp` an operator; `relax.exp>relax.add` an operator that reads another's result; `FoldConstant>FuseOps` two passes of
-                the program's sequence, in this order, whatever stands between them. Of a TIR function `tirx.exp` an intrinsic, `prim.Max` a
-                kind of node, `tirx.exp>prim.Max` one that has another as an argument, `pass:tirx.UnrollLoop>s_tir.LoopPartition` two passes
+    PATTERN     `relax.exp` an operator; `relax.exp>relax.add` an operator that reads another's result;
+    `FoldConstant>FuseOps` two passes of
+                the program's sequence, in this order, whatever stands between them. Of a TIR function
+                `tirx.exp` an intrinsic, `prim.Max` a kind of node, `tirx.exp>prim.Max` one that has another
+                as an argument, `pass:tirx.UnrollLoop>s_tir.LoopPartition` two passes
     KIND        `value` one more than it should be, `error` an exception, `crash` SIGSEGV
 """
 
@@ -95,10 +98,13 @@ def holds(function: Any, names: list[str]) -> bool:
     def visit(node: Any) -> None:
         if named_node(node) == names[-1]:
             inner = [
-                getattr(node, name, None) for name in ("a", "b", "value", "condition", "true_value", "false_value")
+                getattr(node, name, None)
+                for name in ("a", "b", "value", "condition", "true_value", "false_value")
             ]
             inner += list(getattr(node, "args", ()))
-            found.append(len(names) == 1 or any(named_node(item) == names[0] for item in inner if item is not None))
+            found.append(
+                len(names) == 1 or any(named_node(item) == names[0] for item in inner if item is not None)
+            )
 
     tvm_ffi.structural_walk(function.body, visit, order="pre")
     return any(found)
@@ -132,7 +138,9 @@ def fail(kind: str, pattern: str) -> None:
 
 
 def planted(module: Any, kind: str, pattern: str) -> Any:
-    """The module in which every place that the pattern fits is wrong; it fails itself where the kind is no `value`."""
+    """The module in which every place that the pattern fits is wrong; it fails itself where the kind is no
+    `value`.
+    """
     import tvm
     from tvm import relax
 

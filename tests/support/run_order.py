@@ -1,7 +1,7 @@
 """A pytest plug-in: which tests run, and in which order, so that a run can be divided and repeated.
 
-pytest-randomly shuffles. xdist moves tests from busy processes to idle ones, so its seed does not tell which process ran what: each
-process notes that in `.test-order/`.
+pytest-randomly shuffles. xdist moves tests from busy processes to idle ones, so its seed does not tell which
+process ran what: each process notes that in `.test-order/`.
 """
 
 import os
@@ -41,7 +41,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _balance(items: list[pytest.Item]) -> dict[pytest.Item, int]:
-    """Give each test to the shard that has least to do so far, long tests first. The order of `items` changes nothing."""
+    """Give each test to the shard that has least to do so far, long tests first. The order of `items` changes
+    nothing.
+    """
     seconds = {}
     for item in sorted(items, key=lambda item: item.nodeid):
         mark = item.get_closest_marker("slow")

@@ -1,8 +1,9 @@
-"""Our own readers fed with damaged files for as long as one likes: `make fuzz-self MINUTES=60`, or `python tests/support/self_fuzz.py --minutes 60`.
+"""Our own readers fed with damaged files for as long as one likes: `make fuzz-self MINUTES=60`, or `python
+tests/support/self_fuzz.py --minutes 60`.
 
-Readers and kinds of damage are those of tests/triage/test_readers.py, here one upon the other, with new seeds each time. Each round is a process of its own with
-limits on memory and on the time of one file. What a reader answers with anything but a sentence is kept in the folder of findings, with a line that says how
-it was made.
+Readers and kinds of damage are those of tests/triage/test_readers.py, here one upon the other, with new seeds
+each time. Each round is a process of its own with limits on memory and on the time of one file. What a reader
+answers with anything but a sentence is kept in the folder of findings, with a line that says how it was made.
 """
 
 import argparse
@@ -37,7 +38,9 @@ MEMORY = 6 << 30
 
 
 class Draws:
-    """What hypothesis gives to a composite strategy, from a plain random generator: the kinds of damage ask for these few."""
+    """What hypothesis gives to a composite strategy, from a plain random generator: the kinds of damage ask
+    for these few.
+    """
 
     def __init__(self, seed: str):
         self.random = random.Random(seed)
@@ -47,7 +50,9 @@ class Draws:
 
 
 def draw(strategy: Any, chance: random.Random) -> Any:
-    """A value of the strategies that damage.py uses: far quicker than hypothesis, which would shrink what nobody reads."""
+    """A value of the strategies that damage.py uses: far quicker than hypothesis, which would shrink what
+    nobody reads.
+    """
     inner = getattr(strategy, "wrapped_strategy", strategy)
     kind = type(inner).__name__
     if kind == "SampledFromStrategy":
@@ -128,7 +133,9 @@ def answered(name: str, sound: Path, place: Path, content: bytes, seed: str, scr
     except Exception as error:  # noqa: BLE001  that is what is looked for
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        return Finding(name, seed, f"{type(error).__name__} at {where}", traceback.format_exc()[-3000:], content)
+        return Finding(
+            name, seed, f"{type(error).__name__} at {where}", traceback.format_exc()[-3000:], content
+        )
     return None
 
 
@@ -157,16 +164,26 @@ def round_of(name: str, sound: Path, seeds: Sequence[str], keep: Callable[[Findi
         place = min(sound.glob(READERS[name].file))
         seed = seeds[min(done, len(seeds) - 1)]
         keep(
-            Finding(name, seed, f"the process ended: {status}", "", content_of(READERS[name], place.read_bytes(), seed))
+            Finding(
+                name,
+                seed,
+                f"the process ended: {status}",
+                "",
+                content_of(READERS[name], place.read_bytes(), seed),
+            )
         )
     return done
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--findings", type=Path, default=SUPPORT.parent.parent / "benchmarks" / "results" / "self-fuzz")
+    parser.add_argument(
+        "--findings", type=Path, default=SUPPORT.parent.parent / "benchmarks" / "results" / "self-fuzz"
+    )
     parser.add_argument("readers", nargs="*", help=f"of {', '.join(READERS)}; all by default")
     given = parser.parse_args()
     end = time.monotonic() + 60 * given.minutes
@@ -192,7 +209,8 @@ def main() -> None:
         f"{facts['reader']}: {facts['what']}" for facts in (json.loads(path.read_text()) for path in findings)
     )
     print(
-        f"seed {given.seed}: {sum(executions.values()):,} files read ({', '.join(f'{name} {count:,}' for name, count in executions.items())})"
+        f"seed {given.seed}: {sum(executions.values()):,} files read"
+        f" ({', '.join(f'{name} {count:,}' for name, count in executions.items())})"
     )
     print(f"{len(kinds)} kinds of findings in {given.findings}" if kinds else "no findings")
     for kind, count in kinds.most_common():

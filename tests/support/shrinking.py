@@ -1,4 +1,6 @@
-"""A tiny greedy driver of reductions, for tests: the first edit that keeps a predicate wins, and every candidate must be valid."""
+"""A tiny greedy driver of reductions, for tests: the first edit that keeps a predicate wins, and every
+candidate must be valid.
+"""
 
 from collections.abc import Callable, Sequence
 

@@ -42,7 +42,10 @@ def finding(
 
 
 def done(
-    number: int, *findings: FoundFailure, operators: Sequence[str] = ("Relu", "Tanh"), non_bugs: Sequence[NonBug] = ()
+    number: int,
+    *findings: FoundFailure,
+    operators: Sequence[str] = ("Relu", "Tanh"),
+    non_bugs: Sequence[NonBug] = (),
 ) -> FinishedTest:
     """A test with these findings; the other targets pass."""
     failing = {found.target: (found.verdict.verdict, 0.5) for found in findings}

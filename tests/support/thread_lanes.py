@@ -1,4 +1,6 @@
-"""A lane in a thread of the tests, with the compilers that are there: a process of its own would import all of it again."""
+"""A lane in a thread of the tests, with the compilers that are there: a process of its own would import all
+of it again.
+"""
 
 import contextlib
 import socket
@@ -37,8 +39,12 @@ class ThreadLane:
         return 0
 
 
-def spawn(targets: Sequence[str] = (), meeting: str = lane_spawn.MEETING) -> tuple[LaneProcess, socket.socket]:
-    """In place of `lane_spawn.spawn`: programs are made by one thread at a time, so a lane beside another is a process."""
+def spawn(
+    targets: Sequence[str] = (), meeting: str = lane_spawn.MEETING
+) -> tuple[LaneProcess, socket.socket]:
+    """In place of `lane_spawn.spawn`: programs are made by one thread at a time, so a lane beside another is
+    a process.
+    """
     _at_work[:] = [lane for lane in _at_work if lane.alive]
     if _at_work:
         return _process(targets, meeting)

@@ -1,4 +1,6 @@
-"""Driving the terminal app in tests: keys go in, conditions are waited for, what is on the screen comes out as text."""
+"""Driving the terminal app in tests: keys go in, conditions are waited for, what is on the screen comes out
+as text.
+"""
 
 import asyncio
 import time
@@ -104,7 +106,9 @@ async def on_screen(pilot: Pilot[None], kind: type[S]) -> S:
     return screen
 
 
-def drive(app: OpsieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
+def drive(
+    app: OpsieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (80, 24)
+) -> None:
     """Run the app and the journey through it."""
 
     async def run() -> None:

@@ -14,4 +14,6 @@ def tir_program(*passes: str) -> TirProgram:
     one, other = tir.buffer("A", (8,), "float32"), tir.buffer("B", (8,), "float32")
     at = tir.variable("i")
     body = tir.store(other, tir.binary("Add", tir.load(one, at), tir.load(one, at)), at)
-    return TirProgram(encode(tir.function([one, other], tir.loop(at, tir.integer(8), body))).encode(), passes, "twice")
+    return TirProgram(
+        encode(tir.function([one, other], tir.loop(at, tir.integer(8), body))).encode(), passes, "twice"
+    )

@@ -40,7 +40,9 @@ def functional() -> onnx.ModelProto:
     model = model_of([helper.make_node("f", ["x"], ["y"], domain="local")], [])
     model.opset_import.append(helper.make_opsetid("local", 1))
     body = [helper.make_node("Abs", ["p"], ["q"]), helper.make_node("Sqrt", ["q"], ["r"])]
-    model.functions.append(helper.make_function("local", "f", ["p"], ["r"], body, [helper.make_opsetid("", 18)]))
+    model.functions.append(
+        helper.make_function("local", "f", ["p"], ["r"], body, [helper.make_opsetid("", 18)])
+    )
     return model
 
 

@@ -14,10 +14,17 @@ def wheel(
     files = {
         **(files or {f"{name.replace('-', '_')}.py": f"VERSION = {version!r}\n"}),
         f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{stem}.dist-info/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
+        f"{stem}.dist-info/WHEEL": (
+            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n"
+        ),
     }
-    digests = {path: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for path, text in files.items()}
-    rows = [f"{path},sha256={digest.decode().rstrip('=')},{len(files[path])}\n" for path, digest in digests.items()]
+    digests = {
+        path: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for path, text in files.items()
+    }
+    rows = [
+        f"{path},sha256={digest.decode().rstrip('=')},{len(files[path])}\n"
+        for path, digest in digests.items()
+    ]
     files[f"{stem}.dist-info/RECORD"] = "".join([*rows, f"{stem}.dist-info/RECORD,,\n"])
     folder.mkdir(exist_ok=True)
     made = folder / f"{stem}-{tag}.whl"

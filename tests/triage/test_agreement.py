@@ -1,4 +1,6 @@
-"""Which builds pass a test of a campaign because others give the same: two levels of one compiler are one witness. And who is asked for that."""
+"""Which builds pass a test of a campaign because others give the same: two levels of one compiler are one
+witness. And who is asked for that.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +66,9 @@ def test_no_build_passes_with_outputs_of_another_type_than_declared() -> None:
 
 
 class CountingWorkers(Workers):
-    """Answer from a table of one output's values (None: an error), 1 where it says nothing, and count who is asked."""
+    """Answer from a table of one output's values (None: an error), 1 where it says nothing, and count who is
+    asked.
+    """
 
     def __init__(self, gives: Mapping[str, float | None]):
         super().__init__()

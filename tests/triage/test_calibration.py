@@ -31,7 +31,9 @@ def test_what_every_run_reached_or_none_is_stable(sets: list[frozenset[int]]) ->
 
 
 class Wavering:
-    """In place of a worker: its first run loads something, and later ones reach one probe in turn; the `rare`th batch reaches one more."""
+    """In place of a worker: its first run loads something, and later ones reach one probe in turn; the
+    `rare`th batch reaches one more.
+    """
 
     def __init__(self, rare: int = 0) -> None:
         self.rare, self.batches = rare, 0
@@ -48,7 +50,9 @@ class Wavering:
             yield Observation("onnxruntime", "", "ok", "run", reached=reached)
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="traps are for Linux on x86-64")
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="traps are for Linux on x86-64"
+)
 def test_a_compiler_is_calibrated_and_the_next_campaign_knows(tmp_path: Path) -> None:
     ort = resolve("onnxruntime")
     coverage = Coverage("functions", ["onnxruntime"], tmp_path)
@@ -67,7 +71,9 @@ def test_a_compiler_is_calibrated_and_the_next_campaign_knows(tmp_path: Path) ->
     assert later.reached()[0].probes == later.total - 3
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="traps are for Linux on x86-64")
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="traps are for Linux on x86-64"
+)
 def test_a_build_is_first_calibrated_for_some_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ort = resolve("onnxruntime")
     coverage = Coverage("functions", ["onnxruntime"], tmp_path)

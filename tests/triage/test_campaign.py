@@ -1,4 +1,6 @@
-"""Campaigns on the fake compiler and onnxruntime: what they find, that they can be killed, and that equal seeds give equal stores."""
+"""Campaigns on the fake compiler and onnxruntime: what they find, that they can be killed, and that equal
+seeds give equal stores.
+"""
 
 import functools
 import hashlib
@@ -48,7 +50,9 @@ WHOLE = 24  # tests of the campaign that others are compared with
 
 @functools.cache
 def plan() -> CampaignPlan:
-    """What the command line makes of `TARGETS`: nobody knows what the fake compiler has, onnxruntime's table comes with the package."""
+    """What the command line makes of `TARGETS`: nobody knows what the fake compiler has, onnxruntime's table
+    comes with the package.
+    """
     targets = [resolve(FAKE), resolve("onnxruntime")]
     with Workers() as workers:
         table = Prober(workers, targets[1]).table()
@@ -85,7 +89,9 @@ def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn) -> None
             pass
 
 
-def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(tmp_path: Path, whole: Path) -> None:
+def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(
+    tmp_path: Path, whole: Path
+) -> None:
     fuzz(tmp_path, 13, start=thread_spawn)
     fuzz(tmp_path, WHOLE, lanes=2, start=thread_spawn)
     programs, told = contents(whole)
@@ -94,7 +100,9 @@ def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(
 
 
 def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path) -> None:
-    """It is asked while programs are made: `plan()` begins with no table of it, and its stores hold programs that it refuses."""
+    """It is asked while programs are made: `plan()` begins with no table of it, and its stores hold programs
+    that it refuses.
+    """
     unknown = Support(resolve(FAKE).display, "1", {}, {}, frozenset(), frozenset())
     growing = replace(PLAN, supports=(unknown, *plan().supports), costs=plan().costs)
     campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], growing)
@@ -111,9 +119,13 @@ def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path)
     assert seen[0] == seen[1]
 
 
-def test_what_is_found_is_what_was_seeded(tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_found_is_what_was_seeded(
+    tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(whole, tmp_path / "s")
-    code, out, _ = opsieve("fuzz", "--tests", "32", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
+    code, out, _ = opsieve(
+        "fuzz", "--tests", "32", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys
+    )
     told = json.loads(out)
     assert code == 1
     assert set(told["failures"]) >= {"crash", "error", "mismatch"}
@@ -154,7 +166,9 @@ def test_a_campaign_that_is_there_is_not_begun_anew_and_a_version_that_changed_i
     code, _, err = opsieve(*same, capsys=capsys)
     assert code == 2
     assert "--resume" in err
-    code, out, err = opsieve("fuzz", "--tests", "8", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
+    code, out, err = opsieve(
+        "fuzz", "--tests", "8", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys
+    )
     assert (json.loads(out)["tests"], json.loads(out)["tests_now"]) == (8, 4)
     assert "when the campaign began" not in err
     index = sqlite3.connect(tmp_path / "s" / INDEX)
@@ -173,7 +187,9 @@ def test_a_campaign_that_is_there_is_not_begun_anew_and_a_version_that_changed_i
     assert not (tmp_path / "t").exists()
 
 
-def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_next_run(tmp_path: Path) -> None:
+def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_next_run(
+    tmp_path: Path,
+) -> None:
     slow = resolve("fake:hang@Cast+hang@Reshape")
     with Store(tmp_path / "s") as store:
         campaign = new_campaign(3, [slow], PLAN)
@@ -191,7 +207,18 @@ def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_n
 
 
 def started(folder: Path, *more: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "opsieve", "fuzz", *TARGETS, "--seed", "3", "--store", str(folder), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "opsieve",
+        "fuzz",
+        *TARGETS,
+        "--seed",
+        "3",
+        "--store",
+        str(folder),
+        *more,
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -224,7 +251,16 @@ def test_killed_and_ended_in_the_middle_it_goes_on_and_nothing_is_lost_or_double
     same = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
     assert begun == same, "the sources of gen changed while the tests ran: this process has the old ones"
 
-    command = [sys.executable, "-m", "opsieve", "fuzz", "--store", str(tmp_path / "ended"), "--resume", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "opsieve",
+        "fuzz",
+        "--store",
+        str(tmp_path / "ended"),
+        "--resume",
+        "--json",
+    ]
     second = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until_done(tmp_path / "ended", there + 1, second)
     second.send_signal(signal.SIGTERM)
@@ -261,16 +297,36 @@ def test_a_target_that_is_not_there_is_told_before_anything_runs(
 def test_a_strategy_whose_programs_no_target_takes_is_refused(
     strategy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = opsieve("fuzz", "--target", "fake", "--strategy", strategy, "--store", tmp_path / "s", capsys=capsys)
+    code, _, err = opsieve(
+        "fuzz", "--target", "fake", "--strategy", strategy, "--store", tmp_path / "s", capsys=capsys
+    )
     assert code == 2
     assert "none of the targets takes" in err
 
 
-def test_special_values_are_refused_for_what_takes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ("fuzz", "-t", "tvm", "--strategy", "relax", "--values", "special", "--tests", "1", "--store", tmp_path)
+def test_special_values_are_refused_for_what_takes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (
+        "fuzz",
+        "-t",
+        "tvm",
+        "--strategy",
+        "relax",
+        "--values",
+        "special",
+        "--tests",
+        "1",
+        "--store",
+        tmp_path,
+    )
     code, _, err = opsieve(*command, capsys=capsys)
     assert code == 2
-    assert err == "opsieve: --values special takes ONNX models, and the strategy relax makes none: leave --values out\n"
+    assert (
+        err
+        == "opsieve: --values special takes ONNX models, and the strategy relax makes none: leave --values"
+        " out\n"
+    )
 
 
 def test_a_store_in_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,7 +341,9 @@ def test_tests_have_seeds_of_their_own() -> None:
     assert all(0 <= seed_of(0, number) < 2**63 for number in range(50))
 
 
-def test_a_campaign_of_another_generator_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_campaign_of_another_generator_is_not_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for generator in ("small-1", "mix edition=0123456789ab nodes=5-30"):
         with Store(tmp_path / generator[:3]) as store:
             store.begin(Campaign("c0ffee", generator, 7, (FAKE,)))
@@ -341,9 +399,22 @@ def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None
                 pass
 
 
-def test_a_campaign_has_the_operators_that_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("-t", "fake:error@Gelu", "--ops", "com.microsoft::Gelu,Add", "--dtypes", "float32", "--seed", "3")
-    code, out, _ = opsieve("fuzz", *options, "--tests", "40", "--store", tmp_path / "s", "--json", capsys=capsys)
+def test_a_campaign_has_the_operators_that_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (
+        "-t",
+        "fake:error@Gelu",
+        "--ops",
+        "com.microsoft::Gelu,Add",
+        "--dtypes",
+        "float32",
+        "--seed",
+        "3",
+    )
+    code, out, _ = opsieve(
+        "fuzz", *options, "--tests", "40", "--store", tmp_path / "s", "--json", capsys=capsys
+    )
     assert (code, json.loads(out)["tests"]) == (1, 40)
     models = [onnx.load(path) for path in (tmp_path / "s" / "cases").glob("*/*/model.onnx")]
     met = {(node.domain, node.op_type) for model in models for node in model.graph.node}

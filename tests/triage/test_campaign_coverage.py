@@ -1,4 +1,6 @@
-"""The coverage of campaigns: recorded, kept over an interruption, compared; programs built upon those that reach something new."""
+"""The coverage of campaigns: recorded, kept over an interruption, compared; programs built upon those that
+reach something new.
+"""
 
 import json
 from dataclasses import replace
@@ -14,7 +16,13 @@ from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.campaign.coverage_comparison import compared, short
-from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save
+from opsieve.triage.campaign.coverage_record import (
+    CompilerCoverage,
+    CoverageRecord,
+    ReachedLibrary,
+    load,
+    save,
+)
 from opsieve.triage.campaign.guidance import EVERY, LEAST, GuidedFunctions, GuidedModels
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.tui.commands.find.coverage_command import command
@@ -49,7 +57,8 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 2}', '{"format":1,"campaign":"x","generator":"","kind":"","compilers":3}']
+    "text",
+    ["", "[]", "{}", '{"format": 2}', '{"format":1,"campaign":"x","generator":"","kind":"","compilers":3}'],
 )
 def test_what_is_no_record_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
@@ -65,7 +74,9 @@ def test_the_command_prints_and_tells_as_json(tmp_path: Path) -> None:
         save(record(name, addresses), tmp_path / name)
     both = CliRunner().invoke(command, [str(tmp_path / "a"), str(tmp_path / "b")], standalone_mode=False)
     assert "A 3, B 2, both 1, only A 2, only B 1" in both.output
-    told = CliRunner().invoke(command, [str(tmp_path / "a"), str(tmp_path / "b"), "--json"], standalone_mode=False)
+    told = CliRunner().invoke(
+        command, [str(tmp_path / "a"), str(tmp_path / "b"), "--json"], standalone_mode=False
+    )
     assert json.loads(told.output)["libraries"][0]["only_b"]["count"] == 1
     alone = CliRunner().invoke(command, [str(tmp_path / "a")], standalone_mode=False)
     assert "3 reached by 16 tests" in alone.output
@@ -87,7 +98,9 @@ def test_paths_are_told_from_the_projects_root(path: str, wanted: str) -> None:
 def test_models_that_reach_something_new_are_built_upon() -> None:
     guided = GuidedModels(CampaignPlan(), 7)
     alone = [guided.case(number) for number in range(12)]
-    assert {case.origin.generator for case in alone} == {"mix"} or all(case.origin.generator != "" for case in alone)
+    assert {case.origin.generator for case in alone} == {"mix"} or all(
+        case.origin.generator != "" for case in alone
+    )
     before = [case.program.digest for case in alone]
     for number, case in enumerate(alone):
         guided.learn(number, case, new=True, failed=False)

@@ -1,4 +1,6 @@
-"""A campaign on a Dask cluster stores what a campaign here stores: on workers in this process; in make test-all on processes, one of which is killed."""
+"""A campaign on a Dask cluster stores what a campaign here stores: on workers in this process; in make
+test-all on processes, one of which is killed.
+"""
 
 import os
 import signal
@@ -67,7 +69,9 @@ def started(processes: bool) -> "distributed.LocalCluster":
 
 @pytest.fixture(scope="module")
 def cluster() -> "Iterator[distributed.LocalCluster]":
-    """Two workers that are threads: what is sent between them and the scheduler goes through sockets all the same."""
+    """Two workers that are threads: what is sent between them and the scheduler goes through sockets all the
+    same.
+    """
     with started(False) as cluster:
         yield cluster
 
@@ -88,13 +92,19 @@ def reduced_there(cluster: "distributed.LocalCluster", store: Path) -> None:
     with cluster_reducer(cluster.scheduler_address, [FAKE], {}, print) as (threads, reducer):
         assert threads == 2
         done = list(reduce_cases(request, wanted, reducer))
-    assert [(one.case, one.answer) for one in done] == [(candidate.place, "reduced") for candidate in wanted] != []
+    assert (
+        [(one.case, one.answer) for one in done]
+        == [(candidate.place, "reduced") for candidate in wanted]
+        != []
+    )
     for one in done:
         assert one.nodes_after == 1 < one.nodes_before
         assert len(load(store / one.case / "reduced").program.operators()) == 1
 
 
-def test_a_campaign_there_stores_what_one_here_stores(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:
+def test_a_campaign_there_stores_what_one_here_stores(
+    cluster: "distributed.LocalCluster", tmp_path: Path
+) -> None:
     fuzz(tmp_path / "here", thread_spawn, 1, tests=12)
     with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
         assert threads == 2
@@ -125,7 +135,9 @@ def reduced_from(
     """Reduce a model into a folder: its journal, and what came of it."""
     case = folder.parent / "case"
     if not case.exists():
-        save(Case(chain("Abs", "Neg", "Sigmoid", "Tanh", "Exp", "Relu", "Neg", "Abs"), X, None, Origin()), case)
+        save(
+            Case(chain("Abs", "Neg", "Sigmoid", "Tanh", "Exp", "Relu", "Neg", "Abs"), X, None, Origin()), case
+        )
     request = ReductionRequest(case, targets=("fake:wrong@Tanh>Exp",), output=folder)
     with Session(request, pool, listener or Heard(), further) as session:
         found = session.reduce().reduction
@@ -135,7 +147,11 @@ def reduced_from(
 
 def alike(one: Reduction[Any], other: Reduction[Any]) -> bool:
     same = one.best.program.data == other.best.program.data and one.certificate == other.certificate
-    return same and (one.same, one.minimal, one.slippage.keys()) == (other.same, other.minimal, other.slippage.keys())
+    return same and (one.same, one.minimal, one.slippage.keys()) == (
+        other.same,
+        other.minimal,
+        other.slippage.keys(),
+    )
 
 
 def test_a_reduction_there_is_what_one_here_is(
@@ -178,7 +194,10 @@ def test_releases_are_tried_there(cluster: "distributed.LocalCluster", tmp_path:
     versions = {str(number): resolve("fake:error@Relu" if number > 3 else "fake") for number in range(1, 7)}
     with cluster_probes(cluster.scheduler_address, {}, True, print) as (threads, tried):
         sequence = VersionSequence(
-            lambda name: tried(case, versions[name], POLICY), ProbeJournal(tmp_path, {}), "fake", lambda said: None
+            lambda name: tried(case, versions[name], POLICY),
+            ProbeJournal(tmp_path, {}),
+            "fake",
+            lambda said: None,
         )
         found = sequence.search(list(versions), None, None, jobs=threads)
         assert (threads, found.outcome and found.outcome.first) == (2, (3,))
@@ -259,7 +278,9 @@ def test_what_cannot_be_is_said(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, _, err = opsieve("fuzz", "-t", "fake", "--tests", "1", "--store", tmp_path / "s", *options, capsys=capsys)
+    code, _, err = opsieve(
+        "fuzz", "-t", "fake", "--tests", "1", "--store", tmp_path / "s", *options, capsys=capsys
+    )
     assert (code, sentence in err) == (2, True), err
 
 

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from stores import CAMPAIGN, NOW, done, filled, finding
 
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.clustering.clusters import SimilarityFeatures, alternatives, placement, related, similarity_features
+from opsieve.triage.clustering.clusters import (
+    SimilarityFeatures,
+    alternatives,
+    placement,
+    related,
+    similarity_features,
+)
 from opsieve.triage.clustering.reassign import Difference, differences
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
@@ -32,7 +38,10 @@ LETTERS = "abcdefgh"
 def errors(count: int, kinds: int, first: int = 0) -> list[FinishedTest]:
     """Tests with errors of so many kinds, each in a function of its own."""
     return [
-        done(number, finding(f"no kernel {LETTERS[number % kinds]}", frames=["main", f"f{LETTERS[number % kinds]}"]))
+        done(
+            number,
+            finding(f"no kernel {LETTERS[number % kinds]}", frames=["main", f"f{LETTERS[number % kinds]}"]),
+        )
         for number in range(first, first + count)
     ]
 
@@ -51,11 +60,20 @@ def state(folder: Path) -> dict[str, tuple[object, ...]]:
 def test_equal_fingerprints_are_one_cluster_and_names_last(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", errors(12, 3))
     with Queries(store) as queries:
-        assert [(row.id, row.members) for row in queries.clusters(sort="id").rows] == [("c1", 4), ("c2", 4), ("c3", 4)]
+        assert [(row.id, row.members) for row in queries.clusters(sort="id").rows] == [
+            ("c1", 4),
+            ("c2", 4),
+            ("c3", 4),
+        ]
     with Store(store) as writer:
         writer.record(CAMPAIGN, errors(8, 4, first=12))
     with Queries(store) as queries:
-        assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {"c1": 6, "c2": 6, "c3": 6, "c4": 2}
+        assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {
+            "c1": 6,
+            "c2": 6,
+            "c3": 6,
+            "c4": 2,
+        }
         assert queries.counts().failures == 20
         assert sum(group.members for group in queries.groups("kind")) == 20
 
@@ -70,7 +88,11 @@ def test_alternative_titles_join(tmp_path: Path) -> None:
         done(4, finding("bad pads", frames=frames, exception="builtins.IndexError")),
     ]
     with Queries(filled(tmp_path / "s", tests)) as store:
-        assert {row.id: row.fingerprints for row in store.clusters(sort="id").rows} == {"c1": 2, "c3": 1, "c4": 2}
+        assert {row.id: row.fingerprints for row in store.clusters(sort="id").rows} == {
+            "c1": 2,
+            "c3": 1,
+            "c4": 2,
+        }
         assert "alternative title" in store.fingerprints("c1")[1].why
 
 
@@ -91,7 +113,11 @@ def test_related_clusters_are_suggested_by_average_link() -> None:
         return similarity_features(finding("x", frames=frames).fingerprint.components)
 
     own = [like("a", "b", "c")]
-    others = {2: [like("a", "b", "c", "d")], 3: [like("x", "y", "z")], 4: [like("a", "b", "c"), like("x", "y", "z")]}
+    others = {
+        2: [like("a", "b", "c", "d")],
+        3: [like("x", "y", "z")],
+        4: [like("a", "b", "c"), like("x", "y", "z")],
+    }
     found = related(own, others)
     # Of 4, one half is alike and the other is not: single link would take it.
     assert [one.cluster for one in found] == [2]
@@ -144,7 +170,9 @@ def test_a_member_and_a_fingerprint_are_split_out(tmp_path: Path) -> None:
 
 def test_what_was_split_out_is_not_joined_again(tmp_path: Path) -> None:
     frames = ["main", "lower", "fold"]
-    crash = [done(at, finding("", kind="crash", frames=frames, signal=sign)) for at, sign in enumerate((11, 6, 7))]
+    crash = [
+        done(at, finding("", kind="crash", frames=frames, signal=sign)) for at, sign in enumerate((11, 6, 7))
+    ]
     store = filled(tmp_path / "s", crash[:2])
     with Queries(store) as queries, Ledger(store) as ledger:
         ledger.split(queries.fingerprints("c1")[1].key)
@@ -164,7 +192,9 @@ def test_new_failures_move_nothing_that_was_decided(tmp_path: Path) -> None:
     with Store(store) as writer:
         writer.record(CAMPAIGN, errors(400, 8, first=40))
         frames = ["main", "fa"]
-        writer.record(CAMPAIGN, [done(440, finding("no kernel a", frames=frames, exception="builtins.IndexError"))])
+        writer.record(
+            CAMPAIGN, [done(440, finding("no kernel a", frames=frames, exception="builtins.IndexError"))]
+        )
     after = state(store)
     assert {name: after[name] for name in before} == before
     assert after["c0ffee:440:fake"][0] == "c1"
@@ -172,7 +202,9 @@ def test_new_failures_move_nothing_that_was_decided(tmp_path: Path) -> None:
 
 def test_what_was_split_out_takes_no_others_along(tmp_path: Path) -> None:
     frames = ["main", "lower", "fold"]
-    crash = [done(at, finding("", kind="crash", frames=frames, signal=sign)) for at, sign in enumerate((11, 6, 7))]
+    crash = [
+        done(at, finding("", kind="crash", frames=frames, signal=sign)) for at, sign in enumerate((11, 6, 7))
+    ]
     store = filled(tmp_path / "s", [*crash[:2], done(9, finding("other"))])
     with Queries(store) as queries, Ledger(store) as ledger:
         ledger.merge("c3", "c1")
@@ -197,7 +229,8 @@ def test_a_lost_index_comes_back_with_all_that_was_decided(tmp_path: Path) -> No
         ledger.undo()
     with Store(store) as writer:  # joins c1's fingerprint, which is in c3 by now
         writer.record(
-            CAMPAIGN, [done(16, finding("no kernel a", frames=["main", "fa"], exception="builtins.IndexError"))]
+            CAMPAIGN,
+            [done(16, finding("no kernel a", frames=["main", "fa"], exception="builtins.IndexError"))],
         )
     with Ledger(store) as ledger:
         ledger.pin("c4")
@@ -270,7 +303,8 @@ def test_a_store_of_an_older_schema_gets_its_clusters(tmp_path: Path) -> None:
     for number in range(3):
         old.execute(f"INSERT INTO fingerprints VALUES ('fake-error-{number}', 1, 'error', ?, 1, 0)", [told])
         old.execute(
-            "INSERT INTO failures VALUES ('c', ?, 'fake', 'fail', 'error', 'run', ?, 'm', '', '', '', '', '')",
+            "INSERT INTO failures VALUES ('c', ?, 'fake', 'fail', 'error', 'run', ?, 'm', '', '', '',"
+            " '', '')",
             [number, f"fake-error-{number}"],
         )
     old.commit()
@@ -296,7 +330,9 @@ def test_a_hostile_failure_file_is_named_and_left_out(tmp_path: Path, change: di
 def test_new_rules_leave_what_cannot_be_read(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", errors(4, 4))
     paths = sorted((store / "cases").glob("*/1/failure.json"))
-    for path, change in zip(paths, ({"kind": "x"}, {"mismatch": {"what": 3}}, {"verdict": "no"}), strict=False):
+    for path, change in zip(
+        paths, ({"kind": "x"}, {"mismatch": {"what": 3}}, {"verdict": "no"}), strict=False
+    ):
         path.write_text(json.dumps(json.loads(path.read_text()) | change))
     before = state(store)
     with Store(store) as writer:
@@ -363,7 +399,9 @@ def test_new_rules_never_undo_a_decision(tmp_path: Path) -> None:
     with Store(store) as writer:
         refingerprint(writer.index, store, compute=rule)
     after = state(store)
-    assert {name: entry[:2] for name, entry in after.items()} == {name: entry[:2] for name, entry in before.items()}
+    assert {name: entry[:2] for name, entry in after.items()} == {
+        name: entry[:2] for name, entry in before.items()
+    }
     (store / INDEX).unlink()
     with Store(store) as writer:
         writer.adopt()

@@ -41,7 +41,12 @@ def test_a_verdict_beside_the_record(before: SeenVerdict | None, after: SeenVerd
 
 
 def test_a_new_release_is_compared_with_the_records_of_its_compiler() -> None:
-    records = {"tvm": PASS, "onnxruntime==1.19": PASS, "onnxruntime==1.20:level=all": CRASH, "onnxruntime@/b": WRONG}
+    records = {
+        "tvm": PASS,
+        "onnxruntime==1.19": PASS,
+        "onnxruntime==1.20:level=all": CRASH,
+        "onnxruntime@/b": WRONG,
+    }
     new = "onnxruntime==1.23"
     assert replayed("case", new, records, CRASH).state == "newly-failing"  # 1.19 passes with the same options
     assert replayed("case", f"{new}:level=all", records, CRASH).state == "still-failing"
@@ -61,11 +66,21 @@ def seen(releases: dict[str, SeenVerdict]) -> dict[str, SeenVerdict]:
     [
         (seen({"1.20.1": CRASH, "1.31.1": PASS}), "onnxruntime==1.32.0", "newly-failing"),
         (seen({"1.20.1": CRASH, "1.31.1": PASS}), "onnxruntime==1.25.0", "still-failing"),
-        (seen({"1.9.0": CRASH, "1.10.0": PASS}), "onnxruntime==1.11", "newly-failing"),  # by number, not by letter
+        # by number, not by letter
+        (
+            seen({"1.9.0": CRASH, "1.10.0": PASS}),
+            "onnxruntime==1.11",
+            "newly-failing",
+        ),
         (seen({"1.20.1": PASS, "1.31.1": CRASH}), "onnxruntime==1.32.0", "still-failing"),
         (seen({"1.31.1": CRASH}), "onnxruntime==1.20.1", "still-failing"),  # only a later one is on record
         (seen({"1.31.1": PASS}), "onnxruntime==1.20.1", "newly-failing"),
-        (seen({"1.20.1": CRASH, "1.21.0": ABSENT}), "onnxruntime==1.22.0", "still-failing"),  # which says nothing
+        # which says nothing
+        (
+            seen({"1.20.1": CRASH, "1.21.0": ABSENT}),
+            "onnxruntime==1.22.0",
+            "still-failing",
+        ),
         ({"onnxruntime@/b": CRASH, **seen({"1.20.1": PASS})}, "onnxruntime@/b", "still-failing"),
         ({"onnxruntime@/b": PASS, **seen({"1.20.1": CRASH})}, "onnxruntime@/b", "newly-failing"),
         ({"onnxruntime@/b": PASS, **seen({"1.20.1": CRASH})}, "onnxruntime@/other", "still-failing"),
@@ -85,7 +100,9 @@ def test_what_is_installed_stands_where_its_version_stands() -> None:
     records = {"onnxruntime": replace(CRASH, version="1.20.1"), "onnxruntime==1.31.1": PASS}
     assert replayed("case", "onnxruntime", records, replace(CRASH, version="1.32.0")).state == "newly-failing"
     assert replayed("case", "onnxruntime", records, replace(CRASH, version="1.20.1")).state == "still-failing"
-    assert replayed("case", "onnxruntime@/b", records, replace(CRASH, version="1.31.1")).state == "newly-failing"
+    assert (
+        replayed("case", "onnxruntime@/b", records, replace(CRASH, version="1.31.1")).state == "newly-failing"
+    )
 
 
 def test_a_flaky_failure_is_a_failure() -> None:
@@ -100,7 +117,9 @@ VERDICTS = [PASS, CRASH, WRONG, ABSENT, OTHER, SeenVerdict("flaky", "crash", "co
 
 
 def test_a_release_that_fails_after_one_that_passes_is_never_still_failing() -> None:
-    """Random records of releases in any order, of builds and of other options: only the last judged release before counts."""
+    """Random records of releases in any order, of builds and of other options: only the last judged release
+    before counts.
+    """
     draw = random.Random(33)
     for _ in range(3000):
         releases = draw.sample([f"1.{minor}.{patch}" for minor in range(8, 13) for patch in (0, 1, 10)], 8)
@@ -108,13 +127,18 @@ def test_a_release_that_fails_after_one_that_passes_is_never_still_failing() -> 
         recorded = {release: draw.choice(VERDICTS) for release in others[: draw.randint(0, 7)]}
         records = seen(recorded)
         if draw.random() < 0.5:
-            records |= {"onnxruntime@/b": draw.choice(VERDICTS), "onnxruntime:extended": draw.choice(VERDICTS)}
+            records |= {
+                "onnxruntime@/b": draw.choice(VERDICTS),
+                "onnxruntime:extended": draw.choice(VERDICTS),
+            }
         texts = list(records)
         draw.shuffle(texts)
         after = draw.choice([CRASH, WRONG])
         found = replayed("case", f"onnxruntime=={asked}", {text: records[text] for text in texts}, after)
         number = {release: tuple(map(int, release.split("."))) for release in releases}
-        before = [each for each in recorded if recorded[each].verdict in JUDGED and number[each] < number[asked]]
+        before = [
+            each for each in recorded if recorded[each].verdict in JUDGED and number[each] < number[asked]
+        ]
         if before:
             last = recorded[max(before, key=lambda each: number[each])]
             assert found.before == last

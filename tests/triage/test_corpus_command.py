@@ -33,7 +33,9 @@ def corpus(added: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     if not folder.exists():
         save(Case(chain("Relu", "Clip"), X, parameters={"target": CRASHES}), found / "clip" / "reduced")
         save(Case(chain("Exp"), X, parameters={"target": "fake"}), found / "exp")
-        code, out, _ = opsieve("corpus", "add", folder, found / "clip" / "reduced", found / "exp", capsys=capsys)
+        code, out, _ = opsieve(
+            "corpus", "add", folder, found / "clip" / "reduced", found / "exp", capsys=capsys
+        )
         assert (code, "fail (crash at compile)" in out) == (0, True)
     shutil.copytree(added, tmp_path, dirs_exist_ok=True)
     return tmp_path / "corpus"
@@ -130,7 +132,9 @@ def test_a_bad_corpus_is_one_sentence(tmp_path: Path, text: str, sentence: str, 
     assert sentence in err
 
 
-def test_a_target_that_is_none_and_a_junit_without_folder_are_bad_input(corpus: Path, capsys: Capture) -> None:
+def test_a_target_that_is_none_and_a_junit_without_folder_are_bad_input(
+    corpus: Path, capsys: Capture
+) -> None:
     for words in (("-t", "nocompiler"), ("--junit", corpus / "no" / "x.xml")):
         code, out, _ = opsieve("corpus", "run", corpus, *words, capsys=capsys)
         assert (code, out) == (2, "")
@@ -145,7 +149,10 @@ def test_adding_again_renews_the_record_and_another_case_gets_another_name(
     found = json.loads(out)
     assert (code, [entry["name"] for entry in found["added"]]) == (2, ["exp", "exp-2"])
     assert len(found["refused"]) == 1
-    assert sorted(json.loads((corpus / "corpus.json").read_text())["cases"]["exp"]["targets"]) == ["fake", ERRS]
+    assert sorted(json.loads((corpus / "corpus.json").read_text())["cases"]["exp"]["targets"]) == [
+        "fake",
+        ERRS,
+    ]
 
 
 def save_as(folder: Path, program: Any) -> Path:

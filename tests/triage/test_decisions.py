@@ -1,4 +1,6 @@
-"""What a campaign decides of its batches: shares of strategies by what they yield, and what targets are known to fail at."""
+"""What a campaign decides of its batches: shares of strategies by what they yield, and what targets are known
+to fail at.
+"""
 
 import json
 import random
@@ -39,13 +41,19 @@ def failed(key: str) -> FoundFailure:
 
 
 def made_tests(first: int, upto: int, schedule: Schedule) -> Iterator[FinishedTest]:
-    """Tests in which only hirfuzz finds something, each time something new, and all with BitShift fail alike."""
+    """Tests in which only hirfuzz finds something, each time something new, and all with BitShift fail
+    alike.
+    """
     for number in range(first, upto):
         rng = random.Random(number)
         decided = schedule.batch(number // BATCH)
         assert decided is not None
         strategy, _ = placed(seed_of(3, number), decided.of_strategies)
-        has = {"Relu", "out float32", *(rng.choice(("Add", "BitShift", "Cast", "Neg", "Sign")) for _ in range(2))}
+        has = {
+            "Relu",
+            "out float32",
+            *(rng.choice(("Add", "BitShift", "Cast", "Neg", "Sign")) for _ in range(2)),
+        }
         findings = [failed("fake-shift")] if "BitShift" in has else []
         if strategy == "hirfuzz" and rng.random() < 0.2:
             findings.append(failed(f"fake-{number}"))
@@ -111,7 +119,11 @@ def test_forms_that_yield_get_more_of_the_time_and_those_that_yield_nothing_keep
     costs = {"relax": 500.0, "relax-passes": 500.0, "tir": 100.0}
 
     def time_of(given: dict[str, float], name: str) -> float:
-        return given[name] * costs.get(name, 1000.0) / sum(given[each] * costs.get(each, 1000.0) for each in given)
+        return (
+            given[name]
+            * costs.get(name, 1000.0)
+            / sum(given[each] * costs.get(each, 1000.0) for each in given)
+        )
 
     assert time_of(decided, "relax-passes") > 2 * time_of(usual, "relax-passes")
     for name in ("tir", "isra", "relax"):
@@ -141,7 +153,9 @@ def test_a_failure_of_nearly_every_program_or_of_no_feature_is_not_known() -> No
     known, rng = KnownFailures({}), random.Random(5)
     for _ in range(200):
         has = {"Relu", *(rng.choice("ABCDEFGH") for _ in range(3))}
-        known.note("t", has, [key for key, share in (("t-all", 0.9), ("t-seldom", 0.2)) if rng.random() < share])
+        known.note(
+            "t", has, [key for key, share in (("t-all", 0.9), ("t-seldom", 0.2)) if rng.random() < share]
+        )
     assert known.decide() == {}
 
 
@@ -214,7 +228,9 @@ def test_words_that_blame_no_operator_or_several_teach_nothing() -> None:
         ("known|fake|k", "[1]"), ("tests|fake", "many"), ("lack|fake|Add", "x"), ("yield", "[" * 10**5),
     ],
 )  # fmt: skip
-def test_decisions_that_make_no_sense_are_refused_with_a_sentence(name: str, value: str, tmp_path: Path) -> None:
+def test_decisions_that_make_no_sense_are_refused_with_a_sentence(
+    name: str, value: str, tmp_path: Path
+) -> None:
     with Store(tmp_path) as store:
         store.begin(CAMPAIGN)
         store.learn(CAMPAIGN, {name: value})

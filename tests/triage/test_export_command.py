@@ -46,7 +46,11 @@ def test_a_case_is_exported_with_what_is_known_of_its_culprit(case: Path, tmp_pa
     told = json.loads(out)
     assert code == 0
     assert set(told) == {"kind", "output", "bytes", "target", "version", "failure", "message"}
-    assert (told["kind"], told["failure"], told["output"]) == ("issue", "mismatch", str(tmp_path / "issue.md"))
+    assert (told["kind"], told["failure"], told["output"]) == (
+        "issue",
+        "mismatch",
+        str(tmp_path / "issue.md"),
+    )
     text = (tmp_path / "issue.md").read_text()
     assert len(text) == told["bytes"]
     assert "Fails since 1.3 (last good: 1.2)." in text
@@ -84,7 +88,9 @@ def test_a_cluster_means_the_case_that_stands_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])  # it shows in none, both, one of the judge's runs
-def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(seed: int, tmp_path: Path) -> None:
+def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(
+    seed: int, tmp_path: Path
+) -> None:
     target = f"fake:faults=error@Relu%0.4,seed={seed}"
     campaign = Campaign("c0ffee", "small-1", 7, (target,))
     with Store(store := tmp_path / "store") as writer:
@@ -101,8 +107,11 @@ def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(seed
     runs = re.search(r"^RUNS = (\d+)$", source, re.MULTILINE)
     assert runs is not None
     assert int(runs[1]) == runs_for(wilson(int(shows[1]), 30), sightings=1)
-    assert 0.6 ** int(runs[1]) < 0.01  # what shows in two runs of five is missed by less than one script in a hundred
-    assert f"It does not always show, so it is looked for in up to {runs[1]} runs." in " ".join(source.split())
+    # what shows in two runs of five is missed by less than one script in a hundred
+    assert 0.6 ** int(runs[1]) < 0.01
+    assert f"It does not always show, so it is looked for in up to {runs[1]} runs." in " ".join(
+        source.split()
+    )
     exported(entry.case, "--store", store, "-o", tmp_path, "--as", "issue")
     assert f"it was seen in {shows[1]} of 30 runs of the same inputs" in (tmp_path / "issue.md").read_text()
 

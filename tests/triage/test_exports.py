@@ -1,4 +1,6 @@
-"""Exported files: what scripts say of fixed, broken and missing compilers, and that no text leaves its place in any of them."""
+"""Exported files: what scripts say of fixed, broken and missing compilers, and that no text leaves its place
+in any of them.
+"""
 
 import ast
 import io
@@ -114,7 +116,12 @@ def run_all(folder: Path, names: list[str]) -> dict[str, int]:
         "print('CODES' + json.dumps(codes))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(names), capture_output=True, text=True, cwd=folder, check=False
+        [sys.executable, "-c", code],
+        input=json.dumps(names),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     codes: dict[str, int] = json.loads(done.stdout.rpartition("CODES")[2])
@@ -164,7 +171,9 @@ def test_a_fence_holds(text: str) -> None:
     assert tokens[0].content == visible(text) + "\n"
 
 
-@pytest.mark.parametrize("target", ["onnxruntime", "tvm", "onnxsim", "onnxslim", "onnxoptimizer", "onnxscript", "fake"])
+@pytest.mark.parametrize(
+    "target", ["onnxruntime", "tvm", "onnxsim", "onnxslim", "onnxoptimizer", "onnxscript", "fake"]
+)
 def test_every_project_gets_its_own_headings(target: str) -> None:
     text = issue(exported(target), ModelText("the graph", False))
     wanted = {"onnxruntime": "### ONNX Runtime API", "tvm": "### Actual behavior", "onnxsim": "**Model**"}
@@ -181,7 +190,9 @@ def write(folder: Path, made: ExportedFailure, test: bool = False) -> Path:
 
 
 def run(path: Path) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, path.name], capture_output=True, text=True, cwd=path.parent, check=False)
+    done = subprocess.run(
+        [sys.executable, path.name], capture_output=True, text=True, cwd=path.parent, check=False
+    )
     assert done.stdout.count("\n") == 1, done.stdout + done.stderr
     return done.returncode, done.stdout
 
@@ -231,7 +242,8 @@ def test_what_shows_sometimes_is_asked_often(tmp_path: Path) -> None:
     assert "RUNS = 7" in source
     compiler(
         tmp_path,
-        "import os; os.kill(os.getpid(), 9) if os.path.exists('n') else open('n', 'w').close()\nraise ImportError",
+        "import os; os.kill(os.getpid(), 9) if os.path.exists('n') else open('n', 'w').close()\nraise"
+        " ImportError",
     )
     made = exported(kind="nondeterminism")
     assert "in two runs" in script(made, NOTHING)
@@ -270,14 +282,22 @@ def test_every_backend_runs_by_its_own_lines(tmp_path: Path) -> None:
             assert "opsieve" not in source.replace("Written by opsieve", "")
             (tmp_path / f"{target}-{mark}.py").write_text(source)
     codes = run_all(tmp_path, [f"{target}-{mark}.py" for target in SCRIPTED for mark in ("right", "wrong")])
-    assert codes == {f"{target}-{mark}.py": int(mark == "wrong") for target in SCRIPTED for mark in ("right", "wrong")}
+    assert codes == {
+        f"{target}-{mark}.py": int(mark == "wrong") for target in SCRIPTED for mark in ("right", "wrong")
+    }
 
 
 def test_a_transformer_is_not_blamed_for_what_onnxruntime_refuses_anyway() -> None:
-    """Erf in float64 has no kernel, transformed or not: the question cannot be asked, which an ImportError tells the script."""
-    erf = parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (double[2] x) => (double[2] y) { y = Erf(x) }')
+    """Erf in float64 has no kernel, transformed or not: the question cannot be asked, which an ImportError
+    tells the script.
+    """
+    erf = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (double[2] x) => (double[2] y) { y = Erf(x) }'
+    )
     space: dict[str, Any] = {"np": np, "onnx": onnx}
-    text = transformed_source.source("onnxoptimizer", {"optimise": "on", "passes": "", "fixpoint": "off"}, ["float64"])
+    text = transformed_source.source(
+        "onnxoptimizer", {"optimise": "on", "passes": "", "fixpoint": "off"}, ["float64"]
+    )
     exec(text, space)  # noqa: S102  written by the code under test
     with pytest.raises(ImportError, match=r"refuses the original model: .*Erf"):
         space["run"](erf.SerializeToString(), {"x": np.ones(2)})
@@ -345,12 +365,16 @@ def test_the_short_script_of_an_issue_fails_while_the_bug_is_there(
     assert len(source.splitlines()) < 40
     assert source in issue(made, printed(made.model))
     (tmp_path / "repro.py").write_text(source)
-    done = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == code, done.stderr
     assert ("AssertionError" in done.stderr) == bool(code)
 
 
-@pytest.mark.parametrize(("what", "wanted", "code"), [("shape", (1, 2), 1), ("shape", (2,), 0), ("dtype", (2,), 1)])
+@pytest.mark.parametrize(
+    ("what", "wanted", "code"), [("shape", (1, 2), 1), ("shape", (2,), 0), ("dtype", (2,), 1)]
+)
 def test_a_wrong_shape_or_type_has_a_short_script(
     tmp_path: Path, what: Any, wanted: tuple[int, ...], code: int
 ) -> None:
@@ -364,7 +388,9 @@ def test_a_wrong_shape_or_type_has_a_short_script(
     )
     source = short_script(wrong, printed(made.model))
     (tmp_path / "repro.py").write_text(source)
-    done = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, "AssertionError" in done.stderr) == (code, bool(code)), done.stderr
 
 
@@ -380,7 +406,12 @@ def test_names_stay_literals_in_a_short_script() -> None:
 @pytest.mark.parametrize(
     ("target", "failed", "lines", "has"),
     [
-        ("onnxruntime", "run", 18, "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])"),
+        (
+            "onnxruntime",
+            "run",
+            18,
+            "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])",
+        ),
         (
             "onnxruntime:basic",
             "run",
@@ -441,7 +472,10 @@ def test_an_environment_of_a_release_has_the_versions_that_its_script_installs()
 
 def test_an_issue_speaks_to_people_without_opsieve() -> None:
     made = replace(
-        exported(), passes=("Pad_Fusion",), first_bad="1.20.0", regression="Fails since 1.20.0 (last good: 1.19.2)."
+        exported(),
+        passes=("Pad_Fusion",),
+        first_bad="1.20.0",
+        regression="Fails since 1.20.0 (last good: 1.19.2).",
     )
     text = issue(made, printed(made.model))
     assert text.startswith("# Pad_Fusion: wrong values with Relu since 1.20.0 (onnxruntime 1.2.3)\n")
@@ -473,7 +507,9 @@ def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> 
     assert issue(died, printed(made.model)).startswith("# SIGSEGV with Relu")
     names = ("Py_RunMain", "onnx::optimization::FuseRelu::run(Node*)", "std::vector<int>::at")
     frames = tuple(Frame("native", name, module="libonnx.so") for name in names)
-    text = issue(replace(died, observation=replace(seen, frames=frames)), printed(made.model), "the graph `a` after")
+    text = issue(
+        replace(died, observation=replace(seen, frames=frames)), printed(made.model), "the graph `a` after"
+    )
     assert text.startswith("# SIGSEGV in FuseRelu::run with Relu")
     assert "The model after optimisation:\n\n```text\nthe graph `a` after\n```" in text
 
@@ -485,10 +521,14 @@ def test_an_issue_names_the_public_one_that_it_may_be() -> None:
     text = issue(replace(exported(), probably=(known,)), ModelText("the graph", False))
     assert "Possibly the same as https://github.com/o/r/issues/7: it quotes the message: ?b?." in text
     evil = replace(known, url="https://github.com/o/r/issues/7#](javascript:1)")
-    assert "Possibly the same as o?r?7:" in issue(replace(exported(), probably=(evil,)), ModelText("the graph", False))
+    assert "Possibly the same as o?r?7:" in issue(
+        replace(exported(), probably=(evil,)), ModelText("the graph", False)
+    )
 
 
-@pytest.mark.parametrize(("share", "head", "tail"), [(1.0, "Commit:", ""), (0.713, "Likely commits", ", 71%")])
+@pytest.mark.parametrize(
+    ("share", "head", "tail"), [(1.0, "Commit:", ""), (0.713, "Likely commits", ", 71%")]
+)
 def test_an_issue_names_the_commits_behind_it(share: float, head: str, tail: str) -> None:
     commit = BlamedCommit("1637f22d39ab", "Extend Pad Fusion for AveragePool (#21556) @all <b>", share)
     made = replace(exported(), regression="Fails since 1.19.0 (last good: 1.18.1).", commits=(commit,))

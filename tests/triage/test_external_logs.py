@@ -18,7 +18,13 @@ TRACE = """Traceback (most recent call last):
 
 
 def record(**changes: Any) -> dict[str, Any]:
-    base = {"backend": "tvm", "phase": "import", "exc_type": "builtins.KeyError", "message": "'num_heads'", "op": "A"}
+    base = {
+        "backend": "tvm",
+        "phase": "import",
+        "exc_type": "builtins.KeyError",
+        "message": "'num_heads'",
+        "op": "A",
+    }
     return {**base, "traceback": TRACE.format(line=7, opset=1, error="KeyError: 'num_heads'"), **changes}
 
 
@@ -31,7 +37,9 @@ def write(path: Path, records: list[Any]) -> Path:
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_records_of_one_bug_share_a_cluster(tmp_path: Path, name: str) -> None:
     moved = record(traceback=TRACE.format(line=99, opset=18, error="KeyError: 'num_heads'"))
-    found = read_and_cluster(write(tmp_path / name, [record(), moved, record(exc_type="TypeError", message="no")]))
+    found = read_and_cluster(
+        write(tmp_path / name, [record(), moved, record(exc_type="TypeError", message="no")])
+    )
     first, second, third = found.assignments
     assert first.cluster == second.cluster != third.cluster
     assert [item.index for item in found.assignments] == [0, 1, 2]
@@ -49,13 +57,19 @@ def test_bad_lines_are_named_and_keep_their_index(tmp_path: Path) -> None:
 
 
 def test_crashes_hangs_and_wrong_results_are_told_apart(tmp_path: Path) -> None:
-    compared = "\nNot equal to tolerance rtol=0.01, atol=0\nx and y nan location mismatch:\n ACTUAL: array([1.])"
+    compared = (
+        "\nNot equal to tolerance rtol=0.01, atol=0\nx and y nan location mismatch:\n ACTUAL: array([1.])"
+    )
     records = [
         record(signal=11, exc_type="", message="", traceback=""),
         record(timeout=True, message="no answer", traceback=""),
         record(phase="compare", exc_type="builtins.AssertionError", message=compared, traceback=""),
         record(signal=9, exc_type="", message="", traceback=""),
-        record(exc_type="tvm.error.OpNotImplemented", message="The operators are not supported: Foo", traceback=""),
+        record(
+            exc_type="tvm.error.OpNotImplemented",
+            message="The operators are not supported: Foo",
+            traceback="",
+        ),
     ]
     found = read_and_cluster(write(tmp_path / "a.jsonl", records))
     assert [item.kind for item in found.assignments] == ["crash", "hang", "mismatch", "memory", "unsupported"]
@@ -81,8 +95,8 @@ def test_a_text_log_is_one_failure_or_one_for_each_header(tmp_path: Path) -> Non
     assert first.cluster.startswith("tvm-error-")
     parts = tmp_path / "parts.log"
     parts.write_text(
-        f"collected 3 items\n=== model 1 ===\n{one}\n=== model 2 ===\nFatal Python error: Segmentation fault\n"
-        f"____ model 3 ____\n{one.replace('line 3', 'line 4')}\n=== summary ===\n2 failed\n"
+        f"collected 3 items\n=== model 1 ===\n{one}\n=== model 2 ===\nFatal Python error: Segmentation"
+        f" fault\n____ model 3 ____\n{one.replace('line 3', 'line 4')}\n=== summary ===\n2 failed\n"
     )
     found = read_and_cluster(parts)
     assert [item.kind for item in found.assignments] == ["error", "crash", "error"]
@@ -98,7 +112,9 @@ def test_a_folder_of_logs_is_read_by_name(tmp_path: Path) -> None:
 
 
 def test_a_line_too_long_is_passed_over(tmp_path: Path) -> None:
-    found = read_and_cluster(write(tmp_path / "a.jsonl", [record(), record(message="x" * (5 << 20)), record()]))
+    found = read_and_cluster(
+        write(tmp_path / "a.jsonl", [record(), record(message="x" * (5 << 20)), record()])
+    )
     assert [item.index for item in found.assignments] == [0, 2]
     assert [number for number, _ in found.skipped] == [2]
 
@@ -123,7 +139,18 @@ def test_hostile_values_do_no_harm(tmp_path: Path) -> None:
         "\u202e",
         "../../x",
     ]
-    keys = ["backend", "phase", "exc_type", "message", "traceback", "output", "signal", "timeout", "op", "ops"]
+    keys = [
+        "backend",
+        "phase",
+        "exc_type",
+        "message",
+        "traceback",
+        "output",
+        "signal",
+        "timeout",
+        "op",
+        "ops",
+    ]
     records = [record(**{key: value}) for key in keys for value in values]
     found = read_and_cluster(write(tmp_path / "a.jsonl", records))
     assert len(found.assignments) == len(records)

@@ -30,7 +30,11 @@ def python(function: str, line: int = 1, file: str = CONVERTER) -> Frame:
 
 
 def error(
-    message: str, frames: tuple[Frame, ...] = (), exception: str = "ValueError", target: str = "tvm", log: str = ""
+    message: str,
+    frames: tuple[Frame, ...] = (),
+    exception: str = "ValueError",
+    target: str = "tvm",
+    log: str = "",
 ) -> Fingerprint:
     observation = Observation(
         target, "1", "error", "compile", exception=exception, message=message, frames=frames, log=log
@@ -39,7 +43,10 @@ def error(
 
 
 def mismatch(
-    what: str = "value", operators: tuple[str, ...] = ("Conv", "Relu"), dtype: str = "float32", blame: str = "optimiser"
+    what: str = "value",
+    operators: tuple[str, ...] = ("Conv", "Relu"),
+    dtype: str = "float32",
+    blame: str = "optimiser",
 ) -> Fingerprint:
     observation = Observation("onnxruntime:all", "1", "ok", outputs={"y": np.zeros(1, dtype)})
     verdict = Verdict("fail", "", "mismatch", mismatch=Mismatch("y", what, max_abs=3.0), blame=blame)  # type: ignore[arg-type]
@@ -82,7 +89,10 @@ def test_lines_opsets_and_folders_do_not_count() -> None:
 
 
 def test_classes_count_where_they_are_known() -> None:
-    assert error("bad 3", (python("Constant._impl_v13"),)).key != error("bad 3", (python("Split._impl_v13"),)).key
+    assert (
+        error("bad 3", (python("Constant._impl_v13"),)).key
+        != error("bad 3", (python("Split._impl_v13"),)).key
+    )
 
 
 def test_a_vague_name_is_told_by_the_operator_in_the_log() -> None:
@@ -123,7 +133,8 @@ def test_the_constant_words_of_a_message_tell_two_checks_of_one_function_apart()
     frames = (python("f"),)
     assert error("got 3 inputs of [1, 2]", frames).key == error("got 12 inputs of [7]", frames).key
     assert error("got 3 inputs", frames).key != error("got 3 outputs", frames).key
-    assert error("3: bad", frames).key == error("4: worse", frames).key  # one word says too little beside frames
+    # one word says too little beside frames
+    assert error("3: bad", frames).key == error("4: worse", frames).key
     assert error("3: bad").key != error("4: worse").key
 
 
@@ -134,8 +145,14 @@ def test_the_constant_words_of_a_message_tell_two_checks_of_one_function_apart()
             "'<' not supported between instances of 'NoneType' and 'int'",
             "'<' not supported between instances of 'str' and 'int'",
         ),
-        ("f() missing 2 required positional arguments: 'a' and 'b'", "f() missing 1 required positional argument: 'b'"),
-        ("unsupported operand type(s) for +: 'int' and 'str'", "unsupported operand type(s) for -: 'list' and 'str'"),
+        (
+            "f() missing 2 required positional arguments: 'a' and 'b'",
+            "f() missing 1 required positional argument: 'b'",
+        ),
+        (
+            "unsupported operand type(s) for +: 'int' and 'str'",
+            "unsupported operand type(s) for -: 'list' and 'str'",
+        ),
     ],
 )
 def test_what_the_interpreter_says_of_the_data_does_not_count_beside_frames(one: str, other: str) -> None:
@@ -165,7 +182,9 @@ def test_the_place_in_the_message_is_the_innermost_frame() -> None:
 def test_where_a_hang_was_stopped_does_not_count() -> None:
     def hung(*names: str) -> Fingerprint:
         frames = tuple(python(name) for name in names)
-        return fingerprint(Verdict("fail", "", "hang"), Observation("tvm", "1", "hang", "compile", frames=frames), [])
+        return fingerprint(
+            Verdict("fail", "", "hang"), Observation("tvm", "1", "hang", "compile", frames=frames), []
+        )
 
     outer = ("build", "run_passes", "simplify")
     assert hung(*outer, "visit", "mutate").key == hung(*outer, "rewrite").key
@@ -175,7 +194,10 @@ def test_where_a_hang_was_stopped_does_not_count() -> None:
 def test_another_compiler_stage_exception_or_signal_is_another_bug() -> None:
     assert error("bad").key != error("bad", target="onnxruntime").key
     assert error("bad").key != error("bad", exception="TypeError").key
-    assert error("bad", exception="tvm.error.InternalError").key == error("bad", exception="tvm._ffi.InternalError").key
+    assert (
+        error("bad", exception="tvm.error.InternalError").key
+        == error("bad", exception="tvm._ffi.InternalError").key
+    )
     assert error("bad", target="tvm:zero").key == error("bad", target="tvm==0.20:default").key
     log = "@native\t8\tfault\n@frame\t/lib.so\t0x1\tf\n@end\twhole\n"
     assert crash(log, number=8).key != crash(log, number=11).key
@@ -190,7 +212,9 @@ def test_frames_without_a_symbol_are_told_by_build_and_offset() -> None:
 
 def test_broken_memory_is_told_by_frames_not_by_its_many_messages() -> None:
     stack = "\n@native\t6\tsent\n@frame\t/lib/libc.so.6\t0x1\tabort\n@frame\t/x/lib.so\t0x2\tnet_free\n@end\twhole\n"
-    assert crash("free(): invalid pointer" + stack).key == crash("double free or corruption (out)" + stack).key
+    assert (
+        crash("free(): invalid pointer" + stack).key == crash("double free or corruption (out)" + stack).key
+    )
 
 
 def test_a_crash_in_generated_code_is_told_by_few_operators() -> None:
@@ -203,7 +227,9 @@ def test_a_crash_in_generated_code_is_told_by_few_operators() -> None:
 @given(st.integers(3, 30), st.integers(0, 2), st.sampled_from(["", "leaf"]))
 def test_recursion_is_one_wherever_the_stack_ran_out(turns: int, begin: int, leaf: str) -> None:
     names = (["Add", "Mul", "Mutate"] * (turns + 2))[begin : begin + 3 * turns + 3]
-    frames = tuple(Frame("native", name, module="lib.so") for name in ["main_", *names[::-1], *filter(None, [leaf])])
+    frames = tuple(
+        Frame("native", name, module="lib.so") for name in ["main_", *names[::-1], *filter(None, [leaf])]
+    )
     stack = read(frames, 3)
     assert stack.recursive
     assert stack.names == ("Add", "Mul", "Mutate")
@@ -219,7 +245,9 @@ def test_where_a_python_stack_ran_out_and_who_began_the_recursion_are_chance() -
     assert one == exhausted((), message=" in comparison", outer="save")
     assert one == exhausted(("Constant.text", "LazyValues.text", "a", "b", "c", "d", "e"), line=50)
     alone = [(*(python("Graph.text", line),) * 4, python("text", 9)) for line in (40, 50)]
-    keys = {error("maximum recursion depth exceeded", frames, exception="RecursionError").key for frames in alone}
+    keys = {
+        error("maximum recursion depth exceeded", frames, exception="RecursionError").key for frames in alone
+    }
     assert len(keys | {one}) == 3  # a function that calls itself in one line is told by it
 
 
@@ -248,8 +276,15 @@ def test_the_same_while_the_graph_shrinks() -> None:
     assert not same(error("bad"), error("worse"))
 
 
-@given(st.text(max_size=300), st.text(max_size=60), st.lists(st.text(max_size=30), max_size=9), st.text(max_size=100))
-def test_any_text_gives_a_bounded_fingerprint(message: str, target: str, operators: list[str], name: str) -> None:
+@given(
+    st.text(max_size=300),
+    st.text(max_size=60),
+    st.lists(st.text(max_size=30), max_size=9),
+    st.text(max_size=100),
+)
+def test_any_text_gives_a_bounded_fingerprint(
+    message: str, target: str, operators: list[str], name: str
+) -> None:
     frames = (Frame("python", name, name), Frame("native", name, module=name))
     observation = Observation(
         target, "1", "crash", message=message, frames=frames, exception=name, log=message, signal=99
@@ -270,7 +305,9 @@ def test_real_failures_are_told_apart() -> None:
             observation = Observation(
                 backend, "1", "error", exception=exception, message=message, frames=frames, log=log.raw
             )
-            keys.setdefault(fingerprint(Verdict("fail", "", "error"), observation, []).key, []).append(path.stem)
+            keys.setdefault(fingerprint(Verdict("fail", "", "error"), observation, []).key, []).append(
+                path.stem
+            )
     assert len(keys) >= 50
     assert [stems for stems in keys.values() if len(stems) > 1] == []
 
@@ -327,18 +364,31 @@ def test_evidence_joins_as_it_comes_and_says_so() -> None:
     assert len({wrong(evidence).key for evidence in known}) == len(known)
     both = wrong(Evidence(shape, guilty_passes=("PadFusion",), cure=("level=basic",)))
     assert both.key == wrong(known[2]).key
-    assert {component.name for component in both.components} >= {"guilty pass", "cure", "edges", "ranks", "attributes"}
+    assert {component.name for component in both.components} >= {
+        "guilty pass",
+        "cure",
+        "edges",
+        "ranks",
+        "attributes",
+    }
     assert all(component.hint for component in both.components)
 
 
 def test_evidence_never_counts_for_the_same_failure() -> None:
     shape = signature_of(conv_relu())
-    for evidence in (Evidence(shape), Evidence(guilty_passes=("A",)), Evidence(cure=("B",)), Evidence(first_bad="1")):
+    for evidence in (
+        Evidence(shape),
+        Evidence(guilty_passes=("A",)),
+        Evidence(cure=("B",)),
+        Evidence(first_bad="1"),
+    ):
         assert same(wrong(), wrong(evidence))
 
 
 def test_where_an_error_failed_tells_more_than_evidence() -> None:
-    observation = Observation("tvm", "1", "error", exception="ValueError", message="bad", frames=(python("f"),))
+    observation = Observation(
+        "tvm", "1", "error", exception="ValueError", message="bad", frames=(python("f"),)
+    )
     keys = {
         fingerprint(Verdict("fail", "", "error"), observation, [], evidence).key
         for evidence in (NOTHING, Evidence(guilty_passes=("A",)), Evidence(first_bad="1"))
@@ -349,7 +399,10 @@ def test_where_an_error_failed_tells_more_than_evidence() -> None:
 def test_visitors_and_checks_that_every_program_passes_through_do_not_count() -> None:
     """Else any two internal errors of TVM below the same visitor would be one."""
     inner = (
-        Frame("native", "tvm::relax::ExprFunctor<void (tvm::RelaxExpr const&)>::VisitExpr(tvm::RelaxExpr const&)"),
+        Frame(
+            "native",
+            "tvm::relax::ExprFunctor<void (tvm::RelaxExpr const&)>::VisitExpr(tvm::RelaxExpr const&)",
+        ),
         Frame("native", "tvm::runtime::vm::CheckTensorInfo(tvm::ffi::AnyView)"),
         Frame("native", "tvm::__TVMFFIStaticInitFunc2()"),
     )
@@ -364,11 +417,18 @@ def test_a_cause_is_told_before_what_was_made_of_it() -> None:
 
     def wrapped(cause: str, link: str) -> Fingerprint:
         text = (
-            f'Traceback (most recent call last):\n  File "/x/site-packages/p/fold.py", line 3, in fold\n{cause}\n\n{link}\n\n'
-            'Traceback (most recent call last):\n  File "/x/site-packages/p/passes.py", line 9, in call\np.PassError: a pass failed\n'
+            'Traceback (most recent call last):\n  File "/x/site-packages/p/fold.py", line 3, in'
+            f" fold\n{cause}\n\n{link}\n\nTraceback (most recent call last):\n  File"
+            ' "/x/site-packages/p/passes.py", line 9, in call\np.PassError: a pass failed\n'
         )
         seen = Observation(
-            "onnxscript", "1", "error", "compile", exception="p.PassError", message="a pass failed", traceback=text
+            "onnxscript",
+            "1",
+            "error",
+            "compile",
+            exception="p.PassError",
+            message="a pass failed",
+            traceback=text,
         )
         return fingerprint(Verdict("fail", "", "error", message="a pass failed"), seen, [])
 
@@ -385,7 +445,10 @@ def test_a_type_counts_until_the_graph_is_reduced() -> None:
     def wrong(dtype: str, shape: Signature | None) -> str:
         seen = Observation("tvm", "1", "ok", outputs={"y": np.zeros(1, dtype)})
         return fingerprint(
-            Verdict("fail", "", "mismatch", mismatch=Mismatch("y", "value")), seen, ["OneHot"], Evidence(shape)
+            Verdict("fail", "", "mismatch", mismatch=Mismatch("y", "value")),
+            seen,
+            ["OneHot"],
+            Evidence(shape),
         ).key
 
     small = Signature(("OneHot",), (">OneHot",))
@@ -394,7 +457,9 @@ def test_a_type_counts_until_the_graph_is_reduced() -> None:
 
 
 def test_a_dispatching_function_is_telling_where_all_began_in_it() -> None:
-    """The converter of whichever operator came along has no part in it, and what it raises on purpose names an operator where that matters."""
+    """The converter of whichever operator came along has no part in it, and what it raises on purpose names
+    an operator where that matters.
+    """
 
     def raised(said: str, operator: str, *inner: Frame) -> Fingerprint:
         frames = (python("Loop._impl_v1"), python("ONNXGraphImporter._convert_operator"), *inner)
@@ -414,21 +479,31 @@ def test_who_raises_for_others_is_never_where_it_began() -> None:
     )
     assert kept(error("no such thing", frames))["frames"] == "builder.py f"
     dispatch = (python("Loop._impl"), python("ONNXGraphImporter._convert_operator"), frames[1])
-    assert kept(error("no such thing", dispatch))["frames"] == "onnx_frontend.py ONNXGraphImporter._convert_operator"
+    assert (
+        kept(error("no such thing", dispatch))["frames"]
+        == "onnx_frontend.py ONNXGraphImporter._convert_operator"
+    )
 
 
 def test_a_helper_of_one_file_is_told_without_its_callers() -> None:
-    """A call from another file may be the mistake; who calls a helper of its own file says little of what is wrong with the helper."""
+    """A call from another file may be the mistake; who calls a helper of its own file says little of what is
+    wrong with the helper.
+    """
 
     def raised(caller: str, file: str = CONVERTER, said: str = "no axes given") -> str:
         return error(said, (python(caller, file=file), python("_axes_of"))).key
 
     assert raised("Slice._impl") == raised("Pad._lower")
-    assert raised("Slice._impl", "/v/site-packages/tvm/a.py") != raised("Pad._lower", "/v/site-packages/tvm/a.py")
+    assert raised("Slice._impl", "/v/site-packages/tvm/a.py") != raised(
+        "Pad._lower", "/v/site-packages/tvm/a.py"
+    )
     said = [raised(f"{name}._impl", said=f"{name} axis 7 is out of range") for name in ("Slice", "Pad")]
     assert said[0] == said[1]
     assert said[0] != raised("Slice._impl", said="Pad axis 7 is out of range")  # another one than its caller
-    text = [error("no axes given", (python(name), python("_check_attrs"))).key for name in ("_impl_slice", "_impl_pad")]
+    text = [
+        error("no axes given", (python(name), python("_check_attrs"))).key
+        for name in ("_impl_slice", "_impl_pad")
+    ]
     assert text[0] != text[1]  # methods of two classes, maybe
     nameless = [error("bad", (python(f"{name}"), python("<lambda>"))) for name in ("slice", "pad")]
     assert nameless[0].key != nameless[1].key
@@ -447,7 +522,9 @@ def test_of_which_class_a_value_was_does_not_count() -> None:
     def stumbled(said: str) -> str:
         return error(said, (python("Transpose._impl_v13"),), "AttributeError").key
 
-    assert stumbled("'Var' object has no attribute 'typ'") == stumbled("'GenericConst' object has no attribute 'typ'")
+    assert stumbled("'Var' object has no attribute 'typ'") == stumbled(
+        "'GenericConst' object has no attribute 'typ'"
+    )
     assert stumbled("'Var' object has no attribute 'typ'") != stumbled("'Var' object has no attribute 'shap'")
     got = "Mismatched type on argument #1 when calling: `f`. Expected `T` but got `ir.{}`"
     assert stumbled(got.format("Var")) == stumbled(got.format("Call"))
@@ -459,7 +536,9 @@ def died(*frames: Frame, operator: str = "Gemm", release: str = "1") -> Fingerpr
 
 
 def test_a_death_in_python_code_is_told_by_its_line() -> None:
-    """Text shows `_impl` without its class: Gemm's and Reshape's are not one; and nothing else tells two deaths of a function apart."""
+    """Text shows `_impl` without its class: Gemm's and Reshape's are not one; and nothing else tells two
+    deaths of a function apart.
+    """
     assert died(python("_impl", 10)).key == died(python("_impl", 10), operator="Relu").key
     assert died(python("_impl", 10)).key != died(python("_impl", 99)).key
     native = Frame("native", "fold", module="lib.so", offset=7)
@@ -473,27 +552,38 @@ def test_a_death_in_a_dispatching_function_is_its_own() -> None:
         Frame("native", module="libffi.so.8", offset=3),
     )
     dispatch = python("_convert_operator", 70)
-    assert kept(died(python("_impl_v1", 4), dispatch, *inside))["frames"] == "onnx_frontend.py _convert_operator"
+    assert (
+        kept(died(python("_impl_v1", 4), dispatch, *inside))["frames"] == "onnx_frontend.py _convert_operator"
+    )
     assert died(dispatch, *inside).key == died(dispatch, *inside, operator="Tile").key
     assert kept(died(dispatch, python("_impl_v1", 4)))["frames"] == "onnx_frontend.py _impl"
 
 
-def broken(said: str, evidence: Evidence = NOTHING, operators: Sequence[str] = ("Concat", "Relu")) -> Fingerprint:
-    seen = Observation("onnxscript", "1", "error", "compile", exception="opsieve_backend.BrokenModel", message=said)
+def broken(
+    said: str, evidence: Evidence = NOTHING, operators: Sequence[str] = ("Concat", "Relu")
+) -> Fingerprint:
+    seen = Observation(
+        "onnxscript", "1", "error", "compile", exception="opsieve_backend.BrokenModel", message=said
+    )
     return fingerprint(Verdict("fail", "", "error", "compile", said), seen, operators, evidence)
 
 
 def test_a_broken_model_is_told_like_a_wrong_result() -> None:
     """Its reader stumbles wherever the break happens to show."""
     refused = "onnx.checker accepts the original and refuses the transformed model: {}"
-    mul, add = (broken(refused.format(f"Inference error: (op_type:{name}, node name: n)")) for name in ("Mul", "Add"))
+    mul, add = (
+        broken(refused.format(f"Inference error: (op_type:{name}, node name: n)")) for name in ("Mul", "Add")
+    )
     lost = broken("the transformed model has lost the outputs y")
     assert mul.key != add.key != lost.key  # all that is known as long as the graph is large
     assert same(mul, add)
     assert same(mul, broken(refused.format("bad"), operators=("Concat",)))
     assert not same(mul, lost)
     small = Evidence(Signature(("Concat",), (">Concat",)), guilty_passes=("fold",))
-    assert broken(refused.format("bad"), small).key == broken("the transformed model has lost the outputs y", small).key
+    assert (
+        broken(refused.format("bad"), small).key
+        == broken("the transformed model has lost the outputs y", small).key
+    )
     assert broken("", small).key != broken("", replace(small, guilty_passes=("fuse",))).key
     assert broken("", small).key != broken("", replace(small, signature=Signature(("Pad",), (">Pad",)))).key
 

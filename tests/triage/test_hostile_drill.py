@@ -1,4 +1,6 @@
-"""Hostile stores, models, cases, values and logs, given to the commands: a sentence each, nothing outside changed (support/hostile_drill.py)."""
+"""Hostile stores, models, cases, values and logs, given to the commands: a sentence each, nothing outside
+changed (support/hostile_drill.py).
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""Stores from strangers: nothing outside of them is written, moved or removed, and each fault is one sentence."""
+"""Stores from strangers: nothing outside of them is written, moved or removed, and each fault is one
+sentence.
+"""
 
 import json
 import os
@@ -24,7 +26,9 @@ from opsieve.triage.store.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    return filled(tmp_path / "s", [done(at, finding(f"no {word}")) for at, word in enumerate(["room", "air", "time"])])
+    return filled(
+        tmp_path / "s", [done(at, finding(f"no {word}")) for at, word in enumerate(["room", "air", "time"])]
+    )
 
 
 @pytest.fixture
@@ -37,7 +41,11 @@ def mine(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def index(folder: Path) -> int:
@@ -84,7 +92,8 @@ def test_an_older_index_is_brought_up_without_touching_a_link(store: Path, mine:
 
 
 @pytest.mark.parametrize(
-    "place", ["../mine/usercustomize", "/{mine}/x", "cases/../../mine/x", "cases/..", "cases/a/b/c", "known/x"]
+    "place",
+    ["../mine/usercustomize", "/{mine}/x", "cases/../../mine/x", "cases/..", "cases/a/b/c", "known/x"],
 )
 def test_a_staged_case_goes_nowhere_but_to_its_place(store: Path, mine: Path, place: str) -> None:
     place = place.replace("{mine}", str(mine))
@@ -94,7 +103,8 @@ def test_a_staged_case_goes_nowhere_but_to_its_place(store: Path, mine: Path, pl
     (store / "staging" / "x" / NAME).write_text(json.dumps({**record, "test": 77}))
     with joined(store) as database, database.conn as connection:
         connection.execute(
-            "INSERT INTO failures (campaign, test, target, verdict, kind, fingerprint, folder) VALUES (?, 77, ?, 'fail', 'error', ?, ?)",
+            "INSERT INTO failures (campaign, test, target, verdict, kind, fingerprint, folder) VALUES (?, 77,"
+            " ?, 'fail', 'error', ?, ?)",
             [record["campaign"], record["target"], record["fingerprint"], place],
         )
     before = contents(mine)
@@ -112,7 +122,9 @@ def test_a_case_folder_that_is_a_link_is_not_written(store: Path, mine: Path) ->
     before = contents(mine)
     with Store(store) as writer:
         assert len(writer.adopt()[1]) == 1
-        found = refingerprint(writer.index, store, compute=lambda path: finding("other words here").fingerprint)
+        found = refingerprint(
+            writer.index, store, compute=lambda path: finding("other words here").fingerprint
+        )
     assert any("no case folder of it" in problem for problem in found.problems)
     assert len(review(store).problems) == 1
     assert contents(mine) == before
@@ -122,8 +134,10 @@ def test_a_case_folder_that_is_a_link_is_not_written(store: Path, mine: Path) ->
     "sql",
     [
         "CREATE TRIGGER t AFTER INSERT ON decisions BEGIN DELETE FROM failures; END",
-        "DROP TABLE aside; CREATE VIEW aside AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
-        " SELECT x AS target, x AS verdict, x AS what, x AS message, x AS count FROM n",
+        (
+            "DROP TABLE aside; CREATE VIEW aside AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1"
+            " FROM n) SELECT x AS target, x AS verdict, x AS what, x AS message, x AS count FROM n"
+        ),
         "ALTER TABLE clusters ADD COLUMN more TEXT GENERATED ALWAYS AS (zeroblob(1000000000)) VIRTUAL",
         "DROP TABLE tests",
         "CREATE TABLE more (x)",
@@ -143,7 +157,13 @@ def test_an_index_that_is_none_of_ours_is_refused(store: Path, sql: str) -> None
 def test_a_log_whose_lines_double_each_other_is_taken_at_once(store: Path) -> None:
     move = {"id": 1, "at": 0, "born": 3, "action": "merge", "patch": {"moves": [["k", 1, 1, 2]]}}
     doubling = [
-        {"id": at, "at": 0, "born": 3, "action": "rekey", "keys": {"k": ["k", "l"], "l": ["k", "l", f"m{at}"]}}
+        {
+            "id": at,
+            "at": 0,
+            "born": 3,
+            "action": "rekey",
+            "keys": {"k": ["k", "l"], "l": ["k", "l", f"m{at}"]},
+        }
         for at in range(2, 42)
     ]
     (store / FILE).write_text("".join(json.dumps(line) + "\n" for line in [move, *doubling]))
@@ -153,7 +173,13 @@ def test_a_log_whose_lines_double_each_other_is_taken_at_once(store: Path) -> No
 
 def test_a_line_that_does_not_fit_costs_no_other(store: Path) -> None:
     same = {"at": 0, "born": 9, "action": "note", "patch": {"clusters": [[1, "note", "", "kept"]]}}
-    bad = {"id": 5, "at": 0, "born": 9, "action": "merge", "patch": {"moves": [["nobody", 1, 2**52, 2**52 + 1]]}}
+    bad = {
+        "id": 5,
+        "at": 0,
+        "born": 9,
+        "action": "merge",
+        "patch": {"moves": [["nobody", 1, 2**52, 2**52 + 1]]},
+    }
     (store / FILE).write_text(
         "".join(json.dumps(line) + "\n" for line in [{**same, "id": 4}, bad, "x", {**same, "id": 6}])
     )

@@ -1,4 +1,6 @@
-"""Rows of an index that hold what no program of ours writes: each use of the store ends in a sentence, or goes well."""
+"""Rows of an index that hold what no program of ours writes: each use of the store ends in a sentence, or
+goes well.
+"""
 
 import io
 import itertools
@@ -42,7 +44,9 @@ VALUES = {
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tests = [done(at, finding(f"no {word}")) for at, word in enumerate(["room", "air", "time"])]
-    store = filled(tmp_path_factory.mktemp("sound") / "s", [*tests, done(3, finding("no room", verdict="flaky"))])
+    store = filled(
+        tmp_path_factory.mktemp("sound") / "s", [*tests, done(3, finding("no room", verdict="flaky"))]
+    )
     with Ledger(store) as ledger:
         ledger.note("c1", "mine")
         ledger.merge("c1", "c2")
@@ -55,21 +59,31 @@ def columns() -> list[tuple[str, str, str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         for step in MIGRATIONS:
             connection.executescript(step)
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'texts%'")
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'texts%'"
+        )
         return [
             (table, *column)
             for (table,) in tables.fetchall()
-            for column in connection.execute("SELECT name, type FROM pragma_table_info(?)", [table]).fetchall()
+            for column in connection.execute(
+                "SELECT name, type FROM pragma_table_info(?)", [table]
+            ).fetchall()
         ]
 
 
 def changed(sound: Path, place: Path, table: str, column: str, value: object) -> Path:
-    """A copy of the store in whose index all rows of a table hold a value in a column, whatever its constraints say."""
+    """A copy of the store in whose index all rows of a table hold a value in a column, whatever its
+    constraints say.
+    """
     store = place / "store"
     shutil.copytree(sound, store)
     with closing(sqlite3.connect(store / INDEX)) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
-        with suppress(sqlite3.IntegrityError), connection:  # a row at least, where the column must be unique or filled
+        # a row at least, where the column must be unique or filled
+        with (
+            suppress(sqlite3.IntegrityError),
+            connection,
+        ):
             connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", [value])
     return store
 
@@ -123,7 +137,11 @@ def command_ended_badly(arguments: Sequence[str]) -> str:
     with redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as ended:
         main(arguments)
     text = said.getvalue()
-    return "" if ended.value.code in (None, 0, 2) and "\x1b" not in text else f"{ended.value.code} {text[-200:]!r}"
+    return (
+        ""
+        if ended.value.code in (None, 0, 2) and "\x1b" not in text
+        else f"{ended.value.code} {text[-200:]!r}"
+    )
 
 
 def faults(sound: Path, place: Path, wanted: Iterable[tuple[tuple[str, str, str], str]]) -> list[str]:
@@ -132,7 +150,9 @@ def faults(sound: Path, place: Path, wanted: Iterable[tuple[tuple[str, str, str]
     for at, ((table, column, kind), what) in enumerate(wanted):
         store = changed(sound, place / str(at), table, column, VALUES[what])
         found = {use.__qualname__: ended_badly(use) for use in uses(store)}
-        found |= {command[0]: command_ended_badly([part.format(store) for part in command]) for command in COMMANDS}
+        found |= {
+            command[0]: command_ended_badly([part.format(store) for part in command]) for command in COMMANDS
+        }
         wrong += [f"{table}.{column} of {kind}, {what}: {name}: {why}" for name, why in found.items() if why]
     return wrong
 
@@ -149,7 +169,9 @@ def test_names_that_are_no_text_or_steer_a_terminal_are_a_sentence(sound: Path, 
         (store / INDEX).write_bytes(data.replace(b"placeholder", name.ljust(11, b"_")))
         assert not [found for use in uses(store) if (found := ended_badly(use))]
         assert not [
-            found for command in COMMANDS if (found := command_ended_badly([part.format(store) for part in command]))
+            found
+            for command in COMMANDS
+            if (found := command_ended_badly([part.format(store) for part in command]))
         ]
 
 
@@ -167,7 +189,10 @@ def test_an_index_with_such_a_value_is_built_anew(
     sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = changed(sound, tmp_path, "clusters", "title", b"\xff")
-    with pytest.raises(BadInput, match=r"damaged .*`opsieve index` builds it anew"), Queries(store) as queries:
+    with (
+        pytest.raises(BadInput, match=r"damaged .*`opsieve index` builds it anew"),
+        Queries(store) as queries,
+    ):
         queries.clusters()
     assert opsieve("index", "--store", store, capsys=capsys)[0] == 0
     with Queries(store) as queries:

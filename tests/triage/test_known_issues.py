@@ -35,7 +35,14 @@ def cluster(
     kind: str = "error", *parts: Component, operators: str = "", guilty: str = "", version: str = "1.20.1"
 ) -> ClusterSignature:
     return ClusterSignature(
-        1, "onnxruntime", kind, "a title", (parts,), frozenset(operators.split()), guilty, frozenset([version])
+        1,
+        "onnxruntime",
+        kind,
+        "a title",
+        (parts,),
+        frozenset(operators.split()),
+        guilty,
+        frozenset([version]),
     )
 
 
@@ -49,7 +56,9 @@ def names(found: tuple[ProbableIssue, ...]) -> list[str]:
 
 def test_a_quoted_message_proves_an_issue_and_a_sentence_that_many_have_does_not() -> None:
     quoting = issue(
-        70, "Cannot load", "2024 [E:onnxruntime] axis 3 of Split_9 has a duplicate entry in `axes`, got [1, 1] (1.20.1)"
+        70,
+        "Cannot load",
+        "2024 [E:onnxruntime] axis 3 of Split_9 has a duplicate entry in `axes`, got [1, 1] (1.20.1)",
     )
     said = part(ComponentName.MESSAGE, "axis <n> of <name> has a duplicate entry in axes, got <shape>")
     (found,) = probable_issues(cluster("error", said), index(quoting))
@@ -68,20 +77,29 @@ def test_a_quoted_message_proves_an_issue_and_a_sentence_that_many_have_does_not
 
 def test_half_a_message_proves_nothing() -> None:
     begun = issue(70, "Cannot load", "axis of the node has a duplicate entry, whatever that is")
-    said = "has a duplicate entry: <name> while the planner of memory was about to reuse the buffer of another tensor"
+    said = (
+        "has a duplicate entry: <name> while the planner of memory was about to reuse the buffer of another"
+        " tensor"
+    )
     assert not probable_issues(cluster("error", part(ComponentName.MESSAGE, said)), index(begun))
 
 
 def test_the_most_of_a_long_sentence_is_enough_where_its_ends_are_left_out() -> None:
-    quoting = issue(70, 'A fusion breaks the graph: "sum of input arg count is not equal to size of input defs"', "")
+    quoting = issue(
+        70, 'A fusion breaks the graph: "sum of input arg count is not equal to size of input defs"', ""
+    )
     sentence = (
-        "This is an invalid model. The sum of input arg count is not equal to size of input defs in node (<name>)"
+        "This is an invalid model. The sum of input arg count is not equal to size of input defs in node"
+        " (<name>)"
     )
     said = part(ComponentName.MESSAGE, f"[ONNXRuntimeError] : 1 : FAIL : {sentence}")
     assert names(probable_issues(cluster("error", said), index(quoting))) == ["70"]
-    less = issue(71, "Two counts", "This is an invalid model. The count is not equal to size of input defs in node x")
+    less = issue(
+        71, "Two counts", "This is an invalid model. The count is not equal to size of input defs in node x"
+    )
     assert not probable_issues(cluster("error", said), index(less))
-    short = part(ComponentName.MESSAGE, "the count of axes is not equal to the rank")  # nine words are quoted whole
+    # nine words are quoted whole
+    short = part(ComponentName.MESSAGE, "the count of axes is not equal to the rank")
     assert not probable_issues(cluster("error", short), index(issue(72, "axes is not equal to the rank", "")))
 
 
@@ -99,8 +117,11 @@ def test_wrong_results_are_known_by_the_pass_with_the_operators_or_by_the_title(
     titled = issue(71, "AveragePool behind Pad gives incorrect results", "Since 1.19.")
     small = cluster("mismatch", operators="Pad MaxPool", guilty="Pad_Fusion")
     assert names(probable_issues(small, index(fused, titled))) == ["70"]
-    assert names(probable_issues(cluster("mismatch", operators="Pad AveragePool"), index(fused, titled))) == ["71"]
-    assert not probable_issues(cluster("crash", operators="Pad AveragePool"), index(fused, titled))  # of another kind
+    assert names(probable_issues(cluster("mismatch", operators="Pad AveragePool"), index(fused, titled))) == [
+        "71"
+    ]
+    # of another kind
+    assert not probable_issues(cluster("crash", operators="Pad AveragePool"), index(fused, titled))
     assert not probable_issues(cluster("mismatch", operators="Pad AveragePool Conv"), index(fused, titled))
     assert not probable_issues(cluster("error", operators="Pad AveragePool"), index(fused, titled))
     large = cluster("mismatch", operators="Pad AveragePool Add Mul Sub")
@@ -112,28 +133,46 @@ def test_one_operator_has_many_bugs_so_its_title_needs_an_attribute() -> None:
     plain = issue(71, "MaxPool is wrong", "on a large image")
     assert not probable_issues(cluster("mismatch", operators="MaxPool"), index(ceil, plain))
     attributes = part(ComponentName.ATTRIBUTES, "MaxPool.ceil_mode=1", "MaxPool.strides=n")
-    assert names(probable_issues(cluster("mismatch", attributes, operators="MaxPool"), index(ceil, plain))) == ["70"]
+    assert names(
+        probable_issues(cluster("mismatch", attributes, operators="MaxPool"), index(ceil, plain))
+    ) == ["70"]
 
 
 def test_what_a_compiler_puts_before_every_message_proves_nothing() -> None:
     other = issue(
-        70, "T", "Non-zero status code returned while running Pad node. Status Message: the sizes do not match"
+        70,
+        "T",
+        "Non-zero status code returned while running Pad node. Status Message: the sizes do not match",
     )
     same = issue(71, "T", "Status Message: axes must be larger than one")
-    text = "Non-zero status code returned while running Pad node. Status Message: axes must be larger than one"
+    text = (
+        "Non-zero status code returned while running Pad node. Status Message: axes must be larger than one"
+    )
     said = part(ComponentName.MESSAGE, text)
     assert names(probable_issues(cluster("error", said), index(other, same))) == ["71"]
 
 
 def test_the_condition_of_a_failed_check_is_known_without_what_follows_it() -> None:
-    said = "Check failed: (steps[i] < <n> ? (last <= first) : (first <= last)) is false: : Input [Begin=<n>] is invalid for axis=<n>"
-    same = issue(70, "Legalize: Check failed: (steps[i] < 0 ? (last <= first) : (first <= last)) is false", "fails")
-    other = issue(71, "Legalize: Check failed: (steps[i] < 0 ? (last <= next) : (next <= last)) is false", "fails")
-    assert names(probable_issues(cluster("error", part(ComponentName.MESSAGE, said)), index(same, other))) == ["70"]
-    short = part(
-        ComponentName.MESSAGE, "Check failed: (n.defined()) is false: Found null pointer node while traversing"
+    said = (
+        "Check failed: (steps[i] < <n> ? (last <= first) : (first <= last)) is false: : Input [Begin=<n>] is"
+        " invalid for axis=<n>"
     )
-    assert not probable_issues(cluster("error", short), index(issue(70, "Check failed: (n.defined()) is false", "x")))
+    same = issue(
+        70, "Legalize: Check failed: (steps[i] < 0 ? (last <= first) : (first <= last)) is false", "fails"
+    )
+    other = issue(
+        71, "Legalize: Check failed: (steps[i] < 0 ? (last <= next) : (next <= last)) is false", "fails"
+    )
+    assert names(
+        probable_issues(cluster("error", part(ComponentName.MESSAGE, said)), index(same, other))
+    ) == ["70"]
+    short = part(
+        ComponentName.MESSAGE,
+        "Check failed: (n.defined()) is false: Found null pointer node while traversing",
+    )
+    assert not probable_issues(
+        cluster("error", short), index(issue(70, "Check failed: (n.defined()) is false", "x"))
+    )
 
 
 def test_an_issue_of_another_compiler_is_not_named() -> None:
@@ -198,7 +237,9 @@ def test_what_an_index_of_a_stranger_says_is_bounded() -> None:
     one = ProbableIssue("a/b#1", "https://github.com/a/b/issues/1", "t", "open", 3, ("r",))
     assert issues_in(issues_json([one])) == (one,)
     assert (
-        issues_in('[{"name": "x", "url": "javascript:1", "title": "", "state": "", "score": 1, "reasons": []}]')[0].url
+        issues_in(
+            '[{"name": "x", "url": "javascript:1", "title": "", "state": "", "score": 1, "reasons": []}]'
+        )[0].url
         == ""
     )
     for text in ("3", "[3]", "{", '[{"name": 1}]', "[" * 100_000):
@@ -229,7 +270,9 @@ def test_a_store_names_the_issue_of_a_cluster(
     assert facts["probably"][0]["name"] == "o/r#70"
 
 
-def test_other_words_for_a_failed_condition_a_pass_as_people_write_it_and_one_function_of_its_own_name() -> None:
+def test_other_words_for_a_failed_condition_a_pass_as_people_write_it_and_one_function_of_its_own_name() -> (
+    None
+):
     asserted = issue(70, "T", "ir.h:1372: eraseOutput: Assertion `outputs_[i]->uses().empty()` failed.")
     frames = part(ComponentName.FRAMES, "eraseOutput")
     assert names(probable_issues(cluster("crash", frames), index(asserted))) == ["70"]
@@ -241,10 +284,14 @@ def test_other_words_for_a_failed_condition_a_pass_as_people_write_it_and_one_fu
     assert names(probable_issues(cluster("error", checked), index(same, asserted))) == ["72"]
     two = part(ComponentName.MESSAGE, "Check failed: (slot->value_computed) is false: ")
     assert names(
-        probable_issues(cluster("error", two), index(issue(73, "Check failed: (slot->value_computed) is false", "x")))
+        probable_issues(
+            cluster("error", two), index(issue(73, "Check failed: (slot->value_computed) is false", "x"))
+        )
     ) == ["73"]
     spoken = issue(74, "Inconsistent output (Pad Fusion Issue)", "the results differ")
     assert names(
         probable_issues(cluster("mismatch", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken))
     ) == ["74"]
-    assert not probable_issues(cluster("hang", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken))
+    assert not probable_issues(
+        cluster("hang", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken)
+    )

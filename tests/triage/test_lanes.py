@@ -1,4 +1,6 @@
-"""Lanes: what travels to them and back, that every test comes once and in order whatever they do, and that one may be killed."""
+"""Lanes: what travels to them and back, that every test comes once and in order whatever they do, and that
+one may be killed.
+"""
 
 import contextlib
 import json
@@ -72,19 +74,35 @@ def test_a_failure_travels_whole(program: OnnxProgram | TirProgram) -> None:
         "items": [np.zeros((0, 3), np.int8), np.array(True)],
         "absent": None,
     }
-    verdict = Verdict("fail", "differs", "mismatch", "run", mismatch=Mismatch("y", "nan", max_abs=float("nan")))
-    seen = Observation("fake", "1", "ok", outputs={"y": np.arange(3.0)}, frames=(Frame("python", "f", "a.py", 3),))
+    verdict = Verdict(
+        "fail", "differs", "mismatch", "run", mismatch=Mismatch("y", "nan", max_abs=float("nan"))
+    )
+    seen = Observation(
+        "fake", "1", "ok", outputs={"y": np.arange(3.0)}, frames=(Frame("python", "f", "a.py", 3),)
+    )
     died = Observation("fake", "1", "crash", signal=11, reached=(1, 2))
     print_ = Fingerprint(5, "fake-mismatch-1", (Component(ComponentName.KIND, ("mismatch",), True, "why"),))
     case = Case(
-        program, inputs, {"y": np.ones(2)}, Origin("isra", 7, {"onnx": "1"}, "generated", {"nodes": "6"}), {"a": "b"}
+        program,
+        inputs,
+        {"y": np.ones(2)},
+        Origin("isra", 7, {"onnx": "1"}, "generated", {"nodes": "6"}),
+        {"a": "b"},
     )
     (came,) = travelled(
-        [FinishedTest(0, case, {"fake": ("fail", 0.25)}, [FoundFailure("fake", verdict, print_, (seen, died))])]
+        [
+            FinishedTest(
+                0, case, {"fake": ("fail", 0.25)}, [FoundFailure("fake", verdict, print_, (seen, died))]
+            )
+        ]
     )
     assert came.case is not None
     assert (came.case.program, came.case.program.name, came.digest) == (program, "name", program.digest)
-    assert (came.case.origin, came.case.parameters, came.answers) == (case.origin, {"a": "b"}, {"fake": ("fail", 0.25)})
+    assert (came.case.origin, came.case.parameters, came.answers) == (
+        case.origin,
+        {"a": "b"},
+        {"fake": ("fail", 0.25)},
+    )
     assert came.case.inputs["x"].dtype == ml_dtypes.bfloat16  # type: ignore[union-attr]
     assert came.case.inputs["absent"] is None
     assert came.case.inputs["x"].tobytes() == inputs["x"].tobytes()  # type: ignore[union-attr]
@@ -118,7 +136,9 @@ def test_what_is_no_message_counts_as_an_end(data: bytes) -> None:
 
 @dataclass
 class ThreadLane:
-    """A lane that does nothing for its tests, in pieces of a size, and dies after so many of them (0: never)."""
+    """A lane that does nothing for its tests, in pieces of a size, and dies after so many of them (0:
+    never).
+    """
 
     connection: socket.socket
     piece: int
@@ -141,7 +161,9 @@ class ThreadLane:
         at = asked.start
         while at < asked.stop:
             upto = min(asked.stop, at + self.piece)
-            done = [FinishedTest(number, None, {}, (), program_digest=str(number)) for number in range(at, upto)]
+            done = [
+                FinishedTest(number, None, {}, (), program_digest=str(number)) for number in range(at, upto)
+            ]
             send(self.connection, finished(done, upto, 1000.0, False))
             at = upto
             self.pieces -= 1
@@ -204,7 +226,8 @@ def test_the_first_lane_is_started_at_once_and_ends_when_nobody_asked_for_it() -
             lane.kill()
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # threads shrink badly
+# threads shrink badly
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=12),
     st.integers(1, 4),
@@ -214,7 +237,9 @@ def test_the_first_lane_is_started_at_once_and_ends_when_nobody_asked_for_it() -
 def test_every_test_comes_once_whatever_lanes_do(
     habits: list[tuple[int, int]], lanes: int, first: int, many: int
 ) -> None:
-    """Lanes of any speed that die at any piece: all numbers arrive, each once, and nothing is begun too far ahead."""
+    """Lanes of any speed that die at any piece: all numbers arrive, each once, and nothing is begun too far
+    ahead.
+    """
     coming = iter(habits)
 
     def spawn() -> tuple[ThreadLane, socket.socket]:
@@ -282,7 +307,9 @@ def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: P
 
 @pytest.mark.slow  # 1,120 tests
 def test_the_first_decided_batch_is_the_same_whatever_the_lanes(tmp_path: Path) -> None:
-    """The shares of the fifth batch, from test 1,024 on, follow from the tests of the first: those of a resumed campaign too."""
+    """The shares of the fifth batch, from test 1,024 on, follow from the tests of the first: those of a
+    resumed campaign too.
+    """
     target = resolve("fake:error@ReduceMax+error@Neg")
     small = CampaignPlan("mix", replace(USUAL, nodes=1, between=None), costs=stated([target]))
     campaign = new_campaign(3, [target], small)
@@ -306,7 +333,9 @@ def test_the_first_decided_batch_is_the_same_whatever_the_lanes(tmp_path: Path) 
     assert len(strategies) > 1
 
 
-def test_a_lane_says_what_cannot_be_imported_and_no_other_lack_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_says_what_cannot_be_imported_and_no_other_lack_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def version(_: Workers, target: ResolvedTarget) -> str:
         if target.name == "onnxruntime":
             raise Unavailable("onnxruntime cannot be imported here: half a wheel")

@@ -1,4 +1,6 @@
-"""Campaigns that run for long: a full disk, signals, failures looked into beside the hunt, and the report at the end."""
+"""Campaigns that run for long: a full disk, signals, failures looked into beside the hunt, and the report at
+the end.
+"""
 
 import json
 import signal
@@ -65,7 +67,9 @@ def test_signals_to_end_are_as_an_interrupt(tmp_path: Path, number: signal.Signa
 
 
 @pytest.mark.slow(seconds=40)
-def test_new_failures_are_looked_into_beside_the_hunt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_failures_are_looked_into_beside_the_hunt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     reports = (tmp_path / "r.md", tmp_path / "r.html")
     code, out, err = opsieve(
         "fuzz", "-t", "fake:error@Relu", "--strategy", "isra", "--nodes", "6", "--minutes", "0.6", "--seed", "3", "--store",

@@ -42,7 +42,10 @@ def test_golden_messages(kind: str) -> None:
         ("id 123e4567-e89b-12d3-a456-426614174000 lost", "id 00000000-e89b-12d3-a456-4266141740ff lost"),
         ("hash 3f9a1c2b04aa lost", "hash deadbeef0123 lost"),
         ("Cast(25) is missing", "Cast(13) is missing"),
-        ("Not equal to tolerance rtol=0.1\n[[1. 2.]\n", "Not equal to tolerance rtol=0.5\n[[7. 2. 3.]\n [4. 5. 6.]]"),
+        (
+            "Not equal to tolerance rtol=0.1\n[[1. 2.]\n",
+            "Not equal to tolerance rtol=0.5\n[[7. 2. 3.]\n [4. 5. 6.]]",
+        ),
         ("inputs ('a', 'b') clash", "inputs ('x', 'y', 'z') clash"),
         ("kernel of 3x3 is odd", "kernel of 5x5x5 is odd"),
         ("near 1e-05 it failed", "near -3.5 it failed"),
@@ -55,7 +58,10 @@ def test_one_bug_has_one_template(one: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("Could not find an implementation for RoiAlign(22)", "Could not find an implementation for Cast(22)"),
+        (
+            "Could not find an implementation for RoiAlign(22)",
+            "Could not find an implementation for Cast(22)",
+        ),
         ("unsupported op 'Gelu'", "unsupported op 'Erf'"),
         ("'Var' object has no attribute 'value'", "'Var' object has no attribute 'tolist'"),
         ("in model.cc:12 it failed", "in graph.cc:12 it failed"),
@@ -73,7 +79,11 @@ def test_every_operator_of_onnx_survives() -> None:
     names = {schema.name for schema in onnx.defs.get_all_schemas()}
     assert len(names) > 180
     for name in names:
-        for message in (f"no kernel for {name} here", f"no kernel for '{name}' here", f"no kernel for {name}(13) here"):
+        for message in (
+            f"no kernel for {name} here",
+            f"no kernel for '{name}' here",
+            f"no kernel for {name}(13) here",
+        ):
             assert name in normalise(message).split(), message
 
 
@@ -134,10 +144,16 @@ def test_ten_megabytes_of_hostile_text(unit: str) -> None:  # it would not end w
     ("signature", "name"),
     [
         ("onnxruntime::Model::Model(onnx::ModelProto&&, const std::string&)", "onnxruntime::Model::Model"),
-        ("void tvm::runtime::Copy<float, std::map<int, int>>(DLTensor*, unsigned long)", "tvm::runtime::Copy"),
+        (
+            "void tvm::runtime::Copy<float, std::map<int, int>>(DLTensor*, unsigned long)",
+            "tvm::runtime::Copy",
+        ),
         ("std::vector<int> (anonymous namespace)::helper(int)", "::helper"),
         ("tvm::PrimExpr tvm::te::Tensor::operator()(tvm::PrimExpr) const", "tvm::te::Tensor::operator()"),
-        ("onnxruntime::RNN<T>::RNN(const onnxruntime::OpKernelInfo&) [with T = float]", "onnxruntime::RNN::RNN"),
+        (
+            "onnxruntime::RNN<T>::RNN(const onnxruntime::OpKernelInfo&) [with T = float]",
+            "onnxruntime::RNN::RNN",
+        ),
         ("plain", "plain"),
         ("", ""),
     ],
@@ -150,14 +166,20 @@ def test_qualified_names(signature: str, name: str) -> None:
     ("message", "place"),
     [
         (
-            "/onnxruntime_src/core/graph/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&) Unsupported",
+            (
+                "/onnxruntime_src/core/graph/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&)"
+                " Unsupported"
+            ),
             "model.cc Model::Model",
         ),
         ("/a/x.cc:1 ns::f(int) outer /a/y.cc:2 ns::g(int) inner", "y.cc ns::g"),
         ("/a/x.h:48 a::RNN<T>::RNN(const a::Info&) [with T = float] layout_ == 0 was false", "x.h RNN::RNN"),
         ("/a/x.cc:1 this is prose (with a bracket)", "x.cc"),
         ('File "/project/src/x.cc", line 69, in void tvm::f(int)', "x.cc tvm::f"),
-        ("Exception raised from copy_impl at ../aten/src/Copy.cpp:118 (most recent call first):", "Copy.cpp copy_impl"),
+        (
+            "Exception raised from copy_impl at ../aten/src/Copy.cpp:118 (most recent call first):",
+            "Copy.cpp copy_impl",
+        ),
         ("/home/me/model.onnx:3 is broken", ""),
         ("nothing", ""),
     ],
@@ -185,6 +207,8 @@ def test_operators_named(message: str, named: tuple[str, ...]) -> None:
 def test_which_types_a_call_was_made_with_is_the_program_s_matter() -> None:
     said = "Do not know how to handle GlobalVar.__call__ for types [{}]"
     one = normalise(said.format("<class 'tvm.ir.expr.Var'>, <class 'int'>"))
-    assert one == normalise(said.format("<class 'tvm.ir.expr.Tuple'>, <class 'tvm.ir.expr.Var'>, <class 'int'>"))
+    assert one == normalise(
+        said.format("<class 'tvm.ir.expr.Tuple'>, <class 'tvm.ir.expr.Var'>, <class 'int'>")
+    )
     assert one.endswith("for types <type>")
     assert "NoneType" in normalise("expected a tensor but got <class 'NoneType'>")

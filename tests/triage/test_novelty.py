@@ -1,4 +1,6 @@
-"""Which clusters of a campaign are new beside a store of known ones, and what continuous integration makes of that."""
+"""Which clusters of a campaign are new beside a store of known ones, and what continuous integration makes of
+that.
+"""
 
 import json
 from dataclasses import replace
@@ -21,9 +23,13 @@ def why(folder: Path, known: Path | None = None) -> list[str]:
     return [one.known for one in judged_clusters(folder, CAMPAIGN.id, known)]
 
 
-def test_a_cluster_is_known_by_its_fingerprint_or_by_another_way_in_which_the_bug_shows(tmp_path: Path) -> None:
+def test_a_cluster_is_known_by_its_fingerprint_or_by_another_way_in_which_the_bug_shows(
+    tmp_path: Path,
+) -> None:
     known = filled(tmp_path / "known", [done(0, SPLIT)])
-    other_class = finding("axes has a duplicate entry", frames=["split", "rule"], exception="builtins.TypeError")
+    other_class = finding(
+        "axes has a duplicate entry", frames=["split", "rule"], exception="builtins.TypeError"
+    )
     new = filled(tmp_path / "new", [done(0, other_class), done(1, WRONG)])
     assert why(new, known) == ["", f"it is c1 of {known}"]
     assert why(new) == ["", ""]
@@ -59,7 +65,18 @@ def test_a_job_is_red_on_a_new_bug_and_green_on_a_known_one(
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    run = ("fuzz", "-t", "fake:crash@Add+crash@Mul+crash@Sub", "--tests", "3", "--nodes", "25", "--seed", "1", "--ci")
+    run = (
+        "fuzz",
+        "-t",
+        "fake:crash@Add+crash@Mul+crash@Sub",
+        "--tests",
+        "3",
+        "--nodes",
+        "25",
+        "--seed",
+        "1",
+        "--ci",
+    )
     junit, sarif = tmp_path / "fuzz.xml", tmp_path / "fuzz.sarif"
     words = ("--fail-on", "new", "--junit", junit, "--sarif", sarif)
     code, out, _ = opsieve(*run, *words, "--store", tmp_path / "one", capsys=capsys)

@@ -23,7 +23,9 @@ def model() -> onnx.ModelProto:
     """`If` with bodies of their own names, and a function."""
     flag = helper.make_tensor_value_info("flag_in", TensorProto.BOOL, [])
     inside = helper.make_tensor_value_info("in_body_0", TensorProto.FLOAT, [2])
-    body = helper.make_graph([helper.make_node("Relu", ["x.1"], ["in_body_0"], "relu_of_body")], "body", [], [inside])
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["x.1"], ["in_body_0"], "relu_of_body")], "body", [], [inside]
+    )
     nodes = [
         helper.make_node("If", ["flag_in"], ["Result"], "if_0", then_branch=body, else_branch=body),
         helper.make_node("Pad", ["Result", "pads", "constant_value"], ["y"], "7"),
@@ -93,7 +95,9 @@ def test_a_name_is_no_part_of_a_fingerprint(name: str) -> None:
 
 
 def test_a_letter_is_no_word_whether_the_program_has_such_a_name_or_not() -> None:
-    assert told("expected a tensor of type x", frozenset(["a"])).key == told("expected a tensor of type x").key
+    assert (
+        told("expected a tensor of type x", frozenset(["a"])).key == told("expected a tensor of type x").key
+    )
 
 
 def test_an_author_s_words_stay_whatever_the_program_calls_its_values() -> None:
@@ -141,7 +145,9 @@ def test_a_name_that_the_compiler_made_of_one_of_the_program_s_is_a_name() -> No
         ("Cannot find ffi::Function main_f4_0 in either", "Cannot find ffi::Function f7_q2_1 in either"),
     ],
 )
-def test_a_name_that_a_compiler_joined_of_names_of_the_program_is_one_placeholder(one: str, other: str) -> None:
+def test_a_name_that_a_compiler_joined_of_names_of_the_program_is_one_placeholder(
+    one: str, other: str
+) -> None:
     names = {"f4", "f12", "f0", "f7", "q2", "sub0", "loop1", "main"}
     assert normalise(one, names) == normalise(other, names)
     assert "<name>" in normalise(one, names)

@@ -1,4 +1,6 @@
-"""Public reports as people save them: versions, settings, models and inputs are read from the text, and nothing in it is run."""
+"""Public reports as people save them: versions, settings, models and inputs are read from the text, and
+nothing in it is run.
+"""
 
 from pathlib import Path
 
@@ -63,7 +65,9 @@ def as_html(text: str) -> str:
             escaped = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
             lines.append(f"<span>{escaped}</span>" if code else f"<p>{escaped}</p>")
     return (
-        "<!DOCTYPE html><html><head><title>onnxruntime 9.9.9</title></head><body>" + "\n".join(lines) + "</body></html>"
+        "<!DOCTYPE html><html><head><title>onnxruntime 9.9.9</title></head><body>"
+        + "\n".join(lines)
+        + "</body></html>"
     )
 
 

@@ -1,4 +1,5 @@
-"""Whatever a file of a stranger holds, its reader reads it or says in one sentence why not: damage that keeps the structure, drawn anew by each reader.
+"""Whatever a file of a stranger holds, its reader reads it or says in one sentence why not: damage that keeps
+the structure, drawn anew by each reader.
 
 What was found is kept as an explicit example. `make test-all` draws ten times as many.
 """
@@ -52,7 +53,13 @@ ____ test_two ____
 [ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Mul node. Name:'a'
 """
 _RECORDS = [
-    {"backend": "tvm", "phase": "convert", "exc_type": "ValueError", "message": "no", "traceback": _LOG.decode()},
+    {
+        "backend": "tvm",
+        "phase": "convert",
+        "exc_type": "ValueError",
+        "message": "no",
+        "traceback": _LOG.decode(),
+    },
     {"backend": "onnxruntime", "message": "failed", "signal": 11, "op": "Relu", "timed_out": False},
     {"backend": "tvm", "message": "hangs", "timed_out": True, "ops": ["Relu", "Tanh"]},
 ]
@@ -103,7 +110,9 @@ def _with_polygraphy(folder: Path) -> None:
 def _data_set(folder: Path) -> None:
     (folder / "model.onnx").write_bytes(chain("Relu").model)
     (folder / "test_data_set_0").mkdir()
-    (folder / "test_data_set_0" / "input_0.pb").write_bytes(numpy_helper.from_array(_ARRAY, "x").SerializeToString())
+    (folder / "test_data_set_0" / "input_0.pb").write_bytes(
+        numpy_helper.from_array(_ARRAY, "x").SerializeToString()
+    )
 
 
 def _module(folder: Path) -> None:
@@ -132,12 +141,17 @@ def _coverage(folder: Path) -> None:
 
 
 def _tables(folder: Path) -> None:
-    answers = (ProbeAnswer("Relu", "float32", 2, "ok", ""), ProbeAnswer("Relu", "", -1, "generator", "small-1"))
+    answers = (
+        ProbeAnswer("Relu", "float32", 2, "ok", ""),
+        ProbeAnswer("Relu", "", -1, "generator", "small-1"),
+    )
     campaign_tables.save([SupportTable("tvm", "0.27", "2026-11-22", ("float32",), answers)], "c0ffee", folder)
 
 
 def _opened(folder: Path) -> object:
-    return open_case(next(path for path in (folder / "case", folder / "module.json", folder) if path.exists()))
+    return open_case(
+        next(path for path in (folder / "case", folder / "module.json", folder) if path.exists())
+    )
 
 
 def _gathered(folder: Path) -> list[str]:
@@ -172,9 +186,14 @@ READERS = {
     "oracle.pkl": Reader(_with_oracle, "oracle.pkl", (damage.raw,), _gathered),
     "polygraphy": Reader(_with_polygraphy, "feeds.json", (damage.json_values, damage.raw), _gathered),
     "module.json": Reader(_module, "module.json", (damage.json_values, damage.raw), _opened),
-    "log.jsonl": Reader(_records, "log.jsonl", (damage.json_lines,), lambda at: read_and_cluster(at / "log.jsonl")),
+    "log.jsonl": Reader(
+        _records, "log.jsonl", (damage.json_lines,), lambda at: read_and_cluster(at / "log.jsonl")
+    ),
     "log.gz": Reader(
-        _records, "log.gz", (damage.gzipped(damage.json_lines), damage.raw), lambda at: read_and_cluster(at / "log.gz")
+        _records,
+        "log.gz",
+        (damage.gzipped(damage.json_lines), damage.raw),
+        lambda at: read_and_cluster(at / "log.gz"),
     ),
     "log.txt": Reader(_records, "log.txt", (damage.raw,), lambda at: read_and_cluster(at / "log.txt")),
     "coverage": Reader(_coverage, "coverage/*.json", (damage.json_values, damage.raw), coverage_record.load),
@@ -213,14 +232,18 @@ def test_what_is_sound_is_read(name: str, sound: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in READERS if name not in STORES])
 @settings(suppress_health_check=SHARED)
 @given(data=st.data())
-def test_what_is_damaged_is_read_or_refused_in_a_sentence(name: str, sound: Path, data: st.DataObject) -> None:
+def test_what_is_damaged_is_read_or_refused_in_a_sentence(
+    name: str, sound: Path, data: st.DataObject
+) -> None:
     check(READERS[name], sound / name, data)
 
 
 @pytest.mark.parametrize("name", STORES)
 @settings(suppress_health_check=SHARED, max_examples=settings.default.max_examples // 5)  # each takes 50 ms
 @given(data=st.data())
-def test_a_damaged_store_is_read_or_refused_in_a_sentence(name: str, sound: Path, data: st.DataObject) -> None:
+def test_a_damaged_store_is_read_or_refused_in_a_sentence(
+    name: str, sound: Path, data: st.DataObject
+) -> None:
     check(READERS[name], sound / name, data)
 
 
@@ -244,7 +267,9 @@ def check(reader: Reader, sound: Path, data: st.DataObject) -> None:
     "number", [b"Infinity", b"-Infinity", b"NaN", b"1e999", b"1" + b"0" * 400], ids=lambda it: it[:9]
 )
 @pytest.mark.parametrize(("name", "field"), [("coverage", b'"probes": 9'), ("tables", b'"float32",2')])
-def test_a_figure_that_is_no_integer(name: str, field: bytes, number: bytes, sound: Path, tmp_path: Path) -> None:
+def test_a_figure_that_is_no_integer(
+    name: str, field: bytes, number: bytes, sound: Path, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(sound / name, tmp_path / "copy"))
     (place,) = folder.glob(READERS[name].file)
     text = lzma.decompress(place.read_bytes()) if name == "tables" else place.read_bytes()

@@ -11,8 +11,12 @@ from stores import done, filled, finding
 from opsieve.triage.store.queries import Queries
 
 
-def test_what_would_move_is_told_with_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As if the rules of before had counted a frame that does not count any more, and made two clusters of one bug."""
+def test_what_would_move_is_told_with_what_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if the rules of before had counted a frame that does not count any more, and made two clusters of
+    one bug.
+    """
     tests = [done(number, finding("no kernel", frames=["main", "fg"[number % 2]])) for number in range(3)]
     store = filled(tmp_path / "s", tests)
     with Queries(store) as queries:

@@ -36,14 +36,20 @@ def wrong(what: str) -> Fingerprint:
         (error("no room"), error("no room", line=8), "cure", True),
     ],
 )
-def test_a_level_compares_what_its_table_says(a: Fingerprint, b: Fingerprint, level: Level, wanted: bool) -> None:
+def test_a_level_compares_what_its_table_says(
+    a: Fingerprint, b: Fingerprint, level: Level, wanted: bool
+) -> None:
     assert same(a, b, level) is wanted
 
 
 def test_components_are_read_back_as_they_were() -> None:
     found = error("no room for a Relu of 3")
     large = component(
-        ComponentName.OPERATORS, [f"Op{n}" for n in range(9)], False, "9 different operators", needs_reduction=True
+        ComponentName.OPERATORS,
+        [f"Op{n}" for n in range(9)],
+        False,
+        "9 different operators",
+        needs_reduction=True,
     )
     for part in (*found.components, large):
         assert component_from_json(component_json(part)) == part
@@ -62,4 +68,7 @@ def test_an_older_file_says_in_words_that_a_graph_is_too_large() -> None:
 
 
 def test_what_is_no_component_is_left_out() -> None:
-    assert components_of([{"name": "nonsense", "value": "", "kept": True, "hint": ""}, {}, {"name": "kind"}]) == ()
+    assert (
+        components_of([{"name": "nonsense", "value": "", "kept": True, "hint": ""}, {}, {"name": "kind"}])
+        == ()
+    )

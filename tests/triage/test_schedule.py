@@ -1,4 +1,6 @@
-"""What a campaign decides by what was recorded: which programs slow targets are asked about, the same whatever the lanes and interruptions."""
+"""What a campaign decides by what was recorded: which programs slow targets are asked about, the same
+whatever the lanes and interruptions.
+"""
 
 import json
 import random
@@ -35,7 +37,9 @@ def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn) -> None
     with Store(folder) as store:
         campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], paced_plan())
         store.begin(campaign)
-        for _ in run(store, campaign, paced_plan(), Limits(seconds=20), lanes=lanes, tests=tests, start=start):
+        for _ in run(
+            store, campaign, paced_plan(), Limits(seconds=20), lanes=lanes, tests=tests, start=start
+        ):
             pass
 
 
@@ -45,7 +49,9 @@ def asked_about(folder: Path, target: str) -> list[int]:
     return [number for number, verdicts in rows if target in json.loads(verdicts)]
 
 
-def test_a_slow_target_is_asked_about_some_programs_the_same_whatever_lanes_and_interruptions(tmp_path: Path) -> None:
+def test_a_slow_target_is_asked_about_some_programs_the_same_whatever_lanes_and_interruptions(
+    tmp_path: Path,
+) -> None:
     fuzz(tmp_path / "whole", 20)
     fuzz(tmp_path / "parts", 13, lanes=2)
     fuzz(tmp_path / "parts", 20)
@@ -54,7 +60,10 @@ def test_a_slow_target_is_asked_about_some_programs_the_same_whatever_lanes_and_
     assert asked[:FIRST] == list(range(ALONE, ALONE + FIRST))
     assert asked_about(tmp_path / "whole", resolve(FAKE).display) == list(range(20))
     with sqlite3.connect(tmp_path / "whole" / "index.sqlite") as index:
-        assert index.execute("SELECT count(*) FROM learnt WHERE name LIKE 'met|onnxruntime|%'").fetchone()[0] > 10
+        assert (
+            index.execute("SELECT count(*) FROM learnt WHERE name LIKE 'met|onnxruntime|%'").fetchone()[0]
+            > 10
+        )
 
 
 def simulated(tests: int, seed: int = 1) -> tuple[Pace, list[int], list[set[str]]]:
@@ -85,7 +94,12 @@ def test_targets_of_equal_tables_have_one_turn_and_suit_each_other() -> None:
 
     supports = (table("a", "Relu"), table("b", "Relu"), table("c", "Abs"))
     made = CampaignPlan(supports=supports)
-    assert [sorted(made.unsuited(number)) for number in range(0, 4 * BATCH, BATCH)] == [[], ["c"], ["a", "b"], []]
+    assert [sorted(made.unsuited(number)) for number in range(0, 4 * BATCH, BATCH)] == [
+        [],
+        ["c"],
+        ["a", "b"],
+        [],
+    ]
     assert made.request_of(BATCH).supports == supports[0]
     alike = CampaignPlan(supports=supports[:2])
     assert alike.request_of(0).supports == alike.request_of(BATCH).supports
@@ -111,7 +125,8 @@ def test_a_large_program_counts_as_several() -> None:
         pace, rng = Pace(("quick", "slow"), COSTS, {}), random.Random(1)
         asked = 0
         for number in range(600):
-            # Half of the programs are small; the large ones promise more, so that the slow target has hardly any other.
+            # Half of the programs are small; the large ones promise more, so that the slow target has hardly
+            # any other.
             size = features if rng.random() < 0.5 else 25
             has = {f"op{number} {place}" for place in range(size)}
             asked += bool(pace.decide(number, "onnx", has, ("quick",), (), ())[0])
@@ -140,7 +155,9 @@ def test_what_is_kept_of_decisions_is_enough_to_go_on() -> None:
         left_out = ("slow",) if rng.random() < 0.2 else ()
         asked, changes = pace.decide(number, "onnx", has, ("quick",), failed, left_out)
         assert (
-            other.decide(number, "onnx", has, ("quick",), failed, left_out)[0] == asked if other is not pace else True
+            other.decide(number, "onnx", has, ("quick",), failed, left_out)[0] == asked
+            if other is not pace
+            else True
         )
         learnt |= changes
         if number % 50 == 0:

@@ -25,7 +25,11 @@ def test_what_is_no_sentence_is_a_finding(tmp_path: Path, monkeypatch: pytest.Mo
         self_fuzz.answered("faulty", tmp_path / "sound", Path("f"), content, "0", tmp_path)
         for content in (b"fine", b"", b"much too long")
     ]
-    assert [item and item.what.partition(" at ")[0] for item in found] == [None, "ZeroDivisionError", "no sentence"]
+    assert [item and item.what.partition(" at ")[0] for item in found] == [
+        None,
+        "ZeroDivisionError",
+        "no sentence",
+    ]
 
 
 def test_a_seed_gives_the_same_file(tmp_path: Path) -> None:

@@ -23,4 +23,7 @@ def test_a_crash_on_an_invalid_program_is_less_grave(tmp_path: Path) -> None:
         assert sorted(row.severity for row in queries.clusters().rows) == [3, 7]
     filled(tmp_path / "s", [done(2, crash[1])])  # the same death, of a sound program now
     with Queries(store) as queries:
-        assert [(row.members, row.severity) for row in queries.clusters(sort="members").rows] == [(2, 7), (1, 7)]
+        assert [(row.members, row.severity) for row in queries.clusters(sort="members").rows] == [
+            (2, 7),
+            (1, 7),
+        ]

@@ -1,4 +1,6 @@
-"""Failures of one statement in a compiler's source, told in different words: one cluster, in a log and in a store."""
+"""Failures of one statement in a compiler's source, told in different words: one cluster, in a log and in a
+store.
+"""
 
 import json
 from pathlib import Path
@@ -42,7 +44,8 @@ def clusters(folder: Path, *records: dict[str, str]) -> list[str]:
 
 
 CALL = at(90, "reshape", OP)
-BRIDGE = at(9, "tvm_ffi.core.Function.__call__", "python/tvm_ffi/cython/function.pxi")  # what was called raised
+# what was called raised
+BRIDGE = at(9, "tvm_ffi.core.Function.__call__", "python/tvm_ffi/cython/function.pxi")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,9 @@ def test_one_raise_has_one_text_however_much_of_a_program_it_shows(tmp_path: Pat
     assert len(set(found)) == 1
 
 
-def test_what_the_interpreter_says_of_a_value_may_be_a_callers_mistake_until_three_call(tmp_path: Path) -> None:
+def test_what_the_interpreter_says_of_a_value_may_be_a_callers_mistake_until_three_call(
+    tmp_path: Path,
+) -> None:
     said, helper = "'int' object has no attribute 'inputs'", at(40, "_get_input")
     records = [
         record(said, at(line, name), helper, exception="AttributeError")
@@ -122,7 +127,10 @@ def test_what_the_interpreter_says_of_a_value_may_be_a_callers_mistake_until_thr
 
 def test_a_death_on_a_line_is_one_bug_whoever_called(tmp_path: Path) -> None:
     def died(caller: str) -> dict[str, object]:
-        dump = f'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n  File "{FRONTEND}", line 40 in new_dim\n  File "{OP}", line 3 in {caller}\n'
+        dump = (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n "
+            f' File "{FRONTEND}", line 40 in new_dim\n  File "{OP}", line 3 in {caller}\n'
+        )
         return {"backend": "tvm", "phase": "import", "message": "SIGSEGV", "signal": 11, "output": dump}
 
     assert len(set(clusters(tmp_path, died("resize"), died("slice")))) == 1  # type: ignore[arg-type]
@@ -131,7 +139,8 @@ def test_a_death_on_a_line_is_one_bug_whoever_called(tmp_path: Path) -> None:
 def test_a_nameless_function_is_known_by_the_only_operator_or_by_its_line(tmp_path: Path) -> None:
     said, one, other = "inputs of this kind are not handled", at(5, "_impl_v13"), at(905, "_impl_v13")
     records = [
-        {**record(said, frame), "op": op} for frame, op in ((one, "MaxPool"), (one, "AveragePool"), (other, "Erf"))
+        {**record(said, frame), "op": op}
+        for frame, op in ((one, "MaxPool"), (one, "AveragePool"), (other, "Erf"))
     ]
     first, second, third = clusters(tmp_path, *records)
     assert first == second != third
@@ -141,20 +150,30 @@ def test_the_root_of_a_chain_counts_in_a_log(tmp_path: Path) -> None:
     """The outer exception says only that a pass failed."""
 
     def chained(cause: str) -> dict[str, str]:
-        inner = f"{HEAD}  {at(40, 'fold')}\n    x\n{cause}\n\nThe above exception was the direct cause of the following exception:\n\n"
+        inner = (
+            f"{HEAD}  {at(40, 'fold')}\n    x\n{cause}\n\nThe above exception was the direct cause of the"
+            " following exception:\n\n"
+        )
         outer = record("a pass failed", at(7, "run_passes"), exception="PassError")
         return {**outer, "traceback": inner + outer["traceback"]}
 
-    assert len(set(clusters(tmp_path, chained("KeyError: 'a'"), chained("ValueError: no shape is there")))) == 2
+    assert (
+        len(set(clusters(tmp_path, chained("KeyError: 'a'"), chained("ValueError: no shape is there")))) == 2
+    )
 
 
 def test_a_log_beside_the_message_tells_where_a_process_died(tmp_path: Path) -> None:
     def died(function: str) -> dict[str, object]:
-        dump = f'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n  File "{FRONTEND}", line 40 in {function}\n'
+        dump = (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n "
+            f' File "{FRONTEND}", line 40 in {function}\n'
+        )
         return {"backend": "tvm", "phase": "import", "message": "SIGSEGV", "signal": 11, "output": dump}
 
     path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(died(name)) + "\n" for name in ("_parse_attr", "_parse_input", "_parse_attr")))
+    path.write_text(
+        "".join(json.dumps(died(name)) + "\n" for name in ("_parse_attr", "_parse_input", "_parse_attr"))
+    )
     first, second, third = (each.cluster for each in read_and_cluster(path).assignments)
     assert first == third != second
 

@@ -1,4 +1,6 @@
-"""The store of a campaign: what it keeps, and what happens when its writer dies, its disk is full or its index is not what it was."""
+"""The store of a campaign: what it keeps, and what happens when its writer dies, its disk is full or its
+index is not what it was.
+"""
 
 import errno
 import os
@@ -49,7 +51,10 @@ def test_tests_and_failures_are_counted_and_the_first_cases_kept(tmp_path: Path)
         assert store.kinds(CAMPAIGN) == {"error": KEPT + 4}
         assert store.clusters(CAMPAIGN) == 2
         assert sorted(store.counts().values()) == [1, KEPT + 3]
-        assert store.totals(CAMPAIGN) == {"fake": {"fail": KEPT + 4, "pass": 1}, "onnxruntime": {"pass": KEPT + 5}}
+        assert store.totals(CAMPAIGN) == {
+            "fake": {"fail": KEPT + 4, "pass": 1},
+            "onnxruntime": {"pass": KEPT + 5},
+        }
         assert store.seconds(CAMPAIGN)["onnxruntime"] == 0.25 * (KEPT + 5)
         places = [row["folder"] for row in store.failures() if row["folder"]]
     assert sorted(places) == folders(tmp_path)
@@ -152,7 +157,8 @@ def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "writer", ["gen.case.case.write_folder", "triage.store.store.sync_tree", "triage.store.failure_record.write_file"]
+    "writer",
+    ["gen.case.case.write_folder", "triage.store.store.sync_tree", "triage.store.failure_record.write_file"],
 )
 def test_a_disk_that_is_full_when_a_case_is_written_is_waited_for(
     writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -214,7 +220,9 @@ def test_text_that_sqlite_and_json_refuse_is_stored_all_the_same(tmp_path: Path)
 def test_a_refused_campaign_leaves_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
-        assert opsieve("fuzz", "--store", tmp_path / name, "-t", "nosuch", "--tests", "1", capsys=capsys)[0] == 2
+        assert (
+            opsieve("fuzz", "--store", tmp_path / name, "-t", "nosuch", "--tests", "1", capsys=capsys)[0] == 2
+        )
     assert os.listdir(tmp_path) == ["empty"]
     store = stores.filled(tmp_path / "kept", [stores.done(0, stores.finding("no room"))])
     with pytest.raises(KeyError), Store(store):

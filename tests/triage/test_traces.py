@@ -44,7 +44,10 @@ def test_any_text_is_read(text: str) -> None:
     assert trace.kind or not (trace.exception or trace.message or trace.frames)
 
 
-@given(st.lists(LINES, max_size=30).map("\n".join), st.sampled_from(["\x1b[31m", "\x1b[1;35m", "\x1b[0m", "\x1b[K"]))
+@given(
+    st.lists(LINES, max_size=30).map("\n".join),
+    st.sampled_from(["\x1b[31m", "\x1b[1;35m", "\x1b[0m", "\x1b[K"]),
+)
 def test_colours_change_nothing(text: str, colour: str) -> None:
     plain = read_trace(text)
     coloured = read_trace("\n".join(f"{colour}{line}\x1b[m" for line in text.split("\n")))
@@ -81,7 +84,11 @@ def test_the_place_in_a_message_becomes_the_innermost_frame_once() -> None:
 @pytest.mark.parametrize(
     ("message", "file", "function"),
     [
-        ("Exception from src/a.cpp:1:\nCheck 'x' failed at src/core/node.cpp:412:\nbad", "src/core/node.cpp", ""),
+        (
+            "Exception from src/a.cpp:1:\nCheck 'x' failed at src/core/node.cpp:412:\nbad",
+            "src/core/node.cpp",
+            "",
+        ),
         ("prog: /src/a.cpp:12: void ns::C::f(int): Assertion `x' failed.", "/src/a.cpp", "ns::C::f"),
         ("UNREACHABLE executed at /src/a.cpp:369!", "/src/a.cpp", ""),
     ],

@@ -49,7 +49,9 @@ def store(tmp_path: Path) -> Path:
     tests.append(done(9, finding(HOSTILE)))
     tests.append(
         done(
-            10, finding("", kind="mismatch"), non_bugs=[NonBug("onnxruntime", "unsupported", "Erf: no kernel", HOSTILE)]
+            10,
+            finding("", kind="mismatch"),
+            non_bugs=[NonBug("onnxruntime", "unsupported", "Erf: no kernel", HOSTILE)],
         )
     )
     return filled(tmp_path / "s", tests)
@@ -82,7 +84,12 @@ def test_clusters_have_the_keys_that_are_promised(store: Path, capsys: pytest.Ca
     found = asked(capsys, store, "clusters", "--non-bugs")
     assert found["non_bugs"][0]["what"] == "Erf: no kernel"
     assert (
-        asked(capsys, store, "clusters", "--aside") == found == {"non_bugs": found["aside"], "aside": found["non_bugs"]}
+        asked(capsys, store, "clusters", "--aside")
+        == found
+        == {
+            "non_bugs": found["aside"],
+            "aside": found["non_bugs"],
+        }
     )
 
 
@@ -175,7 +182,9 @@ def test_what_cannot_be_is_refused_with_a_sentence(
     assert err.count("\n") == 1
 
 
-def test_a_store_that_is_not_there_or_is_newer_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_is_not_there_or_is_newer_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = opsieve("clusters", "--store", tmp_path / "no", capsys=capsys)
     assert code == 2
     assert "is no store" in err
@@ -186,13 +195,17 @@ def test_a_store_that_is_not_there_or_is_newer_is_told(tmp_path: Path, capsys: p
     assert "upgrade opsieve" in opsieve("mark", "c1", "known", "--store", tmp_path, capsys=capsys)[2]
 
 
-def test_text_of_compilers_does_nothing_to_a_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_of_compilers_does_nothing_to_a_terminal(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for arguments in (("clusters",), ("clusters", "--non-bugs"), ("show", "c4", "--why"), ("triage",)):
         code, out, _ = opsieve(*arguments, "--store", store, capsys=capsys)
         assert code == 0
         assert not set(out) & {"\x1b", "\x07", "\r", "\u202e"}
     assert "[red]no[" in opsieve("show", "c4", "--why", "--store", store, capsys=capsys)[1]
-    assert all(len(line) <= 80 for line in opsieve("clusters", "--store", store, capsys=capsys)[1].splitlines()[:-1])
+    assert all(
+        len(line) <= 80 for line in opsieve("clusters", "--store", store, capsys=capsys)[1].splitlines()[:-1]
+    )
 
 
 def test_rules_explain_and_the_rest_is_counted(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +214,9 @@ def test_rules_explain_and_the_rest_is_counted(store: Path, capsys: pytest.Captu
         'title = "No kernel"\nmessage = \'no kernel [ab]$\'\nissue = "https://example.org/1"'
     )
     told = asked(capsys, store, "triage")
-    assert told["rules"] == [{"name": "kernel", "title": "No kernel", "issue": "https://example.org/1", "count": 6}]
+    assert told["rules"] == [
+        {"name": "kernel", "title": "No kernel", "issue": "https://example.org/1", "count": 6}
+    ]
     assert (told["explained"], told["unexplained"]) == (6, 5)
     assert {one["id"] for one in asked(capsys, store, "clusters", "status:known")["clusters"]} == {"c1", "c2"}
     (store / "known" / "bad.toml").write_text("title = \"x\"\nmessage = '(a+)+'")
@@ -230,7 +245,11 @@ def test_logs_of_other_tools(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_evidence_beside_a_case_is_taken_up(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Queries(store) as queries:
         case = store / queries.cluster("c5").representative
-    blamed = {"answer": "pass", "passes": ["FoldTanh"], "levels": {"none": "good", "basic": "good", "all": "bad"}}
+    blamed = {
+        "answer": "pass",
+        "passes": ["FoldTanh"],
+        "levels": {"none": "good", "basic": "good", "all": "bad"},
+    }
     for kind, answer in (
         ("releases", {"first_bad": "1.17.0", "guilty_passes": ["another"]}),
         ("commits", {"first_bad": "0" * 40}),
@@ -249,8 +268,12 @@ def test_evidence_beside_a_case_is_taken_up(store: Path, capsys: pytest.CaptureF
     assert asked(capsys, store, "triage")["moves"]  # what was known is known no more
 
 
-def test_the_commit_that_bisection_blames_relates_clusters(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two clusters of one compiler that the same commit brought: certain where a search found it, else as likely as the ranking says."""
+def test_the_commit_that_bisection_blames_relates_clusters(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two clusters of one compiler that the same commit brought: certain where a search found it, else as
+    likely as the ranking says.
+    """
     ids = [one["id"] for one in asked(capsys, store, "clusters")["clusters"] if one["backend"] == "fake"]
     with Queries(store) as queries:
         kept = [name for name in ids if queries.cluster(name).representative]
@@ -259,17 +282,22 @@ def test_the_commit_that_bisection_blames_relates_clusters(store: Path, capsys: 
     keep_culprit(one, "commits", {"first_bad": "ab" * 20, "culprits": [commit]})
     ranked = [{**commit, "probability": 0.9}, {"sha": "cd" * 20, "subject": "Tidy", "probability": 0.05}]
     keep_culprit(other, "releases", {"first_bad": "1.17.0", "history": {"ranked": ranked}})
-    keep_culprit(third, "releases", {"first_bad": "1.17.0", "history": {"ranked": [{**commit, "probability": 0.3}]}})
+    keep_culprit(
+        third, "releases", {"first_bad": "1.17.0", "history": {"ranked": [{**commit, "probability": 0.3}]}}
+    )
     asked(capsys, store, "triage")
     with Queries(store) as queries:
         found = {row.cluster.id: row for row in queries.related(kept[0])}
     assert kept[1] in found
     assert (found[kept[1]].score, found[kept[1]].reason) == (0.9, "the same commit: abababababab Fuse more")
     assert kept[2] not in found or "commit" not in found[kept[2]].reason
-    assert {one["id"] for one in asked(capsys, store, "clusters")["clusters"]} >= set(kept)  # suggested, not joined
+    # suggested, not joined
+    assert {one["id"] for one in asked(capsys, store, "clusters")["clusters"]} >= set(kept)
 
 
-def test_what_is_told_by_its_graph_is_reduced_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_told_by_its_graph_is_reduced_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor", "Tanh")
     tests = [
         done(1, finding("", kind="crash", frames=["here"], signal=11)),
@@ -331,12 +359,18 @@ def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
 
 
 def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two wrong operators look alike while programs are large: one fingerprint; reduced, they are two clusters."""
+    """Two wrong operators look alike while programs are large: one fingerprint; reduced, they are two
+    clusters.
+    """
     target = "fake:wrong@Tanh+wrong@Sigmoid"
     campaign = Campaign("beef", "small-1", 1, (target,))
     many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor")
     tests = [
-        done(at, finding("", kind="mismatch", target=target, operators=(*many, last)), operators=("Abs", last, "Neg"))
+        done(
+            at,
+            finding("", kind="mismatch", target=target, operators=(*many, last)),
+            operators=("Abs", last, "Neg"),
+        )
         for at, last in enumerate(("Tanh", "Sigmoid"))
     ]
     with Store(tmp_path / "s") as store:
@@ -346,7 +380,10 @@ def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFi
     told = asked(capsys, tmp_path / "s", "triage", "--reduce", "--budget", "90", "--offline")
     assert all(one["answer"] == "reduced" for one in told["reductions"])
     after = asked(capsys, tmp_path / "s", "clusters", "kind:mismatch")
-    assert {tuple(one["operators"]) for one in after["clusters"] if one["reduced"]} == {("Tanh",), ("Sigmoid",)}
+    assert {tuple(one["operators"]) for one in after["clusters"] if one["reduced"]} == {
+        ("Tanh",),
+        ("Sigmoid",),
+    }
     again = asked(capsys, tmp_path / "s", "triage", "--reduce", "--budget", "90", "--offline")
     assert again["reductions"] == []
     assert asked(capsys, tmp_path / "s", "clusters", "kind:mismatch")["clusters"] == after["clusters"]
@@ -361,11 +398,9 @@ def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_commands_load_no_compiler_and_no_terminal_app(store: Path) -> None:
     code = (
-        "import sys\n"
-        "from opsieve.tui.cli import main\n"
-        f"try: main(['clusters', '--store', {str(store)!r}])\n"
-        "except SystemExit: pass\n"
-        "print(sorted({'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'git'} & set(sys.modules)), file=sys.stderr)\n"
+        "import sys\nfrom opsieve.tui.cli import main\ntry: main(['clusters', '--store',"
+        f" {str(store)!r}])\nexcept SystemExit: pass\nprint(sorted({{'torch', 'tvm', 'onnxruntime',"
+        " 'textual', 'onnx', 'git'} & set(sys.modules)), file=sys.stderr)\n"
     )
     done_ = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done_.stderr.strip() == "[]"

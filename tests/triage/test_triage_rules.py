@@ -15,7 +15,12 @@ from opsieve.triage.rules.rules import Rule, RuleSubject, explains, first_that_e
 from opsieve.triage.store.index.filters import condition, remarks
 
 SUBJECT = RuleSubject(
-    "onnxruntime", "error", "compile", "node Pad_3: pads must be positive", frozenset({"Pad", "Relu"}), "1.20.1"
+    "onnxruntime",
+    "error",
+    "compile",
+    "node Pad_3: pads must be positive",
+    frozenset({"Pad", "Relu"}),
+    "1.20.1",
 )
 
 
@@ -89,7 +94,9 @@ PIECE = st.text("ab.", max_size=4).map(re.escape) | st.sampled_from(
     st.text("ab.\n", max_size=12),
 )
 def test_a_pattern_finds_what_the_expression_finds(text: str, message: str) -> None:
-    """Cutting at `.*` changes nothing but the time. A piece that repeats takes its first match, which may not end first."""
+    """Cutting at `.*` changes nothing but the time. A piece that repeats takes its first match, which may not
+    end first.
+    """
     found = pattern(text).found_in(message)
     if not any(sign in text for sign in "+*?{$") or ".*" not in text:
         assert found == bool(re.search(text, message, re.DOTALL))
@@ -105,7 +112,9 @@ def test_only_the_beginning_of_a_message_is_looked_at() -> None:
 # -- filters
 
 
-@pytest.mark.parametrize("text", ["since:yesterday", "since:2y", "is:blue", "id:x", "id:c99999999999999", "x" * 501])
+@pytest.mark.parametrize(
+    "text", ["since:yesterday", "since:2y", "is:blue", "id:x", "id:c99999999999999", "x" * 501]
+)
 def test_a_filter_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         condition(text)
@@ -124,7 +133,14 @@ def test_any_filter_is_one_condition_whose_values_are_bound(text: str) -> None:
 
 
 def place(cluster: int, severity: int = 3, **more: object) -> RankFeatures:
-    told = {"breadth": 1, "reduced": False, "size": 5, "members": 1, "features": frozenset({f"f{cluster}"}), **more}
+    told = {
+        "breadth": 1,
+        "reduced": False,
+        "size": 5,
+        "members": 1,
+        "features": frozenset({f"f{cluster}"}),
+        **more,
+    }
     return RankFeatures(cluster, severity, **told)  # type: ignore[arg-type]
 
 
@@ -137,12 +153,21 @@ def test_severity_goes_from_crashes_on_valid_programs_to_slowdowns() -> None:
 def test_the_first_page_shows_different_bugs() -> None:
     alike = frozenset({"kind error", "Pad"})
     places = [place(number, features=alike) for number in range(1, 6)]
-    places += [place(6, 1, features=frozenset({"kind slowdown", "Conv"})), place(7, 2, features=frozenset({"x"}))]
+    places += [
+        place(6, 1, features=frozenset({"kind slowdown", "Conv"})),
+        place(7, 2, features=frozenset({"x"})),
+    ]
     assert set(ranked(places)[:3]) == {1, 6, 7}
 
 
 def test_pinned_ones_come_first_and_what_is_done_with_last() -> None:
-    places = [place(1, 7, open=False), place(2, 1), place(3, 0, pinned=True), place(4, 5), place(5, 5, breadth=3)]
+    places = [
+        place(1, 7, open=False),
+        place(2, 1),
+        place(3, 0, pinned=True),
+        place(4, 5),
+        place(5, 5, breadth=3),
+    ]
     order = ranked(places)
     assert order[0] == 3
     assert order[-1] == 1
@@ -167,12 +192,20 @@ def test_fingerprints_that_become_one_join_the_oldest_cluster() -> None:
 
 def test_a_fingerprint_that_falls_apart_leaves_its_name_to_the_largest_part() -> None:
     failures = [KeyChange(row, "a", 1, "x" if row < 3 else "y") for row in range(5)]
-    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), set())} == {"x": 1, "y": NEW}
-    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), {"a"})} == {"x": NEW, "y": NEW}
+    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), set())} == {
+        "x": 1,
+        "y": NEW,
+    }
+    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), {"a"})} == {
+        "x": NEW,
+        "y": NEW,
+    }
 
 
 def test_fingerprints_of_one_cluster_stay_in_it() -> None:
-    groups = plan([KeyChange(1, "a", 1, "x"), KeyChange(2, "a", 1, "x"), KeyChange(3, "b", 1, "y")], {}, set(), set())
+    groups = plan(
+        [KeyChange(1, "a", 1, "x"), KeyChange(2, "a", 1, "x"), KeyChange(3, "b", 1, "y")], {}, set(), set()
+    )
     assert {group.to_cluster for group in groups} == {1}
 
 
@@ -190,7 +223,8 @@ def test_no_failure_leaves_a_decided_cluster_and_none_is_lost(
     homes: dict[str, int] = {}
     for group in groups:
         assert group.cluster not in decided or group.to_cluster == group.cluster
-        assert homes.setdefault(group.to_key, group.to_cluster) == group.to_cluster  # a key stands in one cluster
+        # a key stands in one cluster
+        assert homes.setdefault(group.to_key, group.to_cluster) == group.to_cluster
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ def test_clusters_are_listed_with_honest_figures_and_a_preview_that_follows(stor
         second = cursor_on(screen)
         assert second != first
         view = screen.query_one("#preview", LinesView)
-        await until(pilot, lambda: view.text.startswith(f"{second}  ") and "here because" in view.text, "the preview")
+        await until(
+            pilot, lambda: view.text.startswith(f"{second}  ") and "here because" in view.text, "the preview"
+        )
         await pilot.press("G")
         assert cursor_on(screen) == list(screen.found)[-1]
         await pilot.press("g", "k")
@@ -146,7 +148,8 @@ def test_selected_clusters_are_merged_into_the_one_under_the_cursor_and_marked_t
         await on_screen(pilot, ChoiceDialog)
         await pilot.press("c")
         await until(
-            pilot, lambda: [screen.found[name].status for name in names[:3]] == ["confirmed", "confirmed", "new"]
+            pilot,
+            lambda: [screen.found[name].status for name in names[:3]] == ["confirmed", "confirmed", "new"],
         )
         await pilot.press("M")
         await until(pilot, lambda: len(screen.found) == 5)
@@ -204,14 +207,18 @@ def test_a_cluster_shows_members_reasons_relatives_history_and_differences(store
         await pilot.press("2")
         await until(
             pilot,
-            lambda: "a person merged it" in page.text and "another compiler's failure is another bug" in page.text,
+            lambda: (
+                "a person merged it" in page.text and "another compiler's failure is another bug" in page.text
+            ),
         )
         await pilot.press("3")
         await until(pilot, lambda: "looks like this one" in page.text or "frames in common" in page.text)
         await pilot.press("4")
         await until(pilot, lambda: "merged c5 into c1" in page.text)
         await pilot.press("d", "G")
-        await until(pilot, lambda: "onnxruntime" in page.text and "  < " in page.text and "equal: " in page.text)
+        await until(
+            pilot, lambda: "onnxruntime" in page.text and "  < " in page.text and "equal: " in page.text
+        )
         await pilot.press("left_square_bracket")
         assert cluster.query_one(PageBar).name_of_page == "history"
 
@@ -269,7 +276,9 @@ def test_a_case_shows_its_graph_what_was_observed_its_trace_and_where_it_comes_f
             1,
         ):
             await pilot.press(str(number))
-            await until(pilot, lambda words=words: all(word in page.text for word in words), f"page {number}: {words}")
+            await until(
+                pilot, lambda words=words: all(word in page.text for word in words), f"page {number}: {words}"
+            )
             assert page.text.replace("\n", "").isprintable()
         await pilot.press("s")
         await until(pilot, lambda: case.case is not None and case.case.cluster != "c4")
@@ -397,7 +406,8 @@ def test_what_a_campaign_writes_appears_and_the_cursor_stays(store: Path) -> Non
         def write() -> None:
             with Store(store, clock=lambda: NOW + 3000) as written:
                 fresh = [
-                    finding("a new one", kind="crash", frames=["main", f"new_{letter}"], signal=11) for letter in "xyz"
+                    finding("a new one", kind="crash", frames=["main", f"new_{letter}"], signal=11)
+                    for letter in "xyz"
                 ]
                 written.record(CAMPAIGN, [done(100 + at, each) for at, each in enumerate(fresh)])
 
@@ -435,7 +445,8 @@ def test_what_is_selected_stays_honest_when_there_are_more_clusters_than_are_loa
         screen = await on_screen(pilot, ClustersScreen)
         table = screen.query_one("#clusters", PagedList)
         await until(
-            pilot, lambda: "of 7 clusters" in str(screen.query_one("#figures", Static).content) and screen.found
+            pilot,
+            lambda: "of 7 clusters" in str(screen.query_one("#figures", Static).content) and screen.found,
         )
         await pilot.press("G")
         await until(pilot, lambda: len(screen.found) == 7 and table.complete)

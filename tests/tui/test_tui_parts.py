@@ -1,4 +1,6 @@
-"""The parts of the terminal app that need no terminal: text made harmless, lines broken, graphs drawn, heat, jobs."""
+"""The parts of the terminal app that need no terminal: text made harmless, lines broken, graphs drawn, heat,
+jobs.
+"""
 
 import io
 import json
@@ -57,7 +59,8 @@ def test_what_is_left_out_of_a_long_text_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("past", "words"), [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (86400 * 3, "3d"), (86400 * 15, "2w")]
+    ("past", "words"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (86400 * 3, "3d"), (86400 * 15, "2w")],
 )
 def test_how_long_ago(past: float, words: str) -> None:
     assert ago(1e9, 1e9 + past) == words
@@ -65,7 +68,10 @@ def test_how_long_ago(past: float, words: str) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.text(st.characters(categories=["L", "Zs", "Nd"])), st.sampled_from(["", "dim"])), min_size=1),
+    st.lists(
+        st.tuples(st.text(st.characters(categories=["L", "Zs", "Nd"])), st.sampled_from(["", "dim"])),
+        min_size=1,
+    ),
     st.integers(4, 60),
 )
 def test_wrapped_lines_fit_and_keep_every_word(parts: list[tuple[str, str]], width: int) -> None:
@@ -125,7 +131,9 @@ def test_every_box_of_any_graph_is_drawn_on_one_line(data: st.DataObject) -> Non
 
 
 @given(st.integers(1, 30), st.integers(1, 70), st.data())
-def test_heat_marks_the_block_of_the_wrong_element_and_no_other(rows: int, columns: int, data: st.DataObject) -> None:
+def test_heat_marks_the_block_of_the_wrong_element_and_no_other(
+    rows: int, columns: int, data: st.DataObject
+) -> None:
     right = np.zeros((rows, columns), np.float32)
     wrong = right.copy()
     at = (data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1)))
@@ -157,7 +165,12 @@ def test_tensors_are_compared_element_by_element_whatever_their_type() -> None:
     wrong = right.copy()
     wrong[2, 3], wrong[4, 5], wrong[9, 9], wrong[0, 0] = 0.5, -7, np.nan, 0.01
     large = first(wrong, right, within=0.1)
-    assert [part.index for part in large.elements] == ["[9,9]", "[4,5]", "[2,3]"]  # what is no number is worst
+    # what is no number is worst
+    assert [part.index for part in large.elements] == [
+        "[9,9]",
+        "[4,5]",
+        "[2,3]",
+    ]
     assert (large.differing, large.largest, large.elements[1].difference) == (3, "[9,9]", "-7")
     assert first(np.array([np.nan, np.inf]), np.array([np.nan, np.inf])).differing == 0
     assert first(np.array(["a", "b"], object), np.array(["a", "c"], object)).differing == 1
@@ -180,7 +193,9 @@ def test_lines_of_tensors_say_how_a_replay_stands() -> None:
     job = Job(1, "replay", "c1", (("x",),), state="done")
     many = np.arange(30.0)
     tensors = [asdict(each) for each in tensor_differences("y", many + 1, many, 0.5)]
-    job.results = [json.dumps({"target": "fake", "version": "1", "source": "reference", "tensors": tensors}).encode()]
+    job.results = [
+        json.dumps({"target": "fake", "version": "1", "source": "reference", "tensors": tensors}).encode()
+    ]
     assert "30 of 30 elements differ, the largest error at [0], allowed 0.5" in text(job)
     assert "… and 18 more" in text(job)
     hostile = [{**tensors[0], "output": "\x1b[31m", "elements": []}, {"output": 3}]
@@ -237,7 +252,10 @@ def finished(board: JobBoard) -> None:
 
 def test_a_job_runs_its_commands_in_a_row_and_keeps_what_they_say(board: JobBoard) -> None:
     job = board.start(
-        "reduce", "two", python("import sys; print('one', file=sys.stderr)"), python("print('{\"nodes\": 2}')")
+        "reduce",
+        "two",
+        python("import sys; print('one', file=sys.stderr)"),
+        python("print('{\"nodes\": 2}')"),
     )
     finished(board)
     assert (job.state, list(job.log), job.report(), job.said) == ("done", ["one"], {"nodes": 2}, "one")
@@ -309,7 +327,10 @@ def test_a_replay_tells_verdict_outcomes_and_a_map() -> None:
     ("told", "words"),
     [
         ({"nodes_before": 13, "nodes_after": 2, "same": True}, "2 of 13 nodes left"),
-        ({"nodes_before": 13, "nodes_after": 2, "same": False}, "2 of 13 nodes left, but the failure changed"),
+        (
+            {"nodes_before": 13, "nodes_after": 2, "same": False},
+            "2 of 13 nodes left, but the failure changed",
+        ),
         ({"answer": "pass", "passes": ["Pad_Fusion"], "probes": 3}, "pass: Pad_Fusion"),
         ({"answer": "not-a-pass", "passes": []}, "not-a-pass"),
         ({"transitions": [], "first_bad": "1.20.0"}, "first bad: 1.20.0"),
@@ -317,7 +338,9 @@ def test_a_replay_tells_verdict_outcomes_and_a_map() -> None:
         ({}, ""),
     ],
 )
-def test_the_outcome_of_a_job_is_that_of_its_work_not_of_what_takes_it_up(told: dict[str, object], words: str) -> None:
+def test_the_outcome_of_a_job_is_that_of_its_work_not_of_what_takes_it_up(
+    told: dict[str, object], words: str
+) -> None:
     results = [json.dumps(told).encode(), b"19 failures in 19 clusters"]
     job = Job(1, "reduce", "c1", (("x",), ("y",)), state="done", results=results)
     assert job.outcome == words

@@ -1,6 +1,7 @@
 """Every screen as a picture, at two sizes, dark and light, held against the SVG in snapshots/.
 
-    UPDATE_SNAPSHOTS=1 pytest tests/tui/test_tui_snapshots.py      takes them anew; look at what changed before you commit it
+    UPDATE_SNAPSHOTS=1 pytest tests/tui/test_tui_snapshots.py      takes them anew; look at what changed
+    before you commit it
 
 The pictures hold for the version of Textual that drew them, which snapshots/textual-version.txt tells.
 """
@@ -47,7 +48,9 @@ TALK = "echo 'reducing 12 nodes' >&2; echo '{\"nodes_after\": 2}'"
 
 
 def normalised(svg: str) -> str:
-    """A picture without the fonts that it would fetch, the number that tells pictures apart, and keys of fingerprints."""
+    """A picture without the fonts that it would fetch, the number that tells pictures apart, and keys of
+    fingerprints.
+    """
     svg = re.sub(r"@font-face \{[^}]*+\}\s*+", "", svg)
     svg = re.sub(r"\b[0-9a-f]{10}(?=/|&|<)", "0123456789", svg)  # keys move when a rule of fingerprints does
     return re.sub(r"terminal-\d++", "terminal", svg)
@@ -71,7 +74,8 @@ async def settled(pilot: Pilot[None]) -> None:
 async def compare(pilot: Pilot[None], name: str, wrong: list[str], tmp_path: Path) -> None:
     """Hold what is on the screen against the picture of that name.
 
-    On a busy machine a part of the screen may come later than `settled` can tell: it has some more time to become the picture.
+    On a busy machine a part of the screen may come later than `settled` can tell: it has some more time to
+    become the picture.
     """
     app = pilot.app
     assert isinstance(app, OpsieveApp)
@@ -252,7 +256,9 @@ def test_every_dialog_looks_as_it_did(tmp_path: Path, monkeypatch: pytest.Monkey
         finding("pads are wrong", frames=["main", "load", "optimize", "fuse", name], operators=("Conv",))
         for name in ("check_pads", "check_axes", "check_pads")
     ]
-    store = filled(tmp_path / "weekend", [*made_tests(), *(done(30 + at, found) for at, found in enumerate(alike))])
+    store = filled(
+        tmp_path / "weekend", [*made_tests(), *(done(30 + at, found) for at, found in enumerate(alike))]
+    )
     save_filter(store, "deaths", "kind:crash")
     wrong: list[str] = []
 

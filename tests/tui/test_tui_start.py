@@ -20,9 +20,15 @@ def loaded(source: str) -> set[str]:
     "source",
     [
         "import opsieve.tui.cli",
-        "from opsieve.tui.cli import opsieve\nfor name in opsieve.list_commands(None): opsieve.get_command(None, name)",
+        (
+            "from opsieve.tui.cli import opsieve\nfor name in opsieve.list_commands(None):"
+            " opsieve.get_command(None, name)"
+        ),
         "import opsieve.tui.commands.examine.reduce_command, opsieve.reducer.session",
-        "import opsieve.tui.app.services.replay, opsieve.tui.app.views.case_summary, opsieve.tui.app.services.job_board, opsieve.tui.app.services.error_map",
+        (
+            "import opsieve.tui.app.services.replay, opsieve.tui.app.views.case_summary,"
+            " opsieve.tui.app.services.job_board, opsieve.tui.app.services.error_map"
+        ),
     ],
     ids=["the command line", "every command", "reduce", "the app's own child processes"],
 )
@@ -36,7 +42,11 @@ def test_the_app_imports_nothing_that_only_a_compiler_needs() -> None:
 
 def test_without_a_terminal_it_is_refused_in_one_sentence() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "opsieve", "tui"], check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        [sys.executable, "-m", "opsieve", "tui"],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 2
     assert done.stderr.startswith("opsieve: opsieve tui needs a terminal")

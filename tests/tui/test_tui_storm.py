@@ -14,24 +14,44 @@ from tui_driving import app_of, drive, opened, store_at, until
 from opsieve.gen.model.printable import counted
 
 NAMED = [
-    *("enter", "escape", "tab", "shift+tab", "space", "up", "down", "left", "right", "pageup", "pagedown", "home"),
+    *(
+        "enter",
+        "escape",
+        "tab",
+        "shift+tab",
+        "space",
+        "up",
+        "down",
+        "left",
+        "right",
+        "pageup",
+        "pagedown",
+        "home",
+    ),
     *("end", "ctrl+d", "ctrl+u", "ctrl+r", "ctrl+o", "ctrl+p", "backspace", "delete"),
 ]
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789CGJMRST?/[]:-"
-KEYS = [*(events.Key(name, None) for name in NAMED), *(events.Key(_character_to_key(c), c) for c in CHARACTERS)]
+KEYS = [
+    *(events.Key(name, None) for name in NAMED),
+    *(events.Key(_character_to_key(c), c) for c in CHARACTERS),
+]
 
 
 ROUNDS, LONG = 40, 500  # at each size, each on a store of its own
 
 
 def of_textual_alone(error: Exception) -> bool:
-    """Whether no code of ours is in a fault, save what hands messages on: of the command palette, which looks for an option that is gone."""
+    """Whether no code of ours is in a fault, save what hands messages on: of the command palette, which looks
+    for an option that is gone.
+    """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/tui/app/" in frame.filename]
     return all(frame.name in ("_dispatch_message", "on_event") for frame in frames)
 
 
 def storm(folder: Path, seed: int, keys: int, size: tuple[int, int]) -> int:
-    """Send keys drawn from a seed in bursts; what jobs would run is `true`, and nothing quits. How many faults of Textual alone were shown; of ours there is none."""
+    """Send keys drawn from a seed in bursts; what jobs would run is `true`, and nothing quits. How many
+    faults of Textual alone were shown; of ours there is none.
+    """
     app = app_of(store_at(folder))
     draw, handle, of_textual = random.Random(seed), app._handle_exception, []
 
@@ -78,6 +98,7 @@ def test_twenty_thousand_keys_end_nothing(tmp_path: Path, size: tuple[int, int])
     for seed in range(ROUNDS):
         of_textual += storm(tmp_path / f"s{seed}", seed, LONG, size)
         print(
-            f"{size[0]}x{size[1]}: {(seed + 1) * LONG:,} keys, {counted(of_textual, 'fault')} of Textual alone",
+            f"{size[0]}x{size[1]}: {(seed + 1) * LONG:,} keys, {counted(of_textual, 'fault')} of Textual"
+            " alone",
             flush=True,
         )

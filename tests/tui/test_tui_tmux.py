@@ -1,4 +1,6 @@
-"""The real program in a real terminal: open, filter, drill in, mark, undo, export the script, run what was exported."""
+"""The real program in a real terminal: open, filter, drill in, mark, undo, export the script, run what was
+exported.
+"""
 
 import os
 import shlex
@@ -82,7 +84,10 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     wrong = finding("", kind="mismatch", target="onnxruntime", operators=("Pad", "MaxPool"))
     crash = finding("died", kind="crash", frames=["main", "free"], signal=11)
     answers = {"fake": ("fail", 0.1), "onnxruntime": ("fail", 0.1)}
-    filled(tmp_path / "weekend", [FinishedTest(0, case, answers, (wrong,)), FinishedTest(1, case, answers, (crash,))])
+    filled(
+        tmp_path / "weekend",
+        [FinishedTest(0, case, answers, (wrong,)), FinishedTest(1, case, answers, (crash,))],
+    )
     assert CAMPAIGN.targets == ("fake", "onnxruntime")
     command = [sys.executable, "-m", "opsieve", "tui", "--store", "weekend", "--offline"]
     made = Terminal(tmp_path, command)

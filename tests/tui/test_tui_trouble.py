@@ -1,4 +1,6 @@
-"""The terminal app where something goes on or goes wrong: jobs, broken cases, stores that are locked, damaged or not there yet."""
+"""The terminal app where something goes on or goes wrong: jobs, broken cases, stores that are locked, damaged
+or not there yet.
+"""
 
 import asyncio
 import shutil
@@ -151,7 +153,9 @@ def test_an_index_that_vanishes_is_told_and_what_was_read_stays(store: Path) -> 
     drive(app_of(store), journey)
 
 
-def test_a_database_that_is_locked_or_damaged_is_a_sentence(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_locked_or_damaged_is_a_sentence(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("opsieve.triage.store.index.index_file._BUSY", 0.2)
     holder = sqlite3.connect(store / INDEX)
     holder.execute("BEGIN IMMEDIATE")
@@ -159,7 +163,8 @@ def test_a_database_that_is_locked_or_damaged_is_a_sentence(store: Path, monkeyp
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
         await pilot.press("p")
-        await shows(pilot, "another", "--resume")  # words: the sentence wraps where the folder of the store is long
+        # words: the sentence wraps where the folder of the store is long
+        await shows(pilot, "another", "--resume")
         holder.rollback()
         name = cursor_on(screen)
         await pilot.press("p")
@@ -234,7 +239,9 @@ def test_a_fault_of_a_handler_is_shown_and_ends_nothing(store: Path) -> None:
 
 
 def test_a_screen_that_is_still_being_made_has_nothing_to_act_on(store: Path) -> None:
-    """The footer asks for the keys before the lists are there (seen on a busy machine: `No nodes match '#members'`)."""
+    """The footer asks for the keys before the lists are there (seen on a busy machine: `No nodes match
+    '#members'`).
+    """
 
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
@@ -289,7 +296,9 @@ def test_what_was_chosen_in_the_palette_is_left_undone_where_its_screen_has_gone
         await until(pilot, lambda: isinstance(app.screen, ClusterScreen) and app.screen.is_mounted)
         gone = app.screen
         await pilot.press("escape")
-        await until(pilot, lambda: app.screen is first and gone not in app.screen_stack and not gone.is_attached)
+        await until(
+            pilot, lambda: app.screen is first and gone not in app.screen_stack and not gone.is_attached
+        )
         for bindings in gone._bindings.key_to_bindings.values():
             for binding in bindings:
                 await app._run_chosen(binding.action, gone)

@@ -1,4 +1,6 @@
-"""What the terminal app starts: exports, replays, reductions as real processes on the fake compiler; the commands of the others."""
+"""What the terminal app starts: exports, replays, reductions as real processes on the fake compiler; the
+commands of the others.
+"""
 
 import contextlib
 import io
@@ -81,11 +83,15 @@ def test_two_keys_write_a_script_and_what_was_shown_is_what_is_written(
     drive(app_of(store), journey)
 
 
-def test_the_other_kinds_go_to_a_path_of_ones_own(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_kinds_go_to_a_path_of_ones_own(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out").mkdir()
     # Costs no compiler.
-    monkeypatch.setattr("opsieve.tui.app.screens.export_screen.OPSIEVE", (sys.executable, "-I", "-c", EXPORTER))
+    monkeypatch.setattr(
+        "opsieve.tui.app.screens.export_screen.OPSIEVE", (sys.executable, "-I", "-c", EXPORTER)
+    )
 
     async def journey(pilot: Pilot[None]) -> None:
         await listed(pilot)
@@ -163,7 +169,9 @@ def test_the_page_of_tensors_shows_expected_got_and_difference(store: Path) -> N
         # Nobody asked for the replay: it is needed here.
         await until(pilot, lambda: "the largest error at [" in page.text)
         table = [line.split() for line in page.text.splitlines()]
-        at = next(at for at, words in enumerate(table) if words == ["element", "expected", "got", "difference"])
+        at = next(
+            at for at, words in enumerate(table) if words == ["element", "expected", "got", "difference"]
+        )
         index, expected, got, difference = [word for word in table[at + 1] if word != "▸"]
         assert index.startswith("[0")
         assert float(got) - float(expected) == pytest.approx(float(difference), rel=1e-3)
@@ -240,7 +248,10 @@ def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: P
 def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
     case = Case(chain("Relu"), dict(X))
     wrong = finding("", kind="mismatch", target="onnxruntime", operators=("Relu",))
-    filled(tmp_path / "store", [FinishedTest(0, case, {"fake": ("pass", 0.1), "onnxruntime": ("fail", 0.1)}, (wrong,))])
+    filled(
+        tmp_path / "store",
+        [FinishedTest(0, case, {"fake": ("pass", 0.1), "onnxruntime": ("fail", 0.1)}, (wrong,))],
+    )
     started: list[list[str]] = []
 
     def start(kind: str, subject: str, *commands: Any, **_: object) -> Job:
@@ -282,10 +293,17 @@ def test_filters_are_saved_and_several_clusters_noted_together(tmp_path: Path) -
 
 def test_the_editor_is_the_users_own_and_gets_what_tells_most(tmp_path: Path) -> None:
     (tmp_path / "case.json").write_text("{}")
-    assert editor_command(tmp_path, {"EDITOR": "code --wait"}) == ["code", "--wait", str(tmp_path / "case.json")]
+    assert editor_command(tmp_path, {"EDITOR": "code --wait"}) == [
+        "code",
+        "--wait",
+        str(tmp_path / "case.json"),
+    ]
     (tmp_path / "reduced").mkdir()
     (tmp_path / "reduced" / "repro.py").write_text("")
-    assert editor_command(tmp_path, {"EDITOR": "vi", "VISUAL": "ed"}) == ["ed", str(tmp_path / "reduced" / "repro.py")]
+    assert editor_command(tmp_path, {"EDITOR": "vi", "VISUAL": "ed"}) == [
+        "ed",
+        str(tmp_path / "reduced" / "repro.py"),
+    ]
     assert edited(contextlib.nullcontext, ["true", "x"]) == ("true ended: x", "information")
     assert edited(contextlib.nullcontext, ["no-such-editor", "x"])[1] == "error"
     with pytest.raises(BadInput, match="set EDITOR"):

@@ -11,11 +11,15 @@ import pytest
 
 @pytest.fixture(scope="session")
 def tvm() -> Iterator[Callable[..., Any]]:
-    """Ask the one process of this session that has TVM: `tvm("compare", texts=[...])`; its errors are raised here."""
+    """Ask the one process of this session that has TVM: `tvm("compare", texts=[...])`; its errors are raised
+    here.
+    """
     if importlib.util.find_spec("tvm") is None:
         pytest.skip("needs apache-tvm")
     script = Path(__file__).with_name("tvm_process.py")
-    with subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
 

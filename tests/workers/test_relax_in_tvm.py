@@ -16,7 +16,11 @@ from opsieve.gen.irs.relax.writing import to_json
 
 def test_modules_are_well_formed_and_type_checked(tvm: Callable[..., Any]) -> None:
     solutions = Solutions(Draw(random.Random(1)))
-    texts = [to_json(generate(seed, policy(), solutions).module) for policy in POLICIES.values() for seed in range(10)]
+    texts = [
+        to_json(generate(seed, policy(), solutions).module)
+        for policy in POLICIES.values()
+        for seed in range(10)
+    ]
     assert [said for said in tvm("well_formed", texts=texts) if said] == []
 
 
@@ -25,7 +29,9 @@ def test_what_tvm_parses_comes_back_the_same(tvm: Callable[..., Any]) -> None:
         assert tvm("compare", texts=[text, to_json(from_json(text))])
 
 
-def test_mutants_and_rewrites_are_well_formed_and_what_is_made_wrong_is_refused(tvm: Callable[..., Any]) -> None:
+def test_mutants_and_rewrites_are_well_formed_and_what_is_made_wrong_is_refused(
+    tvm: Callable[..., Any],
+) -> None:
     right, wrong = [], []
     for seed in range(24):
         rng = random.Random(seed)

@@ -29,7 +29,9 @@ class M:
         return r
 
     @R.function
-    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor(ndim=2, dtype="float32"), s: R.Shape(["n"])) -> R.Object:
+    def main(
+        x: R.Tensor((2, 3), "float32"), y: R.Tensor(ndim=2, dtype="float32"), s: R.Shape(["n"])
+    ) -> R.Object:
         R.func_attr({"num_input": 4})
         n = T.int64()
         m = T.int64()

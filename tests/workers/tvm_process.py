@@ -1,7 +1,8 @@
 """Run as a process of its own by the tests that need TVM: one request a line (JSON), one answer a line.
 
-It imports TVM once for a whole test session. `schema` gives TVM's own reflection, `examples` the JSON of a few modules,
-`compare` whether two JSON graphs are structurally equal, `well_formed` what TVM has against modules.
+It imports TVM once for a whole test session. `schema` gives TVM's own reflection, `examples` the JSON of a
+few modules, `compare` whether two JSON graphs are structurally equal, `well_formed` what TVM has against
+modules.
 """
 
 import json
@@ -55,7 +56,9 @@ def compare(request):
 
 
 def well_formed(request):
-    """What TVM says against each module; None where it says nothing. It infers every type anew and compares."""
+    """What TVM says against each module; None where it says nothing. It infers every type anew and
+    compares.
+    """
     import tvm
 
     answers = []

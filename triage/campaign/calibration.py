@@ -1,11 +1,12 @@
-"""Which probes come and go between equal runs of a program, so that they are not taken for something new (AFL calls it calibration).
+"""Which probes come and go between equal runs of a program, so that they are not taken for something new (AFL
+calls it calibration).
 
-Blocks depend on the addresses of a hash table's keys, on what a memory pool holds, on a timer. A program is run several times over in one
-worker, every probe planted anew: what some of these runs reached and others did not is unstable. The first run is left out,
-since it loads what is loaded once.
+Blocks depend on the addresses of a hash table's keys, on what a memory pool holds, on a timer. A program is
+run several times over in one worker, every probe planted anew: what some of these runs reached and others did
+not is unstable. The first run is left out, since it loads what is loaded once.
 
-Some code runs by the clock: onnxruntime looks after something once a second, in 180 functions. So the first calibration of a build goes on
-for some seconds, however quick its programs are.
+Some code runs by the clock: onnxruntime looks after something once a second, in 180 functions. So the first
+calibration of a build goes on for some seconds, however quick its programs are.
 """
 
 import time
@@ -34,7 +35,8 @@ def calibrate(
     cases: Sequence[Case],
     seconds: float = SECONDS,
 ) -> int:
-    """Set aside the probes that come and go while these programs are run again and again; how many. They stay set aside by build-id.
+    """Set aside the probes that come and go while these programs are run again and again; how many. They stay
+    set aside by build-id.
 
     A program that a target does not take, or that fails there, tells nothing.
     """
@@ -63,5 +65,7 @@ def calibrate(
 
 def _runs(workers: Workers, target: ResolvedTarget, case: Case) -> list[frozenset[int]]:
     """What each of some runs of a program reached; none where it does not end well."""
-    answers = list(workers.observe_many(target, [Test(case.program, case.inputs, again=True)] * (1 + RUNS)))[1:]
+    answers = list(workers.observe_many(target, [Test(case.program, case.inputs, again=True)] * (1 + RUNS)))[
+        1:
+    ]
     return [frozenset(item.reached) for item in answers if item.outcome == "ok" and item.reached is not None]

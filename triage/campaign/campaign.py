@@ -1,8 +1,8 @@
 """A campaign: programs are generated, run on every target, judged, and what fails is stored.
 
-Tests are numbered, and the number gives the seed: what is done is known by one number, whatever the order in which lanes finish, because
-results are recorded in order. Lanes are processes that make, run and judge by themselves (triage/campaign/lane_process.py); this one gives
-them numbers and writes what comes back.
+Tests are numbered, and the number gives the seed: what is done is known by one number, whatever the order in
+which lanes finish, because results are recorded in order. Lanes are processes that make, run and judge by
+themselves (triage/campaign/lane_process.py); this one gives them numbers and writes what comes back.
 """
 
 import hashlib
@@ -24,7 +24,9 @@ from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Store
 
-_FIRST = 60.0  # seconds beyond the end that the first test of a run may take: on a busy machine imports alone outlast a short run
+# seconds beyond the end that the first test of a run may take: on a busy machine imports alone outlast a
+# short run
+_FIRST = 60.0
 
 
 def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
@@ -48,17 +50,20 @@ def run(
     full: Callable[[DiskFull], bool] = lambda error: False,
     start: Spawn = spawn,
 ) -> Generator[int, None, None]:
-    """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
+    """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no
+    end).
 
-    No tests are begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again. The
-    first one is waited for longer.
+    No tests are begun after that, and those under way that do not end soon are dropped: a resumed campaign
+    does them again. The first one is waited for longer.
 
-    `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage` what the targets'
-    native code was reached of is recorded by it, and given to `programs`. Where the disk is `full` that is asked whether to try again.
-    `start` starts a lane: a process here, unless it is another machine's.
+    `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage`
+    what the targets' native code was reached of is recorded by it, and given to `programs`. Where the disk is
+    `full` that is asked whether to try again. `start` starts a lane: a process here, unless it is another
+    machine's.
 
-    Yields how many tests are done, each time some were recorded. When the generator is closed, or is interrupted, all lanes and
-    workers end; what was recorded stays, nothing else does. BadInput from the store, or when lanes die again and again.
+    Yields how many tests are done, each time some were recorded. When the generator is closed, or is
+    interrupted, all lanes and workers end; what was recorded stays, nothing else does. BadInput from the
+    store, or when lanes die again and again.
     """
     if coverage is not None or (programs is not None and type(programs) is not Planned):
         programs = programs or Planned(plan, campaign.seed)

@@ -1,4 +1,5 @@
-"""The tables of operators that a campaign was begun with, kept in its store: a resumed one makes the same programs, whatever was learnt since.
+"""The tables of operators that a campaign was begun with, kept in its store: a resumed one makes the same
+programs, whatever was learnt since.
 
 STORE/support/CAMPAIGN-1.json.xz    what its first target has, and so on
 """

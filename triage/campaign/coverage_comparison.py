@@ -1,4 +1,6 @@
-"""Two campaigns' coverage side by side: how much each reached, what only one did, and where in the compiler's sources that lies."""
+"""Two campaigns' coverage side by side: how much each reached, what only one did, and where in the compiler's
+sources that lies.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,7 +22,9 @@ UNKNOWN = "(not told by the library)"
 
 @dataclass(frozen=True, slots=True)
 class OnlyOne:
-    """What one campaign reached and the other did not: how much, named functions, and how much by source directory and by file."""
+    """What one campaign reached and the other did not: how much, named functions, and how much by source
+    directory and by file.
+    """
 
     count: int
     named: tuple[str, ...]  # C++ names of exported functions, sorted
@@ -44,10 +48,13 @@ class LibraryComparison:
 
 
 def compared(first: CoverageRecord, second: CoverageRecord) -> list[LibraryComparison]:
-    """Every library that both campaigns traced, in the same build; BadInput when there is none or their kinds differ."""
+    """Every library that both campaigns traced, in the same build; BadInput when there is none or their kinds
+    differ.
+    """
     if first.kind != second.kind:
         raise BadInput(
-            f"one campaign has the coverage of {first.kind}, the other of {second.kind}: they cannot be compared"
+            f"one campaign has the coverage of {first.kind}, the other of {second.kind}: they cannot be"
+            " compared"
         )
     theirs = {item.build_id: item for of in second.compilers.values() for item in of.libraries}
     found = [
@@ -57,7 +64,9 @@ def compared(first: CoverageRecord, second: CoverageRecord) -> list[LibraryCompa
         if item.build_id in theirs
     ]
     if not found:
-        raise BadInput("the two campaigns have no build of a library in common, so there is nothing to compare")
+        raise BadInput(
+            "the two campaigns have no build of a library in common, so there is nothing to compare"
+        )
     return found
 
 

@@ -1,7 +1,8 @@
 """The coverage of a campaign on disk: how it grew, and what was reached in the end, by library and build-id.
 
-One JSON file a campaign, `coverage/ID.json` in its store. Addresses are those in the library's file, so that campaigns on
-the same build can be compared (triage/campaign/coverage_comparison.py) wherever and whenever they ran.
+One JSON file a campaign, `coverage/ID.json` in its store. Addresses are those in the library's file, so that
+campaigns on the same build can be compared (triage/campaign/coverage_comparison.py) wherever and whenever
+they ran.
 """
 
 import base64
@@ -38,7 +39,9 @@ class ReachedLibrary:
 
 @dataclass(slots=True)
 class CompilerCoverage:
-    """Of one compiler: (seconds, tests, points reached) as it grew, and what was reached; of effects their names."""
+    """Of one compiler: (seconds, tests, points reached) as it grew, and what was reached; of effects their
+    names.
+    """
 
     growth: list[tuple[float, int, int]] = field(default_factory=list)
     libraries: list[ReachedLibrary] = field(default_factory=list)
@@ -84,9 +87,12 @@ class CoverageRecord:
     def plot(self) -> str:
         """The growth over time, as SVG."""
         lines = {
-            name: [(seconds, float(count)) for seconds, _, count in of.growth] for name, of in self.compilers.items()
+            name: [(seconds, float(count)) for seconds, _, count in of.growth]
+            for name, of in self.compilers.items()
         }
-        return line_plot(f"Coverage of campaign {self.campaign}: {self.kind}", "seconds", f"{self.kind} reached", lines)
+        return line_plot(
+            f"Coverage of campaign {self.campaign}: {self.kind}", "seconds", f"{self.kind} reached", lines
+        )
 
 
 def save(record: CoverageRecord, folder: Path) -> Path:
@@ -98,16 +104,22 @@ def save(record: CoverageRecord, folder: Path) -> Path:
         file = place / f"{record.campaign}.json"
         write_file(file, json.dumps(_encoded(record)).encode() + b"\n")
     except OSError as error:
-        raise BadInput(f"cannot write the coverage into {shown(place, 200)}: {error.strerror or error}") from None
+        raise BadInput(
+            f"cannot write the coverage into {shown(place, 200)}: {error.strerror or error}"
+        ) from None
     return file
 
 
 def load(path: Path) -> CoverageRecord:
-    """The record in a file, or the newest one of a store; BadInput when there is none, or one that cannot be read."""
+    """The record in a file, or the newest one of a store; BadInput when there is none, or one that cannot be
+    read.
+    """
     if path.is_dir():
         found = sorted((path / "coverage").glob("*.json"), key=lambda item: item.stat().st_mtime)
         if not found:
-            raise BadInput(f"{shown(path, 200)} has no coverage; opsieve fuzz --coverage functions records it")
+            raise BadInput(
+                f"{shown(path, 200)} has no coverage; opsieve fuzz --coverage functions records it"
+            )
         path = found[-1]
     try:
         data = json.loads(read_file(path, _MOST))
@@ -137,7 +149,9 @@ def _encoded(record: CoverageRecord) -> dict[str, Any]:
                         "path": item.path,
                         "build_id": item.build_id,
                         "probes": item.probes,
-                        "addresses": base64.b64encode(zlib.compress(item.addresses.astype("<u4").tobytes())).decode(),
+                        "addresses": base64.b64encode(
+                            zlib.compress(item.addresses.astype("<u4").tobytes())
+                        ).decode(),
                     }
                     for item in of.libraries
                 ],
@@ -153,11 +167,15 @@ def _decoded(data: Mapping[str, Any]) -> CoverageRecord:
     record = CoverageRecord(str(data["campaign"]), str(data["generator"]), str(data["kind"]))
     for name, of in data["compilers"].items():
         libraries = [
-            ReachedLibrary(str(item["path"]), str(item["build_id"]), int(item["probes"]), _addresses(item["addresses"]))
+            ReachedLibrary(
+                str(item["path"]), str(item["build_id"]), int(item["probes"]), _addresses(item["addresses"])
+            )
             for item in of["libraries"]
         ]
         growth = [(float(seconds), int(tests), int(count)) for seconds, tests, count in of["growth"]]
-        record.compilers[str(name)] = CompilerCoverage(growth, libraries, [str(item) for item in of["effects"]])
+        record.compilers[str(name)] = CompilerCoverage(
+            growth, libraries, [str(item) for item in of["effects"]]
+        )
     return record
 
 

@@ -1,4 +1,6 @@
-"""The coverage of one call of `opsieve fuzz`: what is traced, how it grows, and the record that it leaves in the store."""
+"""The coverage of one call of `opsieve fuzz`: what is traced, how it grows, and the record that it leaves in
+the store.
+"""
 
 import time
 from pathlib import Path
@@ -15,7 +17,9 @@ _SAVED_EVERY = 60.0  # seconds
 
 
 class CoverageSession:
-    """What of a campaign has to do with coverage; without any it gives the plan's own programs and records nothing."""
+    """What of a campaign has to do with coverage; without any it gives the plan's own programs and records
+    nothing.
+    """
 
     def __init__(self, request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, folder: Path):
         targets = [resolve(name) for name in campaign.targets]
@@ -26,7 +30,9 @@ class CoverageSession:
         if self.coverage is not None:
             earlier = resumed(folder, campaign.id)
             same = earlier is not None and earlier.kind == self.coverage.kind
-            self._record = earlier if same else CoverageRecord(campaign.id, campaign.generator, self.coverage.kind)
+            self._record = (
+                earlier if same else CoverageRecord(campaign.id, campaign.generator, self.coverage.kind)
+            )
             if same and earlier is not None:
                 self.coverage.known = earlier.known
                 last = [of.growth[-1][0] for of in earlier.compilers.values() if of.growth]
@@ -54,7 +60,9 @@ class CoverageSession:
             return {}
         found = {}
         for (name, release), probes in self.coverage.maps().items():
-            total = sum(item.probes for item in probes.reached()) if isinstance(probes, Probes) else probes.count
+            total = (
+                sum(item.probes for item in probes.reached()) if isinstance(probes, Probes) else probes.count
+            )
             key = f"{name}=={release}" if release else name
             found[key] = {"kind": self.coverage.kind, "reached": probes.count, "probes": total}
         return {"coverage": found}

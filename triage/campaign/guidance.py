@@ -1,8 +1,8 @@
 """Where a campaign's programs come from, and how what they reached decides on the next ones.
 
-Without coverage, and where nothing is to be guided, a program follows from the campaign's seed and its number alone. With it, a
-program that reached native code which no other had is built upon: an ONNX model becomes a seed of the strategy `mutate`, a TIR function
-and its passes a seed of Tzer's loop (gen/irs/tir/fuzzing.py).
+Without coverage, and where nothing is to be guided, a program follows from the campaign's seed and its number
+alone. With it, a program that reached native code which no other had is built upon: an ONNX model becomes a
+seed of the strategy `mutate`, a TIR function and its passes a seed of Tzer's loop (gen/irs/tir/fuzzing.py).
 """
 
 import math
@@ -25,7 +25,8 @@ from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 POOL = 512  # programs that are built upon, at most
 MEMORY = 100  # programs over which it is judged what paid lately
 LEAST = 0.1  # of the programs go either way
-EVERY = 8  # one TIR function in so many is compiled and run; the others are lowered only, which is nine times cheaper
+# one TIR function in so many is compiled and run; the others are lowered only, which is nine times cheaper
+EVERY = 8
 
 
 class Programs(Protocol):
@@ -35,10 +36,14 @@ class Programs(Protocol):
         """The case of a test; asked once for each, in order."""
 
     def lowered_only(self, number: int) -> bool:
-        """Whether a target that can lower a program without generating code is asked for that first, and for no more where it does."""
+        """Whether a target that can lower a program without generating code is asked for that first, and for
+        no more where it does.
+        """
 
     def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
-        """How much a test was the first to reach, and whether it ended otherwise than well; in the order of the tests."""
+        """How much a test was the first to reach, and whether it ended otherwise than well; in the order of
+        the tests.
+        """
 
 
 class Planned:
@@ -60,10 +65,11 @@ class Planned:
 
 
 class GuidedModels(Planned):
-    """ONNX models: some of a plan, some mutated from those that reached something new: nine in ten of what has lately reached more.
+    """ONNX models: some of a plan, some mutated from those that reached something new: nine in ten of what
+    has lately reached more.
 
-    Mutation makes programs larger, and larger ones reach more; so that those do not crowd out the others, what is larger than the plan's
-    own programs is not built upon, and of two the smaller is taken.
+    Mutation makes programs larger, and larger ones reach more; so that those do not crowd out the others,
+    what is larger than the plan's own programs is not built upon, and of two the smaller is taken.
     """
 
     def __init__(self, plan: CampaignPlan, seed: int):
@@ -83,7 +89,9 @@ class GuidedModels(Planned):
         rng = Rng(f"guidance {self._seed} {number}", 0)
         if self._pool and rng.chance(self.share):
             request = self._plan.request_of(number)
-            request = replace(request, corpus=(min(rng.choice(self._pool), rng.choice(self._pool), key=_size),))
+            request = replace(
+                request, corpus=(min(rng.choice(self._pool), rng.choice(self._pool), key=_size),)
+            )
             try:
                 made = generate("mutate", seed_of(self._seed, number), request)
             except BadInput:  # it holds something that mutation cannot read

@@ -1,4 +1,6 @@
-"""Campaigns whose programs hang on what the ones before reached: lanes are threads of this process, which all look at one coverage."""
+"""Campaigns whose programs hang on what the ones before reached: lanes are threads of this process, which all
+look at one coverage.
+"""
 
 import threading
 import time
@@ -92,7 +94,8 @@ def run_guided(
     metamorphic: bool = False,
     further: OracleChoice = _NO_CHOICE,
 ) -> Generator[int, None, None]:
-    """As `campaign.run`, with programs that hang on what was recorded, and `coverage` by which is recorded what was reached.
+    """As `campaign.run`, with programs that hang on what was recorded, and `coverage` by which is recorded
+    what was reached.
 
     Each of the `lanes` is a thread with workers of its own; programs are made here, in order.
     """
@@ -111,7 +114,9 @@ def run_guided(
 
         while True:
             while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
-                numbers = range(begun, begun + chunks.size if tests is None else min(begun + chunks.size, tests))
+                numbers = range(
+                    begun, begun + chunks.size if tests is None else min(begun + chunks.size, tests)
+                )
                 # Made here, in order: strategies that are guided by what came before need no second go.
                 waiting.append(pool.submit(chunks.do, {number: programs.case(number) for number in numbers}))
                 begun = numbers.stop

@@ -1,6 +1,8 @@
-"""What travels between the main process and a lane: frames of MessagePack, values of tensors as backends/workers/inside/wire.py packs them.
+"""What travels between the main process and a lane: frames of MessagePack, values of tensors as
+backends/workers/inside/wire.py packs them.
 
-Nothing is pickled. Of a test that found nothing only what the index keeps of it travels, of one that failed the case and its observations.
+Nothing is pickled. Of a test that found nothing only what the index keeps of it travels, of one that failed
+the case and its observations.
 """
 
 import json
@@ -30,8 +32,9 @@ _TVM: Mapping[str, type[TvmProgram]] = {"relax": RelaxProgram, "tir": TirProgram
 
 
 class Begin(msgspec.Struct, tag=True):
-    """To a lane, first: whose tests it will do. With `scheduled` it asks the targets `first` alone, and sends what is decided by, the cases
-    too where there are other targets."""
+    """To a lane, first: whose tests it will do. With `scheduled` it asks the targets `first` alone, and sends
+    what is decided by, the cases too where there are other targets.
+    """
 
     campaign: Campaign
     supports: tuple[Support, ...]
@@ -125,7 +128,9 @@ class Answered(msgspec.Struct, tag=True):
 
 
 class Finished(msgspec.Struct, tag=True):
-    """From a lane: these tests are done, all of its numbers below `upto`; `stopped` when it leaves the others."""
+    """From a lane: these tests are done, all of its numbers below `upto`; `stopped` when it leaves the
+    others.
+    """
 
     tests: list[SentTest]
     upto: int
@@ -186,7 +191,9 @@ def receive_frame(connection: socket.socket) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A test that a lane has done: on the targets that are asked first, or on `further` ones too. The case as it travelled, if it did."""
+    """A test that a lane has done: on the targets that are asked first, or on `further` ones too. The case as
+    it travelled, if it did.
+    """
 
     test: FinishedTest
     case: SentCase | None = None
@@ -205,7 +212,9 @@ def done_tests(message: Finished | Answered) -> Iterator[Done]:
     further = isinstance(message, Answered)
     for test in (message.test,) if isinstance(message, Answered) else message.tests:
         found = [
-            FoundFailure(item.target, item.verdict, item.fingerprint, tuple(map(read_observation, item.observations)))
+            FoundFailure(
+                item.target, item.verdict, item.fingerprint, tuple(map(read_observation, item.observations))
+            )
             for item in test.findings
         ]
         case = read_case(test.case) if test.case is not None and found else None
@@ -217,7 +226,9 @@ def done_tests(message: Finished | Answered) -> Iterator[Done]:
 def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
     """A test as it travels."""
     findings = [
-        SentFailure(item.target, item.verdict, item.fingerprint, list(map(sent_observation, item.observations)))
+        SentFailure(
+            item.target, item.verdict, item.fingerprint, list(map(sent_observation, item.observations))
+        )
         for item in test.findings
     ]
     case = _sent_case(test.case) if test.case is not None and (findings or with_case) else None
@@ -228,7 +239,9 @@ def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
 
 def _sent_case(case: Case) -> SentCase:
     expected = None if case.expected is None else packed(case.expected)
-    return SentCase(sent_program(case.program), packed(case.inputs), expected, case.origin, dict(case.parameters))
+    return SentCase(
+        sent_program(case.program), packed(case.inputs), expected, case.origin, dict(case.parameters)
+    )
 
 
 def read_case(sent: SentCase) -> Case:

@@ -1,8 +1,10 @@
-"""The main process's side of lanes: which numbers each does, what comes back, and a new lane for one that died.
+"""The main process's side of lanes: which numbers each does, what comes back, and a new lane for one that
+died.
 
-A lane does batches of `mix.BATCH` seeds, since programs are guided by those before them in their batch; of targets that are slow it has
-part of one. It answers piece by piece. The first lane has the cores to itself until its first answer: others would import the same
-compilers beside it, and a first test would take as many times longer. Lanes are given work only so far ahead of what is recorded, so that what waits here is bounded.
+A lane does batches of `mix.BATCH` seeds, since programs are guided by those before them in their batch; of
+targets that are slow it has part of one. It answers piece by piece. The first lane has the cores to itself
+until its first answer: others would import the same compilers beside it, and a first test would take as many
+times longer. Lanes are given work only so far ahead of what is recorded, so that what waits here is bounded.
 """
 
 import selectors
@@ -15,7 +17,16 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign import lane_messages
-from opsieve.triage.campaign.lane_messages import Answered, Begin, Done, Failed, Finished, Further, NumberRange, Stop
+from opsieve.triage.campaign.lane_messages import (
+    Answered,
+    Begin,
+    Done,
+    Failed,
+    Finished,
+    Further,
+    NumberRange,
+    Stop,
+)
 from opsieve.triage.campaign.lane_spawn import LaneProcess, Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule
@@ -72,7 +83,8 @@ class LanePool:
         self._further: list[Further] = []  # asked before anything else is begun
         self._rate = 0.0  # tests a second of one lane
         batches = lanes if schedule is None else schedule.back  # that lanes can be in at once
-        self._most = min(BATCH, max(_LEAST, BATCH * batches // max(1, lanes)))  # tests that a lane is given at a time
+        # tests that a lane is given at a time
+        self._most = min(BATCH, max(_LEAST, BATCH * batches // max(1, lanes)))
         self._deaths: dict[int, int] = {}  # by the first number that was not answered
         self._stopping = False
         self._selector = selectors.DefaultSelector()
@@ -118,7 +130,9 @@ class LanePool:
             self._give(lane)
 
     def wait(self, seconds: float) -> Iterator[Done]:
-        """What lanes have done, as soon as one of them answers; nothing after `seconds`. BadInput when a lane cannot go on."""
+        """What lanes have done, as soon as one of them answers; nothing after `seconds`. BadInput when a lane
+        cannot go on.
+        """
         for key, _ in self._selector.select(None if seconds == float("inf") else max(0.0, seconds)):
             lane: _Lane = key.data
             try:
@@ -190,8 +204,8 @@ class LanePool:
         times = self._deaths[lane.first] = self._deaths.get(lane.first, 0) + 1
         if times >= DEATHS:
             raise BadInput(
-                f"the process that does the tests from {lane.first} on ended {times} times (status {status}); what was"
-                f" recorded is kept, {shown('--resume')} goes on with it"
+                f"the process that does the tests from {lane.first} on ended {times} times (status {status});"
+                f" what was recorded is kept, {shown('--resume')} goes on with it"
             )
         if not self._stopping:
             self._start()

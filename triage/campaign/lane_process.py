@@ -1,8 +1,10 @@
-"""A lane: makes programs, runs them on every target and judges, in a process of its own that knows nothing of the store.
+"""A lane: makes programs, runs them on every target and judges, in a process of its own that knows nothing of
+the store.
 
     python -m opsieve.triage.campaign.lane_process DESCRIPTOR MEETING [TARGET]...
 
-Speaks `lane_messages` over a socket, and shares what is imported with the lanes that were given the same MEETING. It ends as soon as the other side is gone, whatever it is at; its workers then see the same of it.
+Speaks `lane_messages` over a socket, and shares what is imported with the lanes that were given the same
+MEETING. It ends as soon as the other side is gone, whatever it is at; its workers then see the same of it.
 """
 
 import os
@@ -52,7 +54,9 @@ SLICE = 2.0  # seconds between two answers, about: of slow targets a piece has f
 
 
 class Lane:
-    """What a lane has been given, and how fast it is. `alone` is called when the other side is gone, whatever the lane is at."""
+    """What a lane has been given, and how fast it is. `alone` is called when the other side is gone, whatever
+    the lane is at.
+    """
 
     def __init__(self, connection: socket.socket, targets: Sequence[str], alone: Callable[[], None]) -> None:
         self._connection, self._expected, self._alone = connection, targets, alone
@@ -86,7 +90,9 @@ class Lane:
             started = time.monotonic()
             upto = min(numbers.stop, at + max(1, min(PIECE, int(SLICE * self._rate))))
             decision = numbers.decision or BatchDecision()
-            cases = {number: plan.case(campaign.seed, number, decision.of_strategies) for number in range(at, upto)}
+            cases = {
+                number: plan.case(campaign.seed, number, decision.of_strategies) for number in range(at, upto)
+            }
             if begin.scheduled:
                 done = scheduled_tests(begin, plan, cases, decision, lab)
             else:
@@ -102,9 +108,19 @@ class Lane:
 
     def _ask(self, given: Further, begin: Begin, plan: CampaignPlan, lab: ObservationCache) -> None:
         """One test, on further targets that were chosen for it."""
-        cases, asked, rest = {given.number: read_case(given.case)}, {given.number: given.targets}, given.answered
+        cases, asked, rest = (
+            {given.number: read_case(given.case)},
+            {given.number: given.targets},
+            given.answered,
+        )
         (done,) = do_tests(
-            begin.campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked, answered=rest
+            begin.campaign,
+            cases,
+            lab,
+            metamorphic=plan.metamorphic,
+            further=plan.further,
+            asked=asked,
+            answered=rest,
         )
         check_imports([done], lab.workers)
         lab.forget()
@@ -132,21 +148,27 @@ def _start_expected(workers: Workers, names: Sequence[str]) -> None:
 
 
 def _start_compilers(workers: Workers, targets: Sequence[str]) -> None:
-    """Have compilers be imported while the first programs are made; one that cannot be imported answers so when it is asked."""
+    """Have compilers be imported while the first programs are made; one that cannot be imported answers so
+    when it is asked.
+    """
     for name in targets:
         with suppress(Unavailable, BadInput):
             workers.version(resolve(name))
 
 
 def check_imports(tests: Iterable[FinishedTest], workers: Workers) -> None:
-    """Unavailable when what a target lacked for a test is the compiler: it was not imported before, and no test would tell anything."""
+    """Unavailable when what a target lacked for a test is the compiler: it was not imported before, and no
+    test would tell anything.
+    """
     lacking = {name for test in tests for name, (word, _) in test.answers.items() if word == "environment"}
     for name in sorted(lacking):
         workers.version(resolve(name))
 
 
 def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str, ...]:
-    """The targets to ask about a program first: of those that are asked first the ones that take it, of the others where none of them does."""
+    """The targets to ask about a program first: of those that are asked first the ones that take it, of the
+    others where none of them does.
+    """
     form = case.program.form
     taking = [name for name in campaign.targets if form in resolve(name).forms]
     return tuple(name for name in taking if name in first) or tuple(taking)
@@ -155,7 +177,9 @@ def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str,
 def scheduled_tests(
     begin: Begin, plan: CampaignPlan, cases: dict[int, Case], decision: BatchDecision, lab: ObservationCache
 ) -> list[FinishedTest]:
-    """Tests on the targets that are asked first, but for what these are known to fail at, with what a schedule decides by."""
+    """Tests on the targets that are asked first, but for what these are known to fail at, with what a
+    schedule decides by.
+    """
     campaign, asked, left = begin.campaign, {}, {}
     has = {number: features(case.program) for number, case in cases.items()}
     for number, case in cases.items():
@@ -170,7 +194,9 @@ def scheduled_tests(
             features=has[test.number],
             left_out=left[test.number],
         )
-        for test in do_tests(campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked)
+        for test in do_tests(
+            campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked
+        )
     ]
 
 
@@ -190,7 +216,8 @@ def serve(connection: socket.socket, targets: Sequence[str], alone: Callable[[],
 
 def main() -> None:
     """Serve the socket whose descriptor is the argument, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of the terminal is the main process's to answer
+    # an interrupt of the terminal is the main process's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     ZYGOTES.meet(sys.argv[2])
     serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[3:], lambda: os._exit(0))
 

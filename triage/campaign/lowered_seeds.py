@@ -1,5 +1,6 @@
-"""Seeds out of ONNX models: functions of TIR that TVM makes of them and of Relax modules (Tzer, section 4.2, takes those of TVM's model
-zoo), and the modules that its importer makes."""
+"""Seeds out of ONNX models: functions of TIR that TVM makes of them and of Relax modules (Tzer, section 4.2,
+takes those of TVM's model zoo), and the modules that its importer makes.
+"""
 
 from opsieve.backends.probing.imported_modules import imported
 from opsieve.backends.registry import resolve
@@ -27,7 +28,9 @@ def imported_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> lis
         return imported(cases, workers)
 
 
-def lowered_seeds(seed: int, limits: Limits, models: int = MODELS, modules: int = MODULES) -> list[ObjectNode]:
+def lowered_seeds(
+    seed: int, limits: Limits, models: int = MODELS, modules: int = MODULES
+) -> list[ObjectNode]:
     """Functions with dense arguments of constant shape, each once; none where TVM is not installed."""
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=4)) for number in range(models)]
     cases += [generate("relax", 1000 * seed + number, GenRequest(nodes=8)) for number in range(modules)]

@@ -1,8 +1,9 @@
 """What a campaign generates: by which strategy, what was wished for, what the targets have.
 
-Test number N of a campaign is the program of a seed that is the campaign's first and N more, so that strategies which are guided by their
-own earlier programs meet their seeds in order. The first 256 programs keep to what all targets have, the next 256 to what the
-first target has, and so on in turn, targets of equal tables together: a target that has little does not keep others from being tested.
+Test number N of a campaign is the program of a seed that is the campaign's first and N more, so that
+strategies which are guided by their own earlier programs meet their seeds in order. The first 256 programs
+keep to what all targets have, the next 256 to what the first target has, and so on in turn, targets of equal
+tables together: a target that has little does not keep others from being tested.
 """
 
 import hashlib
@@ -28,9 +29,10 @@ USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 class CampaignPlan:
     """A strategy, a request, and what the targets have (nothing known: anything is tried).
 
-    With `metamorphic` each program is rewritten as well, and a target must give the same for both; `further` are oracles that run what
-    passes again. `edition` is that of the generator with which the campaign began. With `costs` of the targets each has its share of the
-    time (triage/campaign/schedule), else all are asked about every program.
+    With `metamorphic` each program is rewritten as well, and a target must give the same for both; `further`
+    are oracles that run what passes again. `edition` is that of the generator with which the campaign began.
+    With `costs` of the targets each has its share of the time (triage/campaign/schedule), else all are asked
+    about every program.
     """
 
     strategy: str = "mix"
@@ -43,7 +45,9 @@ class CampaignPlan:
 
     @property
     def generator(self) -> str:
-        """All of it as text: `mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6`. Equal texts and seeds give equal programs."""
+        """All of it as text: `mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6`. Equal texts and
+        seeds give equal programs.
+        """
         fields = {"edition": self.edition, **to_record(self.request)}
         if self.supports:
             fields["supports"] = hashlib.sha256(tables(self.supports).encode()).hexdigest()[:12]
@@ -62,7 +66,9 @@ class CampaignPlan:
         return generate(strategy, seed, self.request_of(number))
 
     def request_of(self, number: int) -> GenRequest:
-        """What is asked of the program of a test: what was wished for, and that the targets whose turn it is have what it needs."""
+        """What is asked of the program of a test: what was wished for, and that the targets whose turn it is
+        have what it needs.
+        """
         if not self.supports:
             return self.request
         asked = self._kept_to(number // BATCH)
@@ -83,7 +89,9 @@ class CampaignPlan:
 
 
 def seed_of(campaign_seed: int, number: int) -> int:
-    """The seed of a test's program, from 0 to 2**62: different for all tests of all campaigns that are not endless."""
+    """The seed of a test's program, from 0 to 2**62: different for all tests of all campaigns that are not
+    endless.
+    """
     digest = hashlib.sha256(f"campaign {campaign_seed}".encode()).digest()
     return (int.from_bytes(digest[:5], "little") << 21) + number
 

@@ -1,4 +1,6 @@
-"""One call of `opsieve fuzz`: the campaign of a store that is asked for, begun or resumed, and what it found."""
+"""One call of `opsieve fuzz`: the campaign of a store that is asked for, begun or resumed, and what it
+found.
+"""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -44,10 +46,12 @@ _COMPARED = 64  # programs of a campaign that another generator began, made anew
 
 @dataclass(frozen=True, slots=True)
 class FuzzRequest:
-    """What is asked of a campaign. `strategy`, `nodes` (`K` or `A-B`) and `values` are None for the usual ones; `tests` is how many
-    the campaign shall have in all, `minutes` how long this run may begin new ones; `seed` is drawn when there is none.
-    With `probe` the targets are first asked about every operator that nothing is known of; without (None) one of which nothing at all is
-    known is asked about an operator when that first comes up, and never where it is False."""
+    """What is asked of a campaign. `strategy`, `nodes` (`K` or `A-B`) and `values` are None for the usual
+    ones; `tests` is how many the campaign shall have in all, `minutes` how long this run may begin new ones;
+    `seed` is drawn when there is none. With `probe` the targets are first asked about every operator that
+    nothing is known of; without (None) one of which nothing at all is known is asked about an operator when
+    that first comes up, and never where it is False.
+    """
 
     store: Path
     targets: tuple[str, ...] = ()
@@ -75,15 +79,20 @@ class FuzzRequest:
 
 
 def checked_store(request: FuzzRequest) -> Path:
-    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created, or on a cluster
-    what hangs on coverage is asked for."""
-    if request.scheduler is not None and (request.coverage is not None or request.strategy in (TIR, RELAX_MUTATE)):
+    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is
+    created, or on a cluster what hangs on coverage is asked for.
+    """
+    if request.scheduler is not None and (
+        request.coverage is not None or request.strategy in (TIR, RELAX_MUTATE)
+    ):
         raise BadInput(
-            "programs that are guided by coverage are made by one process: leave --scheduler out, or --coverage and the strategy"
+            "programs that are guided by coverage are made by one process: leave --scheduler out, or"
+            " --coverage and the strategy"
         )
     if request.resume and not (request.store / "index.sqlite").exists():
         raise BadInput(
-            f"there is no store {shown(request.store, 200)} to resume; name it with --store, or leave --resume out"
+            f"there is no store {shown(request.store, 200)} to resume; name it with --store, or leave"
+            " --resume out"
         )
     return request.store
 
@@ -105,7 +114,8 @@ def open_campaign(
         _check_form(plan, targets)
     if found is None and request.adapt and not guides(request, plan):
         plan = replace(plan, costs=stated(list({target.display: target for target in targets}.values())))
-    coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
+    # on a Workers of its own: whether it can be traced is asked first
+    coverage = coverage_of(request, plan, targets)
     tables = campaign_tables.load(found.id, request.store) if found is not None else []
     with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets, imported=guides(request, plan))
@@ -128,7 +138,9 @@ def open_campaign(
         seed = secrets.randbits(32) if request.seed is None else request.seed
         campaign = new_campaign(seed, targets, plan)
         if store.done(campaign):
-            raise BadInput("the store already holds this campaign: pass --resume to continue it, or another --seed")
+            raise BadInput(
+                "the store already holds this campaign: pass --resume to continue it, or another --seed"
+            )
         campaign_tables.save(tables, campaign.id, request.store)
         store.begin(campaign, versions)
     say(f"seed {campaign.seed}, strategy {plan.strategy}, targets {', '.join(campaign.targets)}")
@@ -146,7 +158,8 @@ def _tables(
 ) -> list[SupportTable]:
     """What is known of the targets; with `probe` what was not is asked first.
 
-    Targets of which nothing is known have an empty table where lanes `grow` those and a test costs little; else they are left out.
+    Targets of which nothing is known have an empty table where lanes `grow` those and a test costs little;
+    else they are left out.
     """
     if probe:
         supported(workers, targets, None, probing)
@@ -158,29 +171,42 @@ def _tables(
             found.append(table)
         if prober.of_another:
             say(
-                f"{prober.name} was not probed: it is taken to have what {prober.of_another} has (--probe asks it first)"
+                f"{prober.name} was not probed: it is taken to have what {prober.of_another} has (--probe"
+                " asks it first)"
             )
         elif grows:
             say(f"nobody has probed {prober.name}: it is asked about an operator when that first comes up")
         elif not table.answers:
-            say(f"nobody knows which operators {prober.name} has: many tests may be unsupported (--probe asks first)")
+            say(
+                f"nobody knows which operators {prober.name} has: many tests may be unsupported (--probe asks"
+                " first)"
+            )
     return found
 
 
 def _worth_asking(target: ResolvedTarget) -> bool:
-    """Whether to ask a target about single operators beside the tests: that takes little time, and it is no helper, whose lacks are planted."""
-    if getattr(target.backend, "helper", False) or runs_command(target.backend):  # which is started for each question
+    """Whether to ask a target about single operators beside the tests: that takes little time, and it is no
+    helper, whose lacks are planted.
+    """
+    # which is started for each question
+    if getattr(target.backend, "helper", False) or runs_command(target.backend):
         return False
     return stated([target]).of(0, "onnx") <= _ASKED_AS_IT_COMES
 
 
 def guides(request: FuzzRequest, plan: CampaignPlan) -> bool:
-    """Whether programs hang on what earlier ones reached, or on a corpus: such campaigns ask every target about every program."""
+    """Whether programs hang on what earlier ones reached, or on a corpus: such campaigns ask every target
+    about every program.
+    """
     return request.coverage is not None or plan.strategy in (TIR, RELAX_MUTATE)
 
 
-def coverage_of(request: FuzzRequest, plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> Coverage | None:
-    """What is to be traced: what was asked for, and for TIR, whose loop lives on it, functions (elsewhere the passes' effects)."""
+def coverage_of(
+    request: FuzzRequest, plan: CampaignPlan, targets: Sequence[ResolvedTarget]
+) -> Coverage | None:
+    """What is to be traced: what was asked for, and for TIR, whose loop lives on it, functions (elsewhere the
+    passes' effects).
+    """
     kind = request.coverage
     if kind is None and plan.strategy == TIR and request.guide:
         kind = "functions" if can_trace() else "passes"
@@ -191,7 +217,9 @@ def programs_of(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, gu
     """Where the campaign's programs come from."""
     if plan.strategy == TIR:
         settings = Settings(coverage=guided)
-        return GuidedFunctions([*basic(), *lowered_seeds(campaign.seed, request.limits)], campaign.seed, settings)
+        return GuidedFunctions(
+            [*basic(), *lowered_seeds(campaign.seed, request.limits)], campaign.seed, settings
+        )
     if plan.strategy == RELAX_MUTATE:
         return MutatedModules(plan, campaign.seed, imported_modules(campaign.seed, request.limits))
     return GuidedModels(plan, campaign.seed) if guided else Planned(plan, campaign.seed)
@@ -206,10 +234,18 @@ def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
     ]
     if not fitting:
         raise BadInput("the store has no such campaign to resume: leave --resume out to start it")
-    given = (request.strategy, request.nodes, request.values, request.operators, request.dtypes, request.oracles)
+    given = (
+        request.strategy,
+        request.nodes,
+        request.values,
+        request.operators,
+        request.dtypes,
+        request.oracles,
+    )
     if given != (None, None, None, (), "", _NO_CHOICE) or request.metamorphic:
         raise BadInput(
-            "cannot change --strategy, --nodes, --values, --ops, --dtypes or oracles, nor add --metamorphic, when resuming a campaign: leave them out"
+            "cannot change --strategy, --nodes, --values, --ops, --dtypes or oracles, nor add --metamorphic,"
+            " when resuming a campaign: leave them out"
         )
     return fitting[-1]
 
@@ -235,26 +271,35 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
 
 
 def _check_form(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
-    """BadInput when none of the targets takes what the strategy makes, or it makes no models that the values are for."""
+    """BadInput when none of the targets takes what the strategy makes, or it makes no models that the values
+    are for.
+    """
     strategy, form = plan.strategy, plan.strategy.partition("-")[0]
     if strategy in strategies.OF_TVM and special_kinds(plan.request.values):
         raise BadInput(
             f"--values special takes ONNX models, and the strategy {strategy} makes none: leave --values out"
         )
     if strategy in strategies.OF_TVM and (plan.request.only or plan.request.dtypes):
-        raise BadInput(f"--ops and --dtypes are of ONNX models, and the strategy {strategy} makes none: leave them out")
+        raise BadInput(
+            f"--ops and --dtypes are of ONNX models, and the strategy {strategy} makes none: leave them out"
+        )
     if strategy in strategies.OF_TVM and not any(form in target.forms for target in targets):
         raise BadInput(
-            f"the strategy {strategy} makes programs of TVM's {form} form, which none of the targets takes; name one that does: -t tvm"
+            f"the strategy {strategy} makes programs of TVM's {form} form, which none of the targets takes;"
+            " name one that does: -t tvm"
         )
 
 
 def _versions(workers: Workers, targets: Sequence[ResolvedTarget], *, imported: bool) -> dict[str, str]:
-    """The versions of targets, none of which is imported unless nothing else tells, or all are to be; a lane says what cannot be imported."""
+    """The versions of targets, none of which is imported unless nothing else tells, or all are to be; a lane
+    says what cannot be imported.
+    """
     versions: dict[str, str] = {}
     for target in targets:
         try:
-            versions[target.display] = ("" if imported else installed_version(target)) or workers.version(target)
+            versions[target.display] = ("" if imported else installed_version(target)) or workers.version(
+                target
+            )
         except Unavailable as error:
             raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
     return versions
@@ -263,7 +308,9 @@ def _versions(workers: Workers, targets: Sequence[ResolvedTarget], *, imported: 
 def _checked_resumption(
     store: Store, campaign: Campaign, plan: CampaignPlan, versions: dict[str, str], say: Callable[[str], None]
 ) -> None:
-    """Say which compilers changed since the campaign began; BadInput when it can no longer generate the same programs."""
+    """Say which compilers changed since the campaign began; BadInput when it can no longer generate the same
+    programs.
+    """
     changed = [
         f"{name} was {was} when the campaign began and is now {versions[name]}"
         for name, was in store.versions(campaign).items()
@@ -281,24 +328,29 @@ def _checked_resumption(
         ):
             raise _made_by_another(campaign)
         say(
-            f"opsieve's generator changed since the campaign began: {len(known)} of its programs, made anew, are the same"
+            f"opsieve's generator changed since the campaign began: {len(known)} of its programs, made anew,"
+            " are the same"
         )
     if plan.generator != campaign.generator:
         raise BadInput(
-            "the targets no longer support what they did when the campaign began (did a version change?): start a new"
-            " campaign without --resume"
+            "the targets no longer support what they did when the campaign began (did a version change?):"
+            " start a new campaign without --resume"
         )
 
 
 def _made_by_another(campaign: Campaign) -> BadInput:
     return BadInput(
-        f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve has ({generator_version()}); "
-        "go on with the opsieve that began it, or begin a new one without --resume"
+        f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve has"
+        f" ({generator_version()}); go on with the opsieve that began it, or begin a new one without --resume"
     )
 
 
-def campaign_facts(store: Store, campaign: Campaign, done_now: int, seconds: float, folder: Path) -> dict[str, Any]:
-    """The keys of `opsieve fuzz --json` (docs/reference/json.md); `done_now` tests took this run `seconds` of wall time."""
+def campaign_facts(
+    store: Store, campaign: Campaign, done_now: int, seconds: float, folder: Path
+) -> dict[str, Any]:
+    """The keys of `opsieve fuzz --json` (docs/reference/json.md); `done_now` tests took this run `seconds` of
+    wall time.
+    """
     totals, spent = store.totals(campaign), store.seconds(campaign)
 
     def with_verdict(verdict: str) -> int:

@@ -1,8 +1,9 @@
 """Tests of a campaign: programs run on every target, compared, and judged where that leaves a doubt.
 
-The cheap question comes first: where a target and an independent build (its own unoptimised one, another compiler) give the same
-outputs, the target passes and nobody else is asked. The judge, with the float64 reference and fresh forks, is for the rest, and for one
-test in 16, since all builds of a compiler can share a fault.
+The cheap question comes first: where a target and an independent build (its own unoptimised one, another
+compiler) give the same outputs, the target passes and nobody else is asked. The judge, with the float64
+reference and fresh forks, is for the rest, and for one test in 16, since all builds of a compiler can share a
+fault.
 """
 
 from collections import Counter
@@ -28,7 +29,9 @@ from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
 _NO_CHOICE = OracleChoice()
-SAMPLE = 16  # one test in so many is judged in full, the last of them: the first test is not held up by the import of the reference
+# one test in so many is judged in full, the last of them: the first test is not held up by the import of the
+# reference
+SAMPLE = 16
 
 
 def do_tests(
@@ -41,10 +44,12 @@ def do_tests(
     asked: Mapping[int, Collection[str]] | None = None,
     answered: Sequence[str] = (),
 ) -> list[FinishedTest]:
-    """Tests by number, done: run on every target, or on those that are `asked` about them, and judged. Of some it is enough that they
-    are lowered. Targets that have `answered` before are asked again where that is needed to judge the others.
+    """Tests by number, done: run on every target, or on those that are `asked` about them, and judged. Of
+    some it is enough that they are lowered. Targets that have `answered` before are asked again where that is
+    needed to judge the others.
 
-    With `metamorphic`, a target that passes is asked again for a program that means the same; `further` oracles run it again.
+    With `metamorphic`, a target that passes is asked again for a program that means the same; `further`
+    oracles run it again.
     """
     everyone = {name: resolve(name) for name in campaign.targets}
     targets_of = {
@@ -80,7 +85,9 @@ def do_tests(
     done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
     for number, case in whole.items():
         surely = set() if _sampled(number) else passed[number]
-        judged = _judged_test(number, case, targets_of[number], builds_of[number], surely, lab, metamorphic, further)
+        judged = _judged_test(
+            number, case, targets_of[number], builds_of[number], surely, lab, metamorphic, further
+        )
         done.append(judged)
     return sorted(done, key=lambda test: test.number)
 
@@ -91,7 +98,9 @@ def _ask(
     tests: Mapping[int, Test],
     lab: ObservationCache,
 ) -> None:
-    """Ask builds about tests. What several of them hand programs on to is asked once in their place, and they only where it gives nothing."""
+    """Ask builds about tests. What several of them hand programs on to is asked once in their place, and they
+    only where it gives nothing.
+    """
     builds = list(dict.fromkeys(build for number in cases for build in builds_of[number]))
     standing = {build: other for build in builds if (other := build.stand_in) is not None}
     asked_for = Counter([*builds, *standing.values()])
@@ -158,9 +167,15 @@ def _builds(targets: Iterable[ResolvedTarget]) -> list[ResolvedTarget]:
 
 
 def contradictions(
-    number: int, case: Case, targets: Iterable[ResolvedTarget], builds: Sequence[ResolvedTarget], lab: ObservationCache
+    number: int,
+    case: Case,
+    targets: Iterable[ResolvedTarget],
+    builds: Sequence[ResolvedTarget],
+    lab: ObservationCache,
 ) -> list[FoundFailure]:
-    """Failures of targets on a program that means the same; which rewrite makes it, the number of the test says."""
+    """Failures of targets on a program that means the same; which rewrite makes it, the number of the test
+    says.
+    """
     relation = relation_of(case.program.form, number)
     if not relation or rewritten(case.program, case.inputs, relation) is None:
         return []
@@ -180,7 +195,8 @@ def contradictions(
 def lowering(
     targets: Iterable[ResolvedTarget], tests: Mapping[int, Test], lab: ObservationCache
 ) -> dict[int, tuple[dict[str, tuple[str, float]], tuple[()], tuple[()], int]]:
-    """Of the programs that every target lowers without generating code: the verdicts, no findings, and what was reached.
+    """Of the programs that every target lowers without generating code: the verdicts, no findings, and what
+    was reached.
 
     The others, and those of targets that cannot stop there, are to be asked in full.
     """
@@ -193,19 +209,30 @@ def lowering(
         seen = {target.display: _seen(stop, test, lab) for target, stop in stopping.items()}
         if seen and all(answer.outcome == "ok" for answer in seen.values()):
             reached = sum(len(answer.reached or ()) for answer in seen.values())
-            found[number] = ({name: ("pass", answer.total_seconds) for name, answer in seen.items()}, (), (), reached)
+            found[number] = (
+                {name: ("pass", answer.total_seconds) for name, answer in seen.items()},
+                (),
+                (),
+                reached,
+            )
     return found
 
 
-def _judged(case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> Judged:
+def _judged(
+    case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache
+) -> Judged:
     oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
     return judge(case.program, case.inputs, target, lab, oracles=oracles)
 
 
-def _asked_further(case: Case, target: ResolvedTarget, further: OracleChoice, lab: ObservationCache) -> Judged | None:
+def _asked_further(
+    case: Case, target: ResolvedTarget, further: OracleChoice, lab: ObservationCache
+) -> Judged | None:
     """What oracles that run a program again find of a target that passes; None where that is nothing."""
     found = (
-        asked_further(further, case.program, case.inputs, target, lab, glance=True) if case.expected is None else None
+        asked_further(further, case.program, case.inputs, target, lab, glance=True)
+        if case.expected is None
+        else None
     )
     if found is None or found.verdict == "undecided":  # it cannot be measured, and is right all the same
         return None
@@ -216,7 +243,9 @@ def _asked_further(case: Case, target: ResolvedTarget, further: OracleChoice, la
 def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
     operators = sorted(set(case.program.operators()))
     evidence = Evidence(valid=case.program.fault is None)
-    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, program_names(case.program))
+    print_ = fingerprint(
+        judged.verdict, judged.observations[0], operators, evidence, program_names(case.program)
+    )
     return FoundFailure(name, judged.verdict, print_, judged.observations)
 
 
@@ -234,17 +263,24 @@ def _seen(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observat
 
 
 def agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> set[ResolvedTarget]:
-    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness.
+    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one
+    compiler are one witness.
 
     Outputs of another type than declared are for the judge, whoever agrees.
     """
     types = test.program.outputs()
     answers = ((build, _seen(build, test, lab).outputs) for build in builds)
-    given = [(build, outputs) for build, outputs in answers if outputs and not find_contradictions(outputs, types)]
+    given = [
+        (build, outputs) for build, outputs in answers if outputs and not find_contradictions(outputs, types)
+    ]
     dtypes = test.program.output_dtypes()
     found: set[ResolvedTarget] = set()
     for place, (build, outputs) in enumerate(given):
         for other, others in given[place + 1 :]:
-            if not {build, other} <= found and confirms(build, other) and compare(outputs, others, dtypes).agrees:
+            if (
+                not {build, other} <= found
+                and confirms(build, other)
+                and compare(outputs, others, dtypes).agrees
+            ):
                 found |= {build, other}
     return found

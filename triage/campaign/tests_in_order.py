@@ -1,4 +1,6 @@
-"""Tests on their way from lanes to the store: in order, and asked of further targets where the schedule decides so."""
+"""Tests on their way from lanes to the store: in order, and asked of further targets where the schedule
+decides so.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +11,9 @@ from opsieve.triage.store.finished_test import FinishedTest
 
 
 class TestsInOrder:
-    """The tests of a campaign from number `first` on. Decisions are made in the order of the tests, ahead of what is recorded."""
+    """The tests of a campaign from number `first` on. Decisions are made in the order of the tests, ahead of
+    what is recorded.
+    """
 
     __test__ = False  # pytest: not a test class
 

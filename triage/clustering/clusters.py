@@ -1,10 +1,12 @@
-"""Which fingerprints are one bug: titles that mean the same thing, where a new fingerprint goes, and which clusters look related.
+"""Which fingerprints are one bug: titles that mean the same thing, where a new fingerprint goes, and which
+clusters look related.
 
-Everything here is pure. A fingerprint is exact; beside it stand *alternative titles*, less exact names of the same failure, for what one
-bug shows in several ways (a broken heap ends by SIGSEGV or SIGABRT; one check is reached while compiling and while running).
-Fingerprints that share one are joined: syzkaller's AltTitles (pkg/report, "alternative titles"). Text that is merely similar
-never joins anything: it suggests (`related`), over whole clusters by average link, since single link chains everything
-together (precision .04 on labelled traces). So does a commit that bisection blames for both: one change may break two things.
+Everything here is pure. A fingerprint is exact; beside it stand *alternative titles*, less exact names of the
+same failure, for what one bug shows in several ways (a broken heap ends by SIGSEGV or SIGABRT; one check is
+reached while compiling and while running). Fingerprints that share one are joined: syzkaller's AltTitles
+(pkg/report, "alternative titles"). Text that is merely similar never joins anything: it suggests (`related`),
+over whole clusters by average link, since single link chains everything together (precision .04 on labelled
+traces). So does a commit that bisection blames for both: one change may break two things.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,9 @@ SEPARATOR = "\x1f"  # between the parts of an alternative title
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a new fingerprint goes: the cluster, and the clusters that become part of it because it links them."""
+    """Where a new fingerprint goes: the cluster, and the clusters that become part of it because it links
+    them.
+    """
 
     cluster: int
     absorbed: tuple[int, ...]
@@ -41,7 +45,9 @@ class RelatedCluster:
 
 @dataclass(frozen=True, slots=True)
 class SimilarityFeatures:
-    """What similarity is computed from: frames innermost first, a message's template, the operators of a small graph."""
+    """What similarity is computed from: frames innermost first, a message's template, the operators of a
+    small graph.
+    """
 
     backend: str
     kind: str
@@ -57,10 +63,12 @@ def counting(components: Sequence[Component], name: ComponentName) -> tuple[str,
 
 
 def alternatives(components: Sequence[Component]) -> frozenset[str]:
-    """The alternative titles of a fingerprint: strings that are equal for fingerprints of one bug. None for what is too vague.
+    """The alternative titles of a fingerprint: strings that are equal for fingerprints of one bug. None for
+    what is too vague.
 
-    A crash is its frames, however the process died; an error is its place or its frames with its message, whatever the stage and
-    the class of the exception; a failure with a known guilty pass is that pass on the operators of its reduced graph, whatever is wrong.
+    A crash is its frames, however the process died; an error is its place or its frames with its message,
+    whatever the stage and the class of the exception; a failure with a known guilty pass is that pass on the
+    operators of its reduced graph, whatever is wrong.
     """
     kept = {part.name: part for part in components if part.kept}
 
@@ -97,18 +105,23 @@ def is_offset(frame: str) -> bool:
 
 
 def placement(number: int, sharing: Mapping[int, bool]) -> Placement:
-    """The cluster of a new fingerprint: `sharing` are the clusters with an alternative title of its, and whether a person decided of them.
+    """The cluster of a new fingerprint: `sharing` are the clusters with an alternative title of its, and
+    whether a person decided of them.
 
-    Clusters that a person decided of are never joined with each other; others become part of the one that it goes to. Without
-    any it begins its own, which has its number.
+    Clusters that a person decided of are never joined with each other; others become part of the one that it
+    goes to. Without any it begins its own, which has its number.
     """
     decided = [cluster for cluster, is_decided in sharing.items() if is_decided]
     chosen = min(decided or sharing, default=number)
-    return Placement(chosen, tuple(sorted(c for c, is_decided in sharing.items() if c != chosen and not is_decided)))
+    return Placement(
+        chosen, tuple(sorted(c for c, is_decided in sharing.items() if c != chosen and not is_decided))
+    )
 
 
 def similarity_features(components: Sequence[Component]) -> SimilarityFeatures:
-    """What a fingerprint is compared by. Components count here whether they are part of the fingerprint or not."""
+    """What a fingerprint is compared by. Components count here whether they are part of the fingerprint or
+    not.
+    """
 
     every = {part.name: part for part in components}
 
@@ -154,8 +167,9 @@ def related(
 def same_commit(
     own: Mapping[str, float], others: Mapping[int, Mapping[str, float]], most: int = 10
 ) -> list[RelatedCluster]:
-    """Clusters that the same commit brought, the likeliest first. Commits stand with their probabilities, 1 where a search found it; the score is
-    that of one commit behind both."""
+    """Clusters that the same commit brought, the likeliest first. Commits stand with their probabilities, 1
+    where a search found it; the score is that of one commit behind both.
+    """
     found = []
     for cluster, commits in others.items():
         common = {commit: own[commit] * share for commit, share in commits.items() if commit in own}
@@ -175,7 +189,9 @@ def likeliest(*suggestions: Sequence[RelatedCluster], most: int = 10) -> list[Re
     return sorted(best.values(), key=lambda one: (-one.score, one.cluster))[:most]
 
 
-def _pair(mine: SimilarityFeatures, other: SimilarityFeatures, frames: float, words: float) -> tuple[float, str]:
+def _pair(
+    mine: SimilarityFeatures, other: SimilarityFeatures, frames: float, words: float
+) -> tuple[float, str]:
     if mine.backend != other.backend:
         return 0.0, ""
     if mine.frames and other.frames:
@@ -185,14 +201,18 @@ def _pair(mine: SimilarityFeatures, other: SimilarityFeatures, frames: float, wo
         if mine.guilty_pass and mine.guilty_pass == other.guilty_pass:
             return 1.0, f"the same guilty pass: {mine.guilty_pass[:80]}"
         common, either = mine.operators & other.operators, mine.operators | other.operators
-        return len(common) / len(either) if either else 0.0, f"operators in common: {' '.join(sorted(common))[:120]}"
+        return len(common) / len(
+            either
+        ) if either else 0.0, f"operators in common: {' '.join(sorted(common))[:120]}"
     if mine.words and other.words and not mine.frames and not other.frames:
         return words, f"messages with {round(100 * words)} % of their words alike"
     return 0.0, ""
 
 
 def _similar(rows: Sequence[tuple[str, ...]], columns: Sequence[tuple[str, ...]]) -> list[list[float]]:
-    """The similarity of sequences of names, each name encoded as one code point so that the comparison runs in C."""
+    """The similarity of sequences of names, each name encoded as one code point so that the comparison runs
+    in C.
+    """
     codes: dict[str, str] = {}
 
     def encoded(names: tuple[str, ...]) -> str:

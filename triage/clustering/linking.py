@@ -1,4 +1,6 @@
-"""Which fingerprints are one cluster, where all of them are in memory: the rules of a store, without a store."""
+"""Which fingerprints are one cluster, where all of them are in memory: the rules of a store, without a
+store.
+"""
 
 from collections.abc import Sequence
 
@@ -24,7 +26,9 @@ class Links:
             self._link(key, self._titled.setdefault(title, key))
         if statement := statement_of(components):
             others = self._statements.setdefault(statement, [])
-            for (other, _), text in zip(others, common_texts(components, [its for _, its in others]), strict=True):
+            for (other, _), text in zip(
+                others, common_texts(components, [its for _, its in others]), strict=True
+            ):
                 if text is not None:
                     self._link(key, other)
             if len(others) < MOST_COMPARED:

@@ -1,8 +1,9 @@
 """In what order a person should read clusters. Pure.
 
-Furthest point first (Chen and others, Taming compiler fuzzers, PLDI 2013, section 3): begin with the gravest cluster, then go on with the
-one that is least like all those before it, so that the first page shows as many different bugs as it can. Equal
-distances, and all behind the first `DIVERSE`, go by severity, breadth and how small the representative is.
+Furthest point first (Chen and others, Taming compiler fuzzers, PLDI 2013, section 3): begin with the gravest
+cluster, then go on with the one that is least like all those before it, so that the first page shows as many
+different bugs as it can. Equal distances, and all behind the first `DIVERSE`, go by severity, breadth and how
+small the representative is.
 """
 
 from collections.abc import Sequence
@@ -31,8 +32,9 @@ CRASH_ON_INVALID = 3
 
 @dataclass(frozen=True, slots=True)
 class RankFeatures:
-    """What a cluster's place in the order depends on. `size` is the representative's nodes, `breadth` its targets; `open` is
-    False once a person has done with it (known, fixed, wontfix)."""
+    """What a cluster's place in the order depends on. `size` is the representative's nodes, `breadth` its
+    targets; `open` is False once a person has done with it (known, fixed, wontfix).
+    """
 
     cluster: int
     severity: int
@@ -46,12 +48,16 @@ class RankFeatures:
 
 
 def severity(kind: str, *, valid: bool = True) -> int:
-    """From 0 to 7: a crash on a valid program, a wrong result, others, a crash on an invalid one, a slowdown."""
+    """From 0 to 7: a crash on a valid program, a wrong result, others, a crash on an invalid one, a
+    slowdown.
+    """
     return CRASH_ON_INVALID if kind == "crash" and not valid else SEVERITY.get(kind, 0)
 
 
 def ranked(places: Sequence[RankFeatures]) -> list[int]:
-    """The clusters in the order in which to read them: pinned ones, then open ones, then those that are done with."""
+    """The clusters in the order in which to read them: pinned ones, then open ones, then those that are done
+    with.
+    """
     pinned = sorted((place for place in places if place.pinned), key=_gravest)
     going = sorted((place for place in places if place.open and not place.pinned), key=_gravest)
     done = sorted((place for place in places if not place.open and not place.pinned), key=_gravest)

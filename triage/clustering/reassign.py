@@ -1,7 +1,9 @@
-"""Where failures go when their fingerprints change: because the rules did, or because a reduced graph says more. Pure.
+"""Where failures go when their fingerprints change: because the rules did, or because a reduced graph says
+more. Pure.
 
-What a person decided stays: a failure in a decided cluster does not leave it. Where a new fingerprint would stand in two clusters that must
-stay apart, the failures of the second one get a fingerprint of their own, `KEY@c17`.
+What a person decided stays: a failure in a decided cluster does not leave it. Where a new fingerprint would
+stand in two clusters that must stay apart, the failures of the second one get a fingerprint of their own,
+`KEY@c17`.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +17,9 @@ NEW = 0  # the cluster of what begins one of its own, or joins by its alternativ
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """A failure whose fingerprint was computed anew: its row, the key and the cluster that it has, and the key that it gets."""
+    """A failure whose fingerprint was computed anew: its row, the key and the cluster that it has, and the
+    key that it gets.
+    """
 
     row: int
     key: str
@@ -25,7 +29,9 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Failures that go the same way: from a fingerprint of a cluster to a fingerprint of a cluster (`NEW`: of its own)."""
+    """Failures that go the same way: from a fingerprint of a cluster to a fingerprint of a cluster (`NEW`: of
+    its own).
+    """
 
     key: str
     cluster: int
@@ -49,17 +55,23 @@ def differences(before: Sequence[Component], after: Sequence[Component]) -> tupl
     old, new = ({part.name: part.value for part in parts if part.kept} for parts in (before, after))
     names = dict.fromkeys([*old, *new])
     return tuple(
-        Difference(name, old.get(name, ""), new.get(name, "")) for name in names if old.get(name) != new.get(name)
+        Difference(name, old.get(name, ""), new.get(name, ""))
+        for name in names
+        if old.get(name) != new.get(name)
     )
 
 
 def plan(
-    failures: Sequence[KeyChange], existing: Mapping[str, int], decided: Collection[int], rest: Collection[str]
+    failures: Sequence[KeyChange],
+    existing: Mapping[str, int],
+    decided: Collection[int],
+    rest: Collection[str],
 ) -> list[Reassignment]:
     """The groups, by fingerprint and cluster.
 
-    `existing` are the clusters of the fingerprints that are there, `decided` the clusters that a person decided of, `rest` the
-    fingerprints that some failures keep. Of a fingerprint that falls apart the largest part stays in the cluster; fingerprints of one cluster stay in it.
+    `existing` are the clusters of the fingerprints that are there, `decided` the clusters that a person
+    decided of, `rest` the fingerprints that some failures keep. Of a fingerprint that falls apart the largest
+    part stays in the cluster; fingerprints of one cluster stay in it.
     """
     rows: dict[tuple[str, int, str], list[int]] = defaultdict(list)
     for each in failures:
@@ -91,7 +103,12 @@ def plan(
         else:
             groups.append(
                 Reassignment(
-                    key, cluster, new, goal, tuple(found), "it stays in its cluster" if goal == cluster else reason
+                    key,
+                    cluster,
+                    new,
+                    goal,
+                    tuple(found),
+                    "it stays in its cluster" if goal == cluster else reason,
                 )
             )
     return groups
@@ -116,7 +133,9 @@ def _goal(
 
 
 def _successor(counts: Counter[str], has_rest: bool) -> str:
-    """The key that a fingerprint goes on as: the most frequent; none when some keep the old one and the others disagree."""
+    """The key that a fingerprint goes on as: the most frequent; none when some keep the old one and the
+    others disagree.
+    """
     if has_rest and len(counts) > 1:
         return ""
     return min(counts, key=lambda key: (-counts[key], key))

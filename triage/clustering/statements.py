@@ -1,12 +1,14 @@
 """Failures of one statement in a compiler's source: one bug where their messages are instances of one text.
 
-A message is a format of the author's, filled with what the program had: names of values, spellings of types. One message alone does not say
-which of its words are which; its other instances do, the words that vary between them. So messages of one statement (the same file, line
-and exception; where it did not raise by itself but called what did, reached from the same other files) are compared word by word, as Drain does with the lines of a log that have
-the same length (He and others, "Drain", ICWS 2017, section III): they are instances of one text when most of their words are the same.
-What varies is replaced by `<*>`. Names of operators do not vary in what C++ says, nor where a lack is spoken of, since what one operator lacks
-is another bug than what another lacks; a Python statement names them because it shows a node, or is a helper's (`Slice axis 3 is out of range`).
-Pure.
+A message is a format of the author's, filled with what the program had: names of values, spellings of types.
+One message alone does not say which of its words are which; its other instances do, the words that vary
+between them. So messages of one statement (the same file, line and exception; where it did not raise by
+itself but called what did, reached from the same other files) are compared word by word, as Drain does with
+the lines of a log that have the same length (He and others, "Drain", ICWS 2017, section III): they are
+instances of one text when most of their words are the same. What varies is replaced by `<*>`. Names of
+operators do not vary in what C++ says, nor where a lack is spoken of, since what one operator lacks is
+another bug than what another lacks; a Python statement names them because it shows a node, or is a helper's
+(`Slice axis 3 is out of range`). Pure.
 """
 
 import functools
@@ -20,19 +22,23 @@ from opsieve.triage.fingerprint.normalise import is_interpreters
 
 VARIES = "<*>"
 MOST_COMPARED = 64  # fingerprints of one statement
-_SAME = 0.5  # of the words of the longer message, Drain's threshold; of one `raise` of the shorter, which has one text
+# of the words of the longer message, Drain's threshold; of one `raise` of the shorter, which has one text
+_SAME = 0.5
 _FEWEST = 2  # words that both have
 _MOST_WORDS = 80
 _CALLERS = 3
 _WORD = re.compile(r"<\w+>|[\w.:]+")
 # Words of messages about what is not there.
 _LACK = re.compile(
-    r"support|implement|regist|kernel|convert|handler|unknown|unrecogni[sz]ed|missing|not found", re.IGNORECASE
+    r"support|implement|regist|kernel|convert|handler|unknown|unrecogni[sz]ed|missing|not found",
+    re.IGNORECASE,
 )
 
 
 def statement_of(components: Sequence[Component]) -> str:
-    """What failures of one statement have in common, as text; "" where that is not known, or for what is no error."""
+    """What failures of one statement have in common, as text; "" where that is not known, or for what is no
+    error.
+    """
     known = {part.name: part.value for part in components}
     if known.get(ComponentName.KIND) != "error" or ComponentName.STATEMENT not in known:
         return ""
@@ -43,8 +49,9 @@ def statement_of(components: Sequence[Component]) -> str:
 def common_texts(mine: Sequence[Component], others: Sequence[Sequence[Component]]) -> list[str | None]:
     """`common_text` of a failure with each of the others of its statement.
 
-    What the interpreter says of a value (`'int' object has no attribute 'inputs'`) may be the mistake of who called the function: there
-    failures with other frames are one bug only once `_CALLERS` ways to reach the statement are known.
+    What the interpreter says of a value (`'int' object has no attribute 'inputs'`) may be the mistake of who
+    called the function: there failures with other frames are one bug only once `_CALLERS` ways to reach the
+    statement are known.
     """
     texts = [common_text(other, mine) for other in others]
     if not is_interpreters(" ".join(_words(mine))):
@@ -52,11 +59,15 @@ def common_texts(mine: Sequence[Component], others: Sequence[Sequence[Component]
     alike = [_frames(other) for other, text in zip(others, texts, strict=True) if text is not None]
     if len({_frames(mine), *alike}) >= _CALLERS:
         return texts
-    return [text if _frames(other) == _frames(mine) else None for other, text in zip(others, texts, strict=True)]
+    return [
+        text if _frames(other) == _frames(mine) else None for other, text in zip(others, texts, strict=True)
+    ]
 
 
 def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
-    """The text that the messages of two failures of one statement are instances of; None when they are of different ones."""
+    """The text that the messages of two failures of one statement are instances of; None when they are of
+    different ones.
+    """
     mine, theirs = (_words(parts) for parts in (one, other))
     fixed = frozenset() if _varies(one, mine) and _varies(other, theirs) else _operators()
     if mine == theirs:
@@ -78,9 +89,13 @@ def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | N
 
 
 def _varies(components: Sequence[Component], words: Sequence[str]) -> bool:
-    """Whether operators in a message may be those of the program at hand: a Python statement says so, and speaks of no lack."""
+    """Whether operators in a message may be those of the program at hand: a Python statement says so, and
+    speaks of no lack.
+    """
     frames = _frames(components)
-    return frames[:1] != () and frames[0].partition(" ")[0].endswith(".py") and not _LACK.search(" ".join(words))
+    return (
+        frames[:1] != () and frames[0].partition(" ")[0].endswith(".py") and not _LACK.search(" ".join(words))
+    )
 
 
 def _raised(components: Sequence[Component]) -> bool:

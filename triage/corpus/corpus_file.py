@@ -1,4 +1,6 @@
-"""`corpus.json`, which says what was seen of the cases of a corpus, and the results that `corpus run --json` printed."""
+"""`corpus.json`, which says what was seen of the cases of a corpus, and the results that `corpus run --json`
+printed.
+"""
 
 import re
 from collections.abc import Mapping
@@ -60,23 +62,31 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
     try:
         file = msgspec.json.decode(read_file(path, _MOST), type=_CorpusFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{shown(path, 200)} is no description of a corpus: {shown(str(error), 120)}") from None
+        raise BadInput(
+            f"{shown(path, 200)} is no description of a corpus: {shown(str(error), 120)}"
+        ) from None
     if file.format > FORMAT:
         raise BadInput(
-            f"{shown(path, 200)} has format {file.format}, newer than this opsieve's {FORMAT}; upgrade opsieve"
+            f"{shown(path, 200)} has format {file.format}, newer than this opsieve's {FORMAT}; upgrade"
+            " opsieve"
         )
     if file.format < 1:
         raise BadInput(f"{shown(path, 200)} has the unknown format {file.format}")
     for name in file.cases:
         if not _CASE.fullmatch(name):
-            raise BadInput(f"{shown(path, 200)} names the case {shown(name)}, which is no name of a folder in a corpus")
+            raise BadInput(
+                f"{shown(path, 200)} names the case {shown(name)}, which is no name of a folder in a corpus"
+            )
     return file.cases
 
 
 def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
     """Write corpus.json, whole or not at all, in the order of names; BadInput when it cannot be written."""
     found = {
-        name: {"digest": entry.digest, "targets": {text: asdict(seen) for text, seen in sorted(entry.targets.items())}}
+        name: {
+            "digest": entry.digest,
+            "targets": {text: asdict(seen) for text, seen in sorted(entry.targets.items())},
+        }
         for name, entry in sorted(cases.items())
     }
     data = msgspec.json.format(msgspec.json.encode({"format": FORMAT, "cases": found}), indent=2) + b"\n"
@@ -91,14 +101,20 @@ def read_results(path: Path) -> list[_Result]:
     try:
         return msgspec.json.decode(read_file(path, _MOST), type=_Results).results
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{shown(path, 200)} is no output of `corpus run --json`: {shown(str(error), 120)}") from None
+        raise BadInput(
+            f"{shown(path, 200)} is no output of `corpus run --json`: {shown(str(error), 120)}"
+        ) from None
 
 
 def case_name(path: Path) -> str:
-    """A name for the case at `path`, whatever the path is: `X-reduced` for what lies in the folder `reduced` of X."""
+    """A name for the case at `path`, whatever the path is: `X-reduced` for what lies in the folder `reduced`
+    of X.
+    """
     path = path.absolute()
     words = path.stem if path.suffix in (".onnx", ".json") else path.name
     if words in ("model", "module", "reduced", "case"):
         words = f"{path.parent.name}-{words}"
-    name = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in words)[:100].lstrip("-.")
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in words)[:100].lstrip(
+        "-."
+    )
     return name or "case"

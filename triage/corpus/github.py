@@ -1,5 +1,7 @@
-"""The results of a corpus for GitHub Actions: annotations (workflow commands) and a job summary. Whatever a compiler or a file said is
-escaped: it must not become a workflow command, Markdown or HTML."""
+"""The results of a corpus for GitHub Actions: annotations (workflow commands) and a job summary. Whatever a
+compiler or a file said is
+escaped: it must not become a workflow command, Markdown or HTML.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -12,7 +14,9 @@ _CUT = 400
 
 
 def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[str]) -> list[str]:
-    """A workflow command for each case that matters: errors first, then failures that are known, then what is fixed."""
+    """A workflow command for each case that matters: errors first, then failures that are known, then what is
+    fixed.
+    """
     found: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     for result in results:
         if result.refused or result.state in red:
@@ -32,7 +36,9 @@ def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[st
 
 def job_summary(results: Sequence[CorpusResult], name: str) -> str:
     """Markdown: how many of each state, and a table of what is not as before."""
-    numbers = ", ".join(f"{count} {state.replace('-', ' ')}" for state, count in counts(results).items() if count)
+    numbers = ", ".join(
+        f"{count} {state.replace('-', ' ')}" for state, count in counts(results).items() if count
+    )
     lines = [f"## opsieve: {markdown(_cut(name))}", "", (numbers or "no case") + ".", ""]
     rows = [result for state in ("not-judged", *STATES[:4]) for result in results if result.state == state]
     if rows:
@@ -47,7 +53,9 @@ def job_summary(results: Sequence[CorpusResult], name: str) -> str:
 
 
 def _data(text: str) -> str:
-    """Text as the message of a workflow command; the runner's older commands, which begin anywhere in a line, are broken, too."""
+    """Text as the message of a workflow command; the runner's older commands, which begin anywhere in a line,
+    are broken, too.
+    """
     return single_line(_cut(text)).replace("##[", "## [").replace("%", "%25")
 
 

@@ -12,8 +12,9 @@ _MOST = 4000
 
 
 def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str = "opsieve corpus") -> bytes:
-    """A test for each case and target. Failing states of `red` are failures, cases that could not be used are errors, and so is what was
-    not judged if `red` holds it; all else that does not pass is skipped."""
+    """A test for each case and target. Failing states of `red` are failures, cases that could not be used are
+    errors, and so is what was not judged if `red` holds it; all else that does not pass is skipped.
+    """
     marks = [_mark(result, red) for result in results]
     failures, errors, skipped = (marks.count(mark) for mark in ("failure", "error", "skipped"))
     numbers = {
@@ -24,7 +25,8 @@ def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str =
         "time": f"{sum(result.seconds for result in results):.3f}",
     }
     root = Element("testsuites", numbers)
-    suite = SubElement(root, "testsuite", {**numbers, "skipped": str(skipped)})  # Jenkins' schema has it there alone
+    # Jenkins' schema has it there alone
+    suite = SubElement(root, "testsuite", {**numbers, "skipped": str(skipped)})
     for result, mark in zip(results, marks, strict=True):
         test = SubElement(
             suite,

@@ -1,7 +1,9 @@
-"""The results of a corpus as SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code-scanning pages show.
+"""The results of a corpus as SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which
+code-scanning pages show.
 
-A result for each case that fails or failed: `baselineState` says new, updated (fails otherwise), unchanged or absent (fixed). The place is the file of
-the case. What could not be judged is a notification of the tool, no result; if `red` holds `not-judged` it is an error, and the execution not successful.
+A result for each case that fails or failed: `baselineState` says new, updated (fails otherwise), unchanged or
+absent (fixed). The place is the file of the case. What could not be judged is a notification of the tool, no
+result; if `red` holds `not-judged` it is an error, and the execution not successful.
 """
 
 import json
@@ -36,7 +38,9 @@ _LONGEST = 1000
 
 
 def sarif(results: Sequence[CorpusResult], red: Collection[str], version: str, folder: str = "") -> bytes:
-    """A SARIF log of one run, as JSON. `folder` is that of the corpus, relative to the repository's root; `red` the states that are errors."""
+    """A SARIF log of one run, as JSON. `folder` is that of the corpus, relative to the repository's root;
+    `red` the states that are errors.
+    """
     found = [result for result in results if result.state in _BASELINE and not result.refused]
     problems = [result for result in results if result.refused or result.state == "not-judged"]
     kinds = sorted({_kind(result) for result in found})
@@ -76,9 +80,13 @@ def _result(result: CorpusResult, red: Collection[str], kinds: list[str], folder
         "ruleIndex": kinds.index(kind),
         "level": "error" if result.state in red else "note" if result.state == "fixed" else "warning",
         "message": {
-            "text": _text(f"{result.case} on {result.target}: {result.state.replace('-', ' ')}: {result.sentence}")
+            "text": _text(
+                f"{result.case} on {result.target}: {result.state.replace('-', ' ')}: {result.sentence}"
+            )
         },
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": quote(place)}, "region": {"startLine": 1}}}],
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": quote(place)}, "region": {"startLine": 1}}}
+        ],
         "partialFingerprints": {
             "opsieveFailure/v1": f"{result.case} {result.target} {seen.fingerprint if seen else ''}"
         },
@@ -92,6 +100,8 @@ def _kind(result: CorpusResult) -> str:
 
 
 def _text(text: str) -> str:
-    """Text on one line without what is not printable, and of a bounded length. SARIF's message strings take `[text](n)` for a link."""
+    """Text on one line without what is not printable, and of a bounded length. SARIF's message strings take
+    `[text](n)` for a link.
+    """
     plain = single_line(text)[:_LONGEST]
     return plain.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")

@@ -1,4 +1,6 @@
-"""A corpus, a folder of cases with what was seen of them: cases added to it, replayed on a compiler, two replays compared."""
+"""A corpus, a folder of cases with what was seen of them: cases added to it, replayed on a compiler, two
+replays compared.
+"""
 
 import hashlib
 import tempfile
@@ -53,7 +55,9 @@ class AddedCase:
 
 
 def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterator[AddedCase | RefusedModel]:
-    """Judge cases and copy them into the corpus, each by itself; one that is there already only gets its record renewed."""
+    """Judge cases and copy them into the corpus, each by itself; one that is there already only gets its
+    record renewed.
+    """
     for text in request.targets:
         resolve(text)
     entries = read_corpus(request.folder) if is_corpus(request.folder) else {}
@@ -80,7 +84,8 @@ def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterat
 
 
 def replay(request: CorpusRequest, say: Say) -> Iterator[CorpusResult | RefusedModel]:
-    """Judge every case of a corpus on the targets of the request, or on those of its record; a bad case costs only itself.
+    """Judge every case of a corpus on the targets of the request, or on those of its record; a bad case costs
+    only itself.
 
     BadInput for a folder that is no corpus and for a target of the request that there is not.
     """
@@ -116,7 +121,9 @@ def refused(found: RefusedModel) -> CorpusResult:
 
 
 def compared(old: Path, new: Path) -> Iterator[CorpusResult]:
-    """Two outputs of `corpus run --json`, the old one in the place of the record; BadInput for a file that is none."""
+    """Two outputs of `corpus run --json`, the old one in the place of the record; BadInput for a file that is
+    none.
+    """
     records: dict[str, dict[str, SeenVerdict]] = {}
     for result in read_results(old):
         records.setdefault(result.case, {})
@@ -129,13 +136,22 @@ def compared(old: Path, new: Path) -> Iterator[CorpusResult]:
         if result.after is None:
             before = known.get(result.target)
             yield CorpusResult(
-                result.case, result.target, "not-judged", before, None, result.reason, result.seconds, result.refused
+                result.case,
+                result.target,
+                "not-judged",
+                before,
+                None,
+                result.reason,
+                result.seconds,
+                result.refused,
             )
         else:
             yield replayed(result.case, result.target, known, result.after, result.reason, result.seconds)
     for case in records:
         if case not in met:
-            yield CorpusResult(case, "", "not-judged", reason=f"{shown(case, 120)} is not among the new results")
+            yield CorpusResult(
+                case, "", "not-judged", reason=f"{shown(case, 120)} is not among the new results"
+            )
 
 
 def _asked(path: Path, request: CorpusRequest) -> tuple[str, ...]:
@@ -147,7 +163,9 @@ def _asked(path: Path, request: CorpusRequest) -> tuple[str, ...]:
     return (named_by_file(text, request.offline, case.origin.versions),)
 
 
-def _added(model: str, results: Sequence[JudgeResult], folder: Path, entries: dict[str, CorpusEntry]) -> AddedCase:
+def _added(
+    model: str, results: Sequence[JudgeResult], folder: Path, entries: dict[str, CorpusEntry]
+) -> AddedCase:
     """Save a judged case, unless it is there, and record what was seen of it."""
     case = results[0].case
     digest = _digest(case)
@@ -159,11 +177,15 @@ def _added(model: str, results: Sequence[JudgeResult], folder: Path, entries: di
     known = entries[name].targets if name in entries else {}
     entries[name] = CorpusEntry(digest, {**known, **seen})
     write_corpus(folder, entries)
-    return AddedCase(model, name, seen, {result.target.display: result.judged.verdict.reason for result in results})
+    return AddedCase(
+        model, name, seen, {result.target.display: result.judged.verdict.reason for result in results}
+    )
 
 
 def _free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry]) -> str:
-    """The name, with a number where another case has it; what lies in the folder without a record is never replaced."""
+    """The name, with a number where another case has it; what lies in the folder without a record is never
+    replaced.
+    """
     name, number = wanted, 1
     while name in entries or (folder / name).exists():
         number += 1
@@ -172,7 +194,9 @@ def _free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry]) ->
 
 
 def _digest(case: Case) -> str:
-    """SHA-256 of a program and its values: equal cases are one case of a corpus, whatever else their folders say."""
+    """SHA-256 of a program and its values: equal cases are one case of a corpus, whatever else their folders
+    say.
+    """
     state = hashlib.sha256(case.program.digest.encode())
     with tempfile.TemporaryDirectory(prefix="opsieve-corpus-") as scratch:
         save(case, Path(scratch) / "case")
@@ -183,4 +207,6 @@ def _digest(case: Case) -> str:
 
 def _seen(result: JudgeResult) -> SeenVerdict:
     found = result.facts()
-    return SeenVerdict(found["verdict"], found["kind"], found["stage"], found["fingerprint"], found["version"] or "")
+    return SeenVerdict(
+        found["verdict"], found["kind"], found["stage"], found["fingerprint"], found["version"] or ""
+    )

@@ -40,7 +40,9 @@ class SeenVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CorpusResult:
-    """A case on a target now and before. `target` is "" and `refused` true for a case that could not be used at all."""
+    """A case on a target now and before. `target` is "" and `refused` true for a case that could not be used
+    at all.
+    """
 
     case: str
     target: str
@@ -58,7 +60,9 @@ class CorpusResult:
             return self.reason or "not judged"
         was = f", was {self.before.words}" if self.before is not None and self.before != self.after else ""
         reason = self.reason.removeprefix(f"{self.target} ")
-        return f"{self.after.words}{was}" + (f": {reason}" if reason and self.after.verdict in FAILING else "")
+        return f"{self.after.words}{was}" + (
+            f": {reason}" if reason and self.after.verdict in FAILING else ""
+        )
 
 
 def replayed(
@@ -105,18 +109,21 @@ def verdict_facts(seen: SeenVerdict | None) -> dict[str, Any] | None:
 
 
 def _before(records: Mapping[str, SeenVerdict], target: str, after: SeenVerdict) -> SeenVerdict | None:
-    """Return the record that a verdict is compared with: the last known state of the compiler before what is judged now.
+    """Return the record that a verdict is compared with: the last known state of the compiler before what is
+    judged now.
 
     Only records of the same compiler that say `pass`, `fail` or `flaky` count. They are taken in this order:
 
     1. Records with the same settings, that is the same options, before records with others.
-    2. The nearest earlier release, the release itself included. What is installed and builds stand where the version that they
-       state stands; what states no version is newer than every release, and its record is used if the target is the same.
-    3. Where only later releases are on record, the nearest later one: a failure that it shows is known, and an older release
-       that fails although it passes fails newly, for no record says that it did.
+    2. The nearest earlier release, the release itself included. What is installed and builds stand where the
+       version that they state stands; what states no version is newer than every release, and its record is
+       used if the target is the same.
+    3. Where only later releases are on record, the nearest later one: a failure that it shows is known, and
+       an older release that fails although it passes fails newly, for no record says that it did.
     4. Of records of one version that of the same target, then one of the same failure, then a pass.
 
-    So a failing release whose last recorded predecessor passes is never still failing, whatever older releases did.
+    So a failing release whose last recorded predecessor passes is never still failing, whatever older
+    releases did.
     """
     asked = _parse(target)
     known = ((text, _parse(text), seen) for text, seen in records.items() if seen.verdict in JUDGED)
@@ -132,7 +139,14 @@ def _before(records: Mapping[str, SeenVerdict], target: str, after: SeenVerdict)
         at = order.index(place) if place is not None else now if text == target else len(order) + now
         later = (place is None and text != target) or at > now
         unlike = seen.fingerprint != after.fingerprint
-        return recorded.options != asked.options, later, abs(now - at), text != target, unlike, seen.verdict != "pass"
+        return (
+            recorded.options != asked.options,
+            later,
+            abs(now - at),
+            text != target,
+            unlike,
+            seen.verdict != "pass",
+        )
 
     return min(alike, key=rank)[2] if alike else None
 

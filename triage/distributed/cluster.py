@@ -1,7 +1,9 @@
-"""An existing Dask cluster that does the tests of a campaign: programs are made, run and judged there, the store has one writer here.
+"""An existing Dask cluster that does the tests of a campaign: programs are made, run and judged there, the
+store has one writer here.
 
-Each lane of the pool is a thread here that sends one question at a time as a task. Workers that do not have the same generator and the
-same compilers as this process are left out. A worker that is lost is Dask's to replace; what its lane had begun is done again.
+Each lane of the pool is a thread here that sends one question at a time as a task. Workers that do not have
+the same generator and the same compilers as this process are left out. A worker that is lost is Dask's to
+replace; what its lane had begun is done again.
 
 https://distributed.dask.org/en/stable/ ; Dask pickles what it sends: a scheduler and its workers trust each other.
 """
@@ -32,7 +34,9 @@ _WAIT = 30.0  # seconds that a campaign waits for a first worker, or for one in 
 def cluster_lanes(
     address: str, campaign: Campaign, resources: Mapping[str, float], say: Callable[[str], None]
 ) -> Iterator[tuple[int, Spawn]]:
-    """How many lanes of a campaign the cluster at an address can have, and what starts one; they end with the context. BadInput."""
+    """How many lanes of a campaign the cluster at an address can have, and what starts one; they end with the
+    context. BadInput.
+    """
     with Cluster(address, remote_lane.installed(campaign.targets), resources, say) as cluster:
         try:
             yield cluster.threads(), cluster.spawn(campaign.id)
@@ -43,18 +47,22 @@ def cluster_lanes(
 class Cluster:
     """A connection to a scheduler, `tcp://...` or `tls://...`; use it as a context manager.
 
-    Of its workers those serve that have what is installed `here` and these amounts of Dask's `resources`; `say` hears which are left
-    out, and why. BadInput where nobody answers, or Dask is not installed.
+    Of its workers those serve that have what is installed `here` and these amounts of Dask's `resources`;
+    `say` hears which are left out, and why. BadInput where nobody answers, or Dask is not installed.
     """
 
-    def __init__(self, address: str, here: Installed, resources: Mapping[str, float], say: Callable[[str], None]):
+    def __init__(
+        self, address: str, here: Installed, resources: Mapping[str, float], say: Callable[[str], None]
+    ):
         try:
             from distributed import Client
         except ImportError:
             raise BadInput("--scheduler needs Dask: pip install 'opsieve[cluster]'") from None
         self.address = address
         self._say = say
-        self._known: dict[str, str] = {}  # workers that were asked, and why they are left out: "" where they are not
+        self._known: dict[
+            str, str
+        ] = {}  # workers that were asked, and why they are left out: "" where they are not
         self._found: list[str] = []
         self._looked = -math.inf  # when they were found
         self._lock = threading.Lock()
@@ -84,12 +92,15 @@ class Cluster:
         if not fitting:
             why = "; ".join(f"{address}: {why}" for address, why in list(self._known.items())[:3])
             raise BadInput(
-                f"no worker of {shown(self.address, 100)} can do these tests: {why or 'it has none; start one with dask worker'}"
+                f"no worker of {shown(self.address, 100)} can do these tests:"
+                f" {why or 'it has none; start one with dask worker'}"
             )
         return sum(threads for address, threads in self._client.nthreads().items() if address in fitting)
 
     def fitting(self) -> list[str]:
-        """The workers that have what is needed, as of a look within the last seconds; those that came since the one before are asked."""
+        """The workers that have what is needed, as of a look within the last seconds; those that came since
+        the one before are asked.
+        """
         with self._lock:
             if self._found and time.monotonic() - self._looked < _LOOK:
                 return self._found
@@ -97,7 +108,9 @@ class Cluster:
                 workers = self._client.scheduler_info(n_workers=-1)["workers"]
             new = [address for address in workers if address not in self._known]
             for address, has in self._installed(new).items():
-                why = _lacks(has, self._here) or _short_of(workers[address].get("resources", {}), self._resources)
+                why = _lacks(has, self._here) or _short_of(
+                    workers[address].get("resources", {}), self._resources
+                )
                 self._known[address] = why
                 if why:
                     self._say(f"worker {address} is left out: {why}")
@@ -135,8 +148,10 @@ class Cluster:
         return start
 
     def done(self, given_up: threading.Event, function: Callable[..., Any], *given: Any) -> Any:
-        """What a function of a module gives on one of the workers. BadInput when no worker is left; EOFError when it raised an error,
-        when its worker was lost again and again, or nobody wants the answer any more."""
+        """What a function of a module gives on one of the workers. BadInput when no worker is left; EOFError
+        when it raised an error, when its worker was lost again and again, or nobody wants the answer any
+        more.
+        """
         from distributed import TimeoutError as Late
 
         fitting = self.fitting()
@@ -159,7 +174,8 @@ class Cluster:
                 try:
                     return task.result(timeout=_LOOK)
                 except Late:
-                    if not set(fitting) & set(self.fitting()):  # those that may do it are gone, others may be there
+                    # those that may do it are gone, others may be there
+                    if not set(fitting) & set(self.fitting()):
                         break
             raise EOFError("given up")
         except Exception as error:  # noqa: BLE001 - whatever the task or Dask says, there is no answer
@@ -175,7 +191,9 @@ class Cluster:
 
 
 class _RemoteLane:
-    """The pool's side of a lane on a cluster: a thread that hands on what is said. It dies as a process would, by closing its socket."""
+    """The pool's side of a lane on a cluster: a thread that hands on what is said. It dies as a process
+    would, by closing its socket.
+    """
 
     def __init__(self, cluster: Cluster, campaign: str, connection: socket.socket):
         self._cluster, self._campaign, self._connection = cluster, campaign, connection
@@ -212,7 +230,10 @@ def _lacks(has: Installed | str, here: Installed) -> str:
     if isinstance(has, str):
         return f"opsieve cannot be asked there ({shown(has, 200)})"
     if has.generator != here.generator:
-        return f"its generator is {has.generator}, here it is {here.generator}: install the same opsieve and onnx"
+        return (
+            f"its generator is {has.generator}, here it is {here.generator}: install the same opsieve and"
+            " onnx"
+        )
     for name, why in has.missing.items():
         return f"{name}: {shown(why, 200)}"
     for name, version in here.versions.items():

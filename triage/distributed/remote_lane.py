@@ -1,4 +1,5 @@
-"""What runs on a worker of a Dask cluster: a lane of it does what is asked, and is kept for the next question.
+"""What runs on a worker of a Dask cluster: a lane of it does what is asked, and is kept for the next
+question.
 
 Questions and answers are the frames of `campaign/lane_messages.py`. A lane that nobody asks for a while ends.
 """
@@ -14,7 +15,14 @@ from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.generation.generator_version import generator_version
-from opsieve.triage.campaign.lane_messages import Answered, Failed, Finished, decode, receive_frame, send_frame
+from opsieve.triage.campaign.lane_messages import (
+    Answered,
+    Failed,
+    Finished,
+    decode,
+    receive_frame,
+    send_frame,
+)
 from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn
 from opsieve.triage.distributed.kept import Kept
 
@@ -25,7 +33,9 @@ class LaneDied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What a worker has: the generator's version, Python's, and by target the compiler's or why there is none."""
+    """What a worker has: the generator's version, Python's, and by target the compiler's or why there is
+    none.
+    """
 
     generator: str
     python: str
@@ -34,7 +44,9 @@ class Installed:
 
 
 def installed(targets: Sequence[str], offline: bool = False) -> Installed:
-    """What this worker has of what tests on these targets need; `offline`, a release that is not installed is missing."""
+    """What this worker has of what tests on these targets need; `offline`, a release that is not installed is
+    missing.
+    """
     versions: dict[str, str] = {}
     missing: dict[str, str] = {}
     with Workers(offline=offline) as workers:
@@ -47,7 +59,9 @@ def installed(targets: Sequence[str], offline: bool = False) -> Installed:
 
 
 def answers(campaign: str, begin: bytes, question: bytes) -> list[bytes]:
-    """What a lane of this worker, begun with `begin` for a campaign of this id, answers to a question, frame by frame. LaneDied."""
+    """What a lane of this worker, begun with `begin` for a campaign of this id, answers to a question, frame
+    by frame. LaneDied.
+    """
     lane = _KEPT.take(campaign)
     if lane is None:
         lane = _KeptLane(*spawn(meeting=campaign))

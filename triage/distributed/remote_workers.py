@@ -1,7 +1,8 @@
 """Compilers of a Dask cluster asked as those of this machine are, for the tests of a reduction.
 
-Programs, values and observations travel as they do to a lane (campaign/lane_messages.py): as bytes, nothing of opsieve's is pickled. What the cluster cannot
-answer is asked here, so that the cluster decides how long a reduction takes and never what comes of it.
+Programs, values and observations travel as they do to a lane (campaign/lane_messages.py): as bytes, nothing
+of opsieve's is pickled. What the cluster cannot answer is asked here, so that the cluster decides how long a
+reduction takes and never what comes of it.
 """
 
 import os
@@ -44,7 +45,9 @@ class _SentTest(msgspec.Struct):
 
 
 class _Question(msgspec.Struct):
-    """To a worker: what a target makes of tests. `owner` is the reduction that asks, for which compilers are kept."""
+    """To a worker: what a target makes of tests. `owner` is the reduction that asks, for which compilers are
+    kept.
+    """
 
     owner: str
     target: str
@@ -65,7 +68,12 @@ class RemoteWorkers(Workers):
     """Workers that are asked on a cluster; `here` answers in their place when nobody does there."""
 
     def __init__(
-        self, cluster: Cluster, here: Workers, owner: str, given_up: threading.Event, say: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        here: Workers,
+        owner: str,
+        given_up: threading.Event,
+        say: Callable[[str], None],
     ):
         super().__init__(here.limits, offline=here.offline, say=say)
         self._cluster, self._here, self._owner, self._given_up = cluster, here, owner, given_up
@@ -79,13 +87,19 @@ class RemoteWorkers(Workers):
     ) -> Iterator[Observation]:
         """An observation for each test, in order, all by one worker of the cluster."""
         found = [] if self._given_up.is_set() else self._there(target, tests, fresh, repeat)
-        if not found or any(each.outcome == "environment" for each in found):  # which may be that machine's alone
+        # which may be that machine's alone
+        if not found or any(each.outcome == "environment" for each in found):
             found = list(self._here.observe_many(target, tests, fresh=fresh, repeat=repeat))
         yield from found
 
-    def _there(self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int) -> list[Observation]:
+    def _there(
+        self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
+    ) -> list[Observation]:
         """What the cluster answers; nothing where it does not."""
-        asked = [_SentTest(sent_program(each.program), packed(each.inputs), each.as_is, each.again) for each in tests]
+        asked = [
+            _SentTest(sent_program(each.program), packed(each.inputs), each.as_is, each.again)
+            for each in tests
+        ]
         question = _Question(self._owner, str(target), asked, fresh, repeat, self.limits, self.offline)
         try:
             answer = self._cluster.done(self._given_up, answered_there, encode(question))
@@ -103,7 +117,9 @@ class RemoteWorkers(Workers):
 def cluster_workers(
     address: str, resources: Mapping[str, float], lanes: int | None, here: Workers, say: Callable[[str], None]
 ) -> Iterator[Further]:
-    """What gives as many workers on the cluster at an address as it has threads, or `lanes`. BadInput where nobody answers or fits."""
+    """What gives as many workers on the cluster at an address as it has threads, or `lanes`. BadInput where
+    nobody answers or fits.
+    """
     owner, given_up = os.urandom(8).hex(), threading.Event()
     with Cluster(address, installed(()), resources, say) as cluster:
         cluster.threads()
@@ -121,14 +137,19 @@ def cluster_workers(
 
 
 def answered_there(frame: bytes) -> bytes:
-    """On a worker: what is asked, observed by compilers that are kept for the next question of the same reduction."""
+    """On a worker: what is asked, observed by compilers that are kept for the next question of the same
+    reduction.
+    """
     question = msgspec.msgpack.decode(frame, type=_Question)
     workers = _KEPT.take(question.owner) or Workers(question.limits, offline=question.offline)
     try:
         tests = [
-            Test(read_program(each.program), unpacked(each.inputs), each.as_is, each.again) for each in question.tests
+            Test(read_program(each.program), unpacked(each.inputs), each.as_is, each.again)
+            for each in question.tests
         ]
-        answers = workers.observe_many(resolve(question.target), tests, fresh=question.fresh, repeat=question.repeat)
+        answers = workers.observe_many(
+            resolve(question.target), tests, fresh=question.fresh, repeat=question.repeat
+        )
         answer = encode(_Answer(list(map(sent_observation, answers))))
     except BaseException:
         workers.close()

@@ -14,7 +14,9 @@ Files = Mapping[str, bytes]
 
 
 def files_of(folder: Path, but: str = "") -> dict[str, bytes]:
-    """The files of a case by their path in it, without links and folders called `but`. BadInput where they are too large to be sent."""
+    """The files of a case by their path in it, without links and folders called `but`. BadInput where they
+    are too large to be sent.
+    """
     found: dict[str, bytes] = {}
     room = _MOST
     for place, folders, names in os.walk(folder):

@@ -17,13 +17,17 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
 
 
 def archive(exported: ExportedFailure, text: ModelText) -> bytes:
-    """The zip: `case/` with model, inputs, what was observed, and `repro.py` where the failure can be shown by one."""
+    """The zip: `case/` with model, inputs, what was observed, and `repro.py` where the failure can be shown
+    by one.
+    """
     parameters = {**exported.case.parameters, **exported.observation.knobs, "target": exported.target.display}
     with Scratch() as scratch:
         folder = scratch / "case"
         save(replace(exported.case, parameters=parameters), folder)
         write_observations(folder, [exported.observation])
-        files = {str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        files = {
+            str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+        }
     with contextlib.suppress(BadInput):  # a kind of failure without a script, or a case too large for one
         files["case/repro.py"] = script(exported, text).encode()
     made = io.BytesIO()

@@ -29,14 +29,19 @@ SOURCES = {
     INFERENCE: "ONNX's shape inference, which tells no values",
 }
 # The same of a module: ONNX has no say in it.
-SOURCES_OF_MODULES = {"reference:float64": "its meaning, evaluated in float64", "reference": "its meaning, evaluated"}
+SOURCES_OF_MODULES = {
+    "reference:float64": "its meaning, evaluated in float64",
+    "reference": "its meaning, evaluated",
+}
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutput:
-    """What one output should be: its value (floats in float64), the dtype it should have, "" where nobody says, and the largest
-    absolute difference that passes: infinite where only the type is known, and the value stands for its shape."""
+    """What one output should be: its value (floats in float64), the dtype it should have, "" where nobody
+    says, and the largest absolute difference that passes: infinite where only the type is known, and the
+    value stands for its shape.
+    """
 
     value: Value
     dtype: str
@@ -47,10 +52,12 @@ class ExpectedOutput:
 class ExportedFailure:
     """One failure as it is shown to others.
 
-    `expected` holds outputs whose values are known, {} when nobody knows them. `source` says whose they are. `shows` is how often
-    a failure that shows sometimes was seen, in how many runs, None for one that always does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it.
-    `passes` are guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went,
-    `first_bad` is the first release or commit with it, "" where unknown. `commits` are those that caused it or are suspected.
+    `expected` holds outputs whose values are known, {} when nobody knows them. `source` says whose they are.
+    `shows` is how often a failure that shows sometimes was seen, in how many runs, None for one that always
+    does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it. `passes` are
+    guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went,
+    `first_bad` is the first release or commit with it, "" where unknown. `commits` are those that caused it
+    or are suspected.
     """
 
     case: Case
@@ -77,13 +84,17 @@ class ExportedFailure:
 
     @property
     def author(self) -> str:
-        """Whose the expected values are, in words for people without opsieve; `source` where there are none."""
+        """Whose the expected values are, in words for people without opsieve; `source` where there are
+        none.
+        """
         known = SOURCES if isinstance(self.case.program, OnnxProgram) else SOURCES | SOURCES_OF_MODULES
         return known.get(self.source, self.source)
 
     @property
     def model(self) -> bytes:
-        """The program as the target saw it: of an ONNX model the lowest IR version, and the lower opset where it was asked with it."""
+        """The program as the target saw it: of an ONNX model the lowest IR version, and the lower opset where
+        it was asked with it.
+        """
         program = self.case.program
         if not isinstance(program, OnnxProgram):
             return program.data
@@ -93,7 +104,9 @@ class ExportedFailure:
 
 
 def as_given(exported: ExportedFailure) -> ExportedFailure:
-    """The failure on the program that the compiler was given, where that is a rewritten one: for people without opsieve it is the program."""
+    """The failure on the program that the compiler was given, where that is a rewritten one: for people
+    without opsieve it is the program.
+    """
     target, case, verdict = exported.target, exported.case, exported.verdict
     found = rewritten(case.program, case.inputs, target.rewrite) if target.rewrite else None
     if found is None:
@@ -105,7 +118,9 @@ def as_given(exported: ExportedFailure) -> ExportedFailure:
 
 
 def oracles_for(program: Program, target: ResolvedTarget, lab: Lab) -> tuple[ResolvedTarget, ...]:
-    """Who is asked what is right: the reference, and for a program that it does not take the unoptimised build of the compiler."""
+    """Who is asked what is right: the reference, and for a program that it does not take the unoptimised
+    build of the compiler.
+    """
     baseline = target.baseline
     return ORACLES if isinstance(program, OnnxProgram) or baseline is None else (*ORACLES, baseline)
 
@@ -113,12 +128,14 @@ def oracles_for(program: Program, target: ResolvedTarget, lab: Lab) -> tuple[Res
 def expected_outputs(
     case: Case, verdict: Verdict, got: Values | None, lab: Lab, oracles: Sequence[ResolvedTarget] = ORACLES
 ) -> tuple[dict[str, ExpectedOutput], str]:
-    """The outputs that an export may ask for, and whose values they are; `got` are those of the target, None when it gave none.
+    """The outputs that an export may ask for, and whose values they are; `got` are those of the target, None
+    when it gave none.
 
-    The first of `oracles` that can evaluate the program is believed; of a mismatch, the first that `got` differs from. What a user
-    expects comes in where nobody else can tell, or where the judge took it for the truth. Of the outputs that were not found
-    wrong only those count that the native evaluator gives as well: another that is ill-conditioned would fail in any compiler.
-    Where ONNX leaves an output open nobody is right.
+    The first of `oracles` that can evaluate the program is believed; of a mismatch, the first that `got`
+    differs from. What a user expects comes in where nobody else can tell, or where the judge took it for the
+    truth. Of the outputs that were not found wrong only those count that the native evaluator gives as well:
+    another that is ill-conditioned would fail in any compiler. Where ONNX leaves an output open nobody is
+    right.
     """
     dtypes = case.program.output_dtypes()
     asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else oracles
@@ -138,16 +155,23 @@ def expected_outputs(
         if verdict.kind in WRONG_OUTPUTS and differing is not None and differing.worst is not None:
             found = differing.mismatches
             blamed = "" if verdict.mismatch is None else verdict.mismatch.output.partition("[")[0]
-            wanted.add(blamed if blamed in found else next(name for name in found if found[name] == differing.worst))
+            wanted.add(
+                blamed if blamed in found else next(name for name in found if found[name] == differing.worst)
+            )
         open_ = {name for name in wanted if open_rules(answer.hazards, name)}
         right = {
-            name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0)) for name in wanted - open_
+            name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0))
+            for name in wanted - open_
         }
         return dict(sorted(right.items())), oracle.display
     if RULE in verdict.rules:
-        return _of_derived_types(read_derived(lab.observe(DERIVING, case.program, case.inputs)), got or {}), INFERENCE
+        return _of_derived_types(
+            read_derived(lab.observe(DERIVING, case.program, case.inputs)), got or {}
+        ), INFERENCE
     if case.expected is not None:
-        return {name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()}, "expected outputs"
+        return {
+            name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()
+        }, "expected outputs"
     return {}, ""
 
 
@@ -157,7 +181,9 @@ def _of_derived_types(types: Mapping[str, ValueType], got: Values) -> dict[str, 
     for name, type_ in types.items():
         own = np.shape(got.get(name, ()))
         if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype != "string":
-            dims = dict(enumerate(own)) | {axis: dim for axis, dim in enumerate(type_.shape) if isinstance(dim, int)}
+            dims = dict(enumerate(own)) | {
+                axis: dim for axis, dim in enumerate(type_.shape) if isinstance(dim, int)
+            }
             if all(axis in dims for axis in range(len(type_.shape))):
                 value = np.zeros([dims[axis] for axis in range(len(type_.shape))])
                 right[name] = ExpectedOutput(value, type_.dtype, np.inf)
@@ -165,7 +191,9 @@ def _of_derived_types(types: Mapping[str, ValueType], got: Values) -> dict[str, 
 
 
 def _right(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:
-    """A value with the difference that the policy allows of it; beyond the range of its type it is infinite."""
+    """A value with the difference that the policy allows of it; beyond the range of its type it is
+    infinite.
+    """
     tensors = [np.asarray(leaf) for leaf in leaves(value)]
     floats = [leaf for leaf in tensors if POLICY.screen(dtype or leaf.dtype.name)]
     if not floats:

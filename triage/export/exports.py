@@ -1,4 +1,6 @@
-"""What one failure is exported as: a name for a file, and its bytes. Nothing is written here and no compiler runs; a worker prints the model."""
+"""What one failure is exported as: a name for a file, and its bytes. Nothing is written here and no compiler
+runs; a worker prints the model.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +25,8 @@ class Export:
 
 
 def export(exported: ExportedFailure, kind: Kind, workers: Workers) -> Export:
-    """A failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`. Equal exported failures give equal bytes on one machine.
+    """A failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`. Equal exported failures give equal
+    bytes on one machine.
 
     BadInput, one sentence, for a failure that this kind of file cannot show.
     """

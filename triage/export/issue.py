@@ -1,7 +1,9 @@
-"""A failure as an issue in Markdown, under the headings that each project's maintainers ask for (`issue_templates.toml`).
+"""A failure as an issue in Markdown, under the headings that each project's maintainers ask for
+(`issue_templates.toml`).
 
-Whatever came out of a model or a compiler stands in fences longer than any run of backticks in it, with control characters
-and everything beyond ASCII escaped: it cannot end its fence, link, mention, or hide anything. Prose and headings are ours.
+Whatever came out of a model or a compiler stands in fences longer than any run of backticks in it, with
+control characters and everything beyond ASCII escaped: it cannot end its fence, link, mention, or hide
+anything. Prose and headings are ours.
 """
 
 import platform
@@ -64,7 +66,9 @@ _SHOWN_BELOW = ("mismatch", "error", "crash", "accepts-invalid")
 
 
 def issue(exported: ExportedFailure, text: ModelText, optimised: str = "") -> str:
-    """The issue: its title as the first heading, then the sections of the project's template. `optimised` is what the compiler makes of the model, as text."""
+    """The issue: its title as the first heading, then the sections of the project's template. `optimised` is
+    what the compiler makes of the model, as text.
+    """
     named = _templates().get(exported.target.name)
     template = named or _templates()["default"]
     answers = {**_templates()["answers"], **_answers(exported, text), "optimised": _optimised(optimised)}
@@ -73,7 +77,10 @@ def issue(exported: ExportedFailure, text: ModelText, optimised: str = "") -> st
         body = "\n\n".join(answers[key] for key in keys if answers[key])
         if not (body or named):  # a project's own form wants every heading
             continue
-        parts += [f"**{heading}**" if template["style"] == "**" else f"{template['style']} {heading}", body or "None."]
+        parts += [
+            f"**{heading}**" if template["style"] == "**" else f"{template['style']} {heading}",
+            body or "None.",
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -81,7 +88,9 @@ def title(exported: ExportedFailure) -> str:
     """A line of our own words, with the operators of a small graph."""
     nodes = exported.case.program.operators()
     operators = list(
-        dict.fromkeys(re.sub(r"[^\w.]", "?", name, flags=re.ASCII)[:40] for name in nodes if name != "Constant")
+        dict.fromkeys(
+            re.sub(r"[^\w.]", "?", name, flags=re.ASCII)[:40] for name in nodes if name != "Constant"
+        )
     )
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
     where = f" with {text}" if 0 < len(operators) <= 4 else f" with {counted(len(nodes), 'node')}"
@@ -119,18 +128,28 @@ def _failing(exported: ExportedFailure) -> str:
 
 def _dying(seen: Observation) -> str:
     """` in FUNCTION`: the innermost one on the stack of a death that has a name of the compiler's own."""
-    own = (frame.function for frame in reversed(seen.frames) if frame.language == "native" and "::" in frame.function)
-    name = next((name for name in own if not name.startswith(("std::", "__", "pybind11::", "nanobind::"))), "")
+    own = (
+        frame.function
+        for frame in reversed(seen.frames)
+        if frame.language == "native" and "::" in frame.function
+    )
+    name = next(
+        (name for name in own if not name.startswith(("std::", "__", "pybind11::", "nanobind::"))), ""
+    )
     return f" in {_word('::'.join(name.split('(')[0].split('::')[-2:]), 60)}" if name else ""
 
 
 def _is_broken_model(seen: Observation) -> bool:
-    """Whether a transformer gave a model that is worse than the original; the exception that says so is opsieve's own."""
+    """Whether a transformer gave a model that is worse than the original; the exception that says so is
+    opsieve's own.
+    """
     return seen.exception.rpartition(".")[2] == BROKEN_MODEL
 
 
 def visible(text: str, most: int = _MOST_LOG) -> str:
-    """Text with everything but printable ASCII and line ends escaped, its lines and itself cut where they are long."""
+    """Text with everything but printable ASCII and line ends escaped, its lines and itself cut where they are
+    long.
+    """
     lines = []
     for line in text[: 2 * most].replace("\r\n", "\n").expandtabs(4).split("\n"):
         shown = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line)
@@ -140,7 +159,9 @@ def visible(text: str, most: int = _MOST_LOG) -> str:
 
 
 def _cut(line: str) -> str:
-    """A line, without its middle where it is long: the head says where it comes from, the tail what is wrong."""
+    """A line, without its middle where it is long: the head says where it comes from, the tail what is
+    wrong.
+    """
     if len(line) <= _LINE:
         return line
     tail = line[-_TAIL:]
@@ -166,10 +187,15 @@ def _regression(exported: ExportedFailure) -> str:
     if not exported.commits:
         return said
     sure = exported.commits[0].share == 1
-    head = "Commit:" if sure else "Likely commits, by what they changed between the two releases (nothing was built):"
+    head = (
+        "Commit:"
+        if sure
+        else "Likely commits, by what they changed between the two releases (nothing was built):"
+    )
     lines = []
     for one in exported.commits[:3]:
-        subject = re.sub("#([0-9]+)", r"pull request \1", one.subject)  # a number alone would link to another project's
+        # a number alone would link to another project's
+        subject = re.sub("#([0-9]+)", r"pull request \1", one.subject)
         lines.append(f"- {_word(one.sha, 12)} {_sentence(subject)}" + ("" if sure else f", {one.share:.0%}"))
     return "\n".join([said, "", head, "", *lines]).strip()
 
@@ -178,7 +204,11 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     verdict = exported.verdict
     seen = f"{_name(exported)}: {_failing(exported).lower()}"
     stage = _STAGES.get(verdict.stage or "", "").format(noun=exported.noun)
-    blame = "Without optimisation the same compiler gives the right answer." if verdict.blame == "optimiser" else ""
+    blame = (
+        "Without optimisation the same compiler gives the right answer."
+        if verdict.blame == "optimiser"
+        else ""
+    )
     # What is expected and what is there stand below; of other failures the sentence has the figures.
     reason = "" if verdict.kind in _SHOWN_BELOW else f"\n\n{fenced(visible(verdict.reason))}"
     often = "" if exported.shows is None else f"\n\n{_often(exported.shows)}"
@@ -188,15 +218,19 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
         "expected": _expected(exported),
         "actual": _actual(exported),
         "regression": _regression(exported),
-        "passes": f"Skipping {_listed(exported.passes)} makes the failure go away." if exported.passes else "",
+        "passes": (
+            f"Skipping {_listed(exported.passes)} makes the failure go away." if exported.passes else ""
+        ),
         "graph": _graph(exported, text),
         "reproducer": _reproducer(exported, text),
         "environment": fenced("\n".join(_environment(exported))),
         "log": f"Stack, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
         "version": _word(exported.target.release or exported.observation.version, 60) or "unknown",
         "os": _sentence(_system()),
-        "architecture": {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
-            platform.machine(), _word(platform.machine(), 40)
+        "architecture": (
+            {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
+                platform.machine(), _word(platform.machine(), 40)
+            )
         ),
         "platform": {"Darwin": "Mac"}.get(platform.system(), platform.system()),
         **({} if exported.noun == "model" else {"triage": _templates()["answers"]["triage-of-modules"]}),
@@ -228,7 +262,9 @@ def _frames(observation: Observation) -> str:
         if frame.language == "python" and name == frame.file:
             name = re.split(r"[/\\\\]", name)[-1]
         place = f"{name}:{frame.line}" if frame.language == "python" else f"{frame.module}+{frame.offset:#x}"
-        known = frame.function != "<module>" and (frame.language == "python" or frame.module or frame.function)
+        known = frame.function != "<module>" and (
+            frame.language == "python" or frame.module or frame.function
+        )
         if known and not _OF_WORKERS.search(frame.file):
             lines.append(f"{place} {frame.function}".strip())
     return "\n".join(lines[-_MOST_FRAMES:])
@@ -237,7 +273,9 @@ def _frames(observation: Observation) -> str:
 def _expected(exported: ExportedFailure) -> str:
     worst = exported.verdict.mismatch
     if worst is not None:
-        name = next((n for n in exported.expected if worst.output == n or worst.output.startswith(f"{n}[")), "")
+        name = next(
+            (n for n in exported.expected if worst.output == n or worst.output.startswith(f"{n}[")), ""
+        )
         text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
         if name and len(source := literal(exported.expected[name].value)) <= 600:
             text.append(source)
@@ -287,7 +325,9 @@ def _actual(exported: ExportedFailure) -> str:
 def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
     short = short_script(exported, text)
     if short:
-        return f"The script raises an error while the bug is there.\n\n{fenced(short.rstrip(chr(10)), 'python')}"
+        return (
+            f"The script raises an error while the bug is there.\n\n{fenced(short.rstrip(chr(10)), 'python')}"
+        )
     try:
         source = script(exported, text)
     except BadInput as error:
@@ -295,13 +335,18 @@ def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
     if len(source) > _MOST_SCRIPT:
         return "The script is too long for an issue and is attached as `repro.py`."
     looked = "" if exported.shows is None else f" It looks for it in up to {exported.runs} runs."
-    usage = "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what it imports."
+    usage = (
+        "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what"
+        " it imports."
+    )
     return f"{usage}{looked}\n\n{fenced(source.rstrip(chr(10)), 'python')}"
 
 
 def _environment(exported: ExportedFailure) -> list[str]:
     lines = [_name(exported)]
-    pins = dict(item.split("==", 1) for item in requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item))
+    pins = dict(
+        item.split("==", 1) for item in requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
+    )
     for name in packages(exported):
         if name == exported.target.backend.package:
             continue

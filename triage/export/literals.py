@@ -1,7 +1,8 @@
-"""Values as Python source: literals that a person can read where they are few, base64 of the bytes where they are not.
+"""Values as Python source: literals that a person can read where they are few, base64 of the bytes where they
+are not.
 
-Whatever a value or a name holds, the source is printable ASCII, and nothing in it but calls of `np.array`, `np.full` and the
-script's own `decode`.
+Whatever a value or a name holds, the source is printable ASCII, and nothing in it but calls of `np.array`,
+`np.full` and the script's own `decode`.
 """
 
 import base64
@@ -60,7 +61,10 @@ def literal(value: Value, indent: str = "    ") -> str:
         ]
         return f"np.array({_listed(flat, indent)}, dtype=object).reshape({shape})"
     dtype = _dtype(array.dtype)
-    if array.size > 1 and (array.view(f"V{array.itemsize}") == array.ravel()[:1].view(f"V{array.itemsize}")).all():
+    if (
+        array.size > 1
+        and (array.view(f"V{array.itemsize}") == array.ravel()[:1].view(f"V{array.itemsize}")).all()
+    ):
         text = _item(array.ravel()[0])
         if _holds([text], array.ravel()[:1]):
             return f"np.full({shape}, {text}, {dtype})"
@@ -73,7 +77,9 @@ def literal(value: Value, indent: str = "    ") -> str:
 
 
 def _item(item: Any) -> str:
-    """One element, as few digits as its type needs; NaN and infinities by the names that numpy has for them."""
+    """One element, as few digits as its type needs; NaN and infinities by the names that numpy has for
+    them.
+    """
     if item.dtype.kind == "b" or item.dtype.name.startswith(("int", "uint")):
         return str(bool(item) if item.dtype.kind == "b" else int(item))
     if item.dtype.kind == "c":
@@ -82,7 +88,11 @@ def _item(item: Any) -> str:
 
 
 def _name(text: str) -> str:
-    return f"{'-' if text[0] == '-' else ''}np.{text.lstrip('-')}" if text.lstrip("-") in ("nan", "inf") else text
+    return (
+        f"{'-' if text[0] == '-' else ''}np.{text.lstrip('-')}"
+        if text.lstrip("-") in ("nan", "inf")
+        else text
+    )
 
 
 def _holds(items: Iterable[str], array: "np.ndarray[Any, Any]") -> bool:

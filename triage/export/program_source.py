@@ -1,4 +1,6 @@
-"""A program in an exported script, by its form: what has to be installed and imported for it, its text, how it is run."""
+"""A program in an exported script, by its form: what has to be installed and imported for it, its text, how
+it is run.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +23,9 @@ _MOST = 64 << 10  # characters of a text that stands in a script
 
 
 def text_of(exported: ExportedFailure, workers: Workers) -> ModelText:
-    """The program as text: an ONNX model is printed now, of a module of TVM it is what a worker printed before."""
+    """The program as text: an ONNX model is printed now, of a module of TVM it is what a worker printed
+    before.
+    """
     program = exported.case.program
     if not isinstance(program, TvmProgram):
         return model_text(exported.model, workers)
@@ -31,8 +35,14 @@ def text_of(exported: ExportedFailure, workers: Workers) -> ModelText:
 
 
 def optimised_text(exported: ExportedFailure, workers: Workers) -> str:
-    """What the compiler's optimiser makes of the model, as text: where its result is wrong, and a target can show it; else ""."""
-    shows, program, wrong = exported.target.showing_graph, exported.case.program, exported.verdict.kind == "mismatch"
+    """What the compiler's optimiser makes of the model, as text: where its result is wrong, and a target can
+    show it; else "".
+    """
+    shows, program, wrong = (
+        exported.target.showing_graph,
+        exported.case.program,
+        exported.verdict.kind == "mismatch",
+    )
     broken = exported.observation.exception.rpartition(".")[2] == BROKEN_MODEL
     if shows is None or not (wrong or broken) or not isinstance(program, OnnxProgram):
         return ""
@@ -46,7 +56,9 @@ def packages_of(program: Program) -> tuple[str, ...]:
 
 
 def libraries(exported: ExportedFailure, text: ModelText, test: bool) -> str:
-    """The lines that import what the script needs, and parse the model of its text; without them it cannot run, and says so."""
+    """The lines that import what the script needs, and parse the model of its text; without them it cannot
+    run, and says so.
+    """
     is_onnx = isinstance(exported.case.program, OnnxProgram)
     parsed = template.PARSED if is_onnx and text.exact else ""
     return template.LIBRARIES.format(
@@ -64,12 +76,15 @@ def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
         return str(backend.script(options, _border(exported))) if hasattr(backend, "script") else ""
     if not hasattr(backend, "script_of_module"):
         return ""
-    return str(backend.script_of_module(program.form, text is not None and text.exact, program.passes, options))
+    return str(
+        backend.script_of_module(program.form, text is not None and text.exact, program.passes, options)
+    )
 
 
 def run_briefly(exported: ExportedFailure) -> str:
-    """The function `run` of the statements that the script of an issue has; "" where only the backend's own lines show the failure: one
-    that shows sometimes, or that is a matter of time or memory."""
+    """The function `run` of the statements that the script of an issue has; "" where only the backend's own
+    lines show the failure: one that shows sometimes, or that is a matter of time or memory.
+    """
     if exported.verdict.kind not in BRIEF_KINDS or exported.runs > 1:
         return ""
     imports, lines = brief_source(exported)
@@ -81,7 +96,9 @@ def run_briefly(exported: ExportedFailure) -> str:
 
 
 def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
-    """Imports and statements of a short script, by the backend (`protocol.ScriptedBriefly`); none where it has none for this failure."""
+    """Imports and statements of a short script, by the backend (`protocol.ScriptedBriefly`); none where it
+    has none for this failure.
+    """
     backend: Any = exported.target.backend
     seen, program = exported.observation, exported.case.program
     failed = "compile" if exported.verdict.kind in ("error", "crash") and seen.stage != "run" else "run"
@@ -98,11 +115,15 @@ def run_by_opsieve(exported: ExportedFailure) -> str:
     program, target = exported.case.program, quoted(str(exported.target))
     if isinstance(program, OnnxProgram):
         return template.OURS.format(target=target)
-    return template.OURS_OF_MODULES.format(target=target, kind=type(program).__name__, passes=list(program.passes))
+    return template.OURS_OF_MODULES.format(
+        target=target, kind=type(program).__name__, passes=list(program.passes)
+    )
 
 
 def model_lines(exported: ExportedFailure, text: ModelText, plain: Callable[[object, int], str]) -> list[str]:
-    """The lines that make MODEL: its text, parsed where that says all of it, else its bytes with the text as a remark."""
+    """The lines that make MODEL: its text, parsed where that says all of it, else its bytes with the text as
+    a remark.
+    """
     is_onnx = isinstance(exported.case.program, OnnxProgram)
     if text.exact:
         return [f"{'TEXT' if is_onnx else 'MODEL'} = r'''{text.text}'''"]

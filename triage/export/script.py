@@ -1,7 +1,7 @@
 """A script that shows a failure to somebody who has numpy, onnx and the compiler, and nothing of ours.
 
-Text out of models, messages and options stands in it as literals of printable ASCII, or in its docstring and comments without
-quotes and backslashes: it cannot leave its place.
+Text out of models, messages and options stands in it as literals of printable ASCII, or in its docstring and
+comments without quotes and backslashes: it cannot leave its place.
 """
 
 import math
@@ -40,20 +40,23 @@ _TURNS = 5  # runs that are compared where a failure is that they differ
 
 
 def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> str:
-    """The source of `repro.py`, or with `test` of a file for pytest. Run, it prints one line and exits with 1 while the bug
-    is there, with 0 when it is gone, with 2 when the compiler or onnx is not.
+    """The source of `repro.py`, or with `test` of a file for pytest. Run, it prints one line and exits with 1
+    while the bug is there, with 0 when it is gone, with 2 when the compiler or onnx is not.
 
-    `text` is what `model_text` says of `exported.model`. BadInput for a kind of failure that no script shows (a slowdown) and for a
-    case of more than 64 MiB.
+    `text` is what `model_text` says of `exported.model`. BadInput for a kind of failure that no script shows
+    (a slowdown) and for a case of more than 64 MiB.
     """
     verdict = exported.verdict
     if verdict.kind not in KINDS or "memory" in verdict.rules:
         raise BadInput(
-            f"a failure of kind {verdict.kind or verdict.verdict} cannot be shown by a script; export the case"
+            f"a failure of kind {verdict.kind or verdict.verdict} cannot be shown by a script; export the"
+            " case"
         )
     size = len(exported.model) + sum(_size(value) for value in exported.case.inputs.values())
     if size > _MOST:
-        raise BadInput(f"the case holds {size >> 20} MiB, too much for one script: reduce it first, or export the case")
+        raise BadInput(
+            f"the case holds {size >> 20} MiB, too much for one script: reduce it first, or export the case"
+        )
     apart = verdict.kind in _APART
     several = exported.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
@@ -62,7 +65,9 @@ def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> st
         exported = replace(exported, expected={})
     data = _data(exported, text)
     before = model_lines(exported, text, plain) if text.exact else []
-    parts = ["\n".join([*_constants(exported, apart, several), *before, libraries(exported, text, test), data])]
+    parts = [
+        "\n".join([*_constants(exported, apart, several), *before, libraries(exported, text, test), data])
+    ]
     parts += [run, _failure(exported)]
     parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
     if test:
@@ -91,8 +96,8 @@ def requirements(exported: ExportedFailure) -> list[str]:
     major, minor, _ = platform.python_version_tuple()
     pinned = f"{backend.package}=={version}" if version else backend.package
     wanted = [] if built else [pinned, *backend.companions(version)]
-    # Of what the base environments hold only what pip would not find by itself: pins, what runs the result, and what a part of a package imports that
-    # the package does not require.
+    # Of what the base environments hold only what pip would not find by itself: pins, what runs the result,
+    # and what a part of a package imports that the package does not require.
     part = backend.package != backend.name
     needed = [
         line
@@ -105,7 +110,9 @@ def requirements(exported: ExportedFailure) -> list[str]:
 
 def packages(exported: ExportedFailure) -> list[str]:
     """The names of what `requirements` asks for, and of a compiler that was built."""
-    own = [exported.target.backend.package] if exported.target.build and exported.target.backend.package else []
+    own = (
+        [exported.target.backend.package] if exported.target.build and exported.target.backend.package else []
+    )
     return list(dict.fromkeys([*own, *(re.split(r"[<>=!~]", line)[0] for line in requirements(exported))]))
 
 
@@ -117,18 +124,28 @@ def plain(text: object, limit: int = 600) -> str:
 
 
 def build_note(exported: ExportedFailure) -> str:
-    """Which build of the compiler failed, "" for a released one: its version, the state of its files and the last part of its path."""
+    """Which build of the compiler failed, "" for a released one: its version, the state of its files and the
+    last part of its path.
+    """
     if not exported.target.build:
         return ""
     version = _public(exported.observation.version)
     if runs_command(exported.target.backend):
-        return f"Seen with the program {command_name(exported.target)} ({version}), which has to be where the script calls it."
+        return (
+            f"Seen with the program {command_name(exported.target)} ({version}), which has to be where the"
+            " script calls it."
+        )
     name = PurePath(exported.target.build).name
-    return f"Seen with a build of {exported.target.name} of one's own: {name} ({version or 'no version'}). pip cannot install it: use such a build."
+    return (
+        f"Seen with a build of {exported.target.name} of one's own: {name} ({version or 'no version'}). pip"
+        " cannot install it: use such a build."
+    )
 
 
 def command_name(target: ResolvedTarget) -> str:
-    """The program of a command, as a person calls it: the rest of its path tells only where its owner keeps things."""
+    """The program of a command, as a person calls it: the rest of its path tells only where its owner keeps
+    things.
+    """
     return PurePath(command_words(target.build)[0]).name
 
 
@@ -151,13 +168,18 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     ways = "python -m pytest {}" if test else "python {}"
     lines = [
         plain(
-            f"{compiler} {_public(unstated_version(exported.observation.version))}".strip() + f": {verdict.kind}",
+            f"{compiler} {_public(unstated_version(exported.observation.version))}".strip()
+            + f": {verdict.kind}",
             100,
         ),
         "",
     ]
     lines += textwrap.wrap(plain(_reason(verdict, target)), WIDTH)
-    often = f"It does not always show, so it is looked for in up to {exported.runs} runs." if exported.runs > 1 else ""
+    often = (
+        f"It does not always show, so it is looked for in up to {exported.runs} runs."
+        if exported.runs > 1
+        else ""
+    )
     facts = [
         build_note(exported),
         f"Optimiser pass: {', '.join(exported.passes)}." if exported.passes else "",
@@ -172,7 +194,9 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     needs = " ".join(f"'{item}'" for item in requirements(exported))
     lines += ["", f"    pip install {needs}{' pytest' if test else ''}", f"    {ways.format(file)}", ""]
     if not test:
-        lines.append("Exit code 1 while the bug is there, 0 when it is gone, 2 when something is not installed.")
+        lines.append(
+            "Exit code 1 while the bug is there, 0 when it is gone, 2 when something is not installed."
+        )
     lines.append(f"{seen}. Written by opsieve {VERSION}.")
     return '"""' + "\n".join(lines).strip() + '\n"""\n\n'
 
@@ -212,7 +236,9 @@ def _failure(exported: ExportedFailure) -> str:
         return template.ENDS
     values = [item.value for item in exported.expected.values()]
     lists = any(value is None or isinstance(value, (list, tuple)) for value in values)
-    texts = any(getattr(leaf, "dtype", None) is not None and leaf.dtype.kind in "OUS" for leaf in leaves(values))
+    texts = any(
+        getattr(leaf, "dtype", None) is not None and leaf.dtype.kind in "OUS" for leaf in leaves(values)
+    )
     unknown = any(math.isinf(item.within) for item in exported.expected.values())
     parts = template.LISTS * lists + template.TEXTS * texts + template.UNKNOWN * unknown
     return template.COMPARED + parts + template.ARRAYS

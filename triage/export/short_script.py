@@ -1,6 +1,8 @@
-"""The script of an issue where the model is small: what a maintainer reads in half a minute, and nothing else.
+"""The script of an issue where the model is small: what a maintainer reads in half a minute, and nothing
+else.
 
-It raises while the bug is there: the compiler's own error, or numpy's comparison of what it gives with what is right.
+It raises while the bug is there: the compiler's own error, or numpy's comparison of what it gives with what
+is right.
 """
 
 from typing import Any
@@ -21,8 +23,14 @@ _TINY = 1e-30
 
 
 def short_script(exported: ExportedFailure, text: ModelText) -> str:
-    """The source, "" where only `script` shows the failure: a large model, a flaky failure, values that are no arrays of numbers."""
-    verdict, is_onnx, shown = exported.verdict, isinstance(exported.case.program, OnnxProgram), f"r'''{text.text}'''"
+    """The source, "" where only `script` shows the failure: a large model, a flaky failure, values that are
+    no arrays of numbers.
+    """
+    verdict, is_onnx, shown = (
+        exported.verdict,
+        isinstance(exported.case.program, OnnxProgram),
+        f"r'''{text.text}'''",
+    )
     if not text.exact or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1:
@@ -64,7 +72,9 @@ def _table(items: dict[str, str]) -> list[str]:
 
 
 def _checks(exported: ExportedFailure) -> list[str] | None:
-    """A line for each output whose value is known; None where numpy's comparison would not show the failure."""
+    """A line for each output whose value is known; None where numpy's comparison would not show the
+    failure.
+    """
     worst = exported.verdict.mismatch
     if worst is None or worst.what not in ("value", "nan", "inf", "shape", "dtype") or not exported.expected:
         return None
@@ -80,7 +90,9 @@ def _checks(exported: ExportedFailure) -> list[str] | None:
         if not isinstance(item.value, np.ndarray) or item.value.dtype.kind not in "biuf":
             return None
         within = f", rtol=0, atol={item.within if item.within > _TINY else 0:.3g}"
-        lines.append(f"np.testing.assert_allclose(outputs[{quoted(name)}], {literal(_readable(item))}{within})")
+        lines.append(
+            f"np.testing.assert_allclose(outputs[{quoted(name)}], {literal(_readable(item))}{within})"
+        )
     return lines
 
 

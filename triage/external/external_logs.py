@@ -1,7 +1,7 @@
 """Failures that other tools found, records without models: which of them are one bug.
 
-The rules are those of the store's failures (`opsieve.triage.fingerprint.fingerprint`); a record is first made into the verdict and the
-observation that a run of ours would have given.
+The rules are those of the store's failures (`opsieve.triage.fingerprint.fingerprint`); a record is first made
+into the verdict and the observation that a run of ours would have given.
 """
 
 import fnmatch
@@ -51,9 +51,11 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Record `index` (from 0, bad ones counted) belongs to `cluster`, the key of its fingerprint; `why` tells in words what counted.
+    """Record `index` (from 0, bad ones counted) belongs to `cluster`, the key of its fingerprint; `why` tells
+    in words what counted.
 
-    `kind` is that of a failure (`opsieve.backends.verdict`), or `unsupported` or `environment`, which are no bugs.
+    `kind` is that of a failure (`opsieve.backends.verdict`), or `unsupported` or `environment`, which are no
+    bugs.
     """
 
     index: int
@@ -65,9 +67,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class LogTriage:
-    """What a file of failures holds; `skipped` are the numbers of lines (from 1) that are no records, each with the reason.
+    """What a file of failures holds; `skipped` are the numbers of lines (from 1) that are no records, each
+    with the reason.
 
-    Of a text log the number is that of the failure. Beyond a thousand the others are counted in a last entry numbered 0.
+    Of a text log the number is that of the failure. Beyond a thousand the others are counted in a last entry
+    numbered 0.
     """
 
     assignments: list[Assignment]
@@ -75,7 +79,9 @@ class LogTriage:
 
 
 def read_and_cluster(path: Path) -> LogTriage:
-    """The failures of a file or folder (see `read_records`), each assigned to its cluster. BadInput when `path` cannot be read."""
+    """The failures of a file or folder (see `read_records`), each assigned to its cluster. BadInput when
+    `path` cannot be read.
+    """
     skipped: list[tuple[int, str]] = []
     bad = 0
 
@@ -107,8 +113,14 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
         seen.setdefault(found.key, found)
         links.add(found.key, found.components)
         keys.append((index, found.key))
-    described = {key: (title_of(found), found.value(ComponentName.KIND), _why(found)) for key, found in seen.items()}
-    return [Assignment(index, cluster, *described[cluster]) for index, key in keys for cluster in [links.cluster(key)]]
+    described = {
+        key: (title_of(found), found.value(ComponentName.KIND), _why(found)) for key, found in seen.items()
+    }
+    return [
+        Assignment(index, cluster, *described[cluster])
+        for index, key in keys
+        for cluster in [links.cluster(key)]
+    ]
 
 
 def _why(found: Fingerprint) -> str:
@@ -145,7 +157,9 @@ def fingerprint_of(record: Record) -> Fingerprint:
 
 
 def _mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | None:
-    """What is wrong, of a record that tells of a wrong result: by its phase and its message, or by its message alone."""
+    """What is wrong, of a record that tells of a wrong result: by its phase and its message, or by its
+    message alone.
+    """
     if record.signal or record.timed_out or (trace.kind not in ("mismatch", "error", "")):
         return None
     if record.phase.lower() in _COMPARING or (record.exception or trace.exception).endswith("AssertionError"):
@@ -161,7 +175,9 @@ def _outcome(record: Record, trace: FailureTrace, backend: str, stage: Stage, me
     if record.signal or trace.kind == "crash":
         return "crash"
     if trace.frames and is_interpreters(message) and not any(_installed(frame) for frame in trace.frames):
-        return "environment"  # the program that called the compiler stumbled, no code of a package was running
+        return (
+            "environment"  # the program that called the compiler stumbled, no code of a package was running
+        )
     return _meaning(backend, stage, record.exception or trace.exception, message[:4000])
 
 
@@ -187,7 +203,9 @@ def _backends() -> dict[str, dict[str, list[str]]]:
 
 
 def _backend(record: Record, trace: FailureTrace) -> str:
-    """The compiler that failed: as the record names it, else the innermost one in whose files a frame lies, else `unknown`."""
+    """The compiler that failed: as the record names it, else the innermost one in whose files a frame lies,
+    else `unknown`.
+    """
     if record.backend:
         named = record.backend[:60].lower()
         name = next((name for name, lists in _backends().items() if named in lists["aliases"]), named)

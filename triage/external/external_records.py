@@ -1,7 +1,7 @@
 """Failure records that other tools wrote: JSON lines (gzipped or not), plain text logs, folders of them.
 
-All of it is hostile: lines, files and what unpacks out of a `.gz` are bounded, one record is held at a time, and what cannot be
-read is reported with its number instead of ending the reading.
+All of it is hostile: lines, files and what unpacks out of a `.gz` are bounded, one record is held at a time,
+and what cannot be read is reported with its number instead of ending the reading.
 """
 
 import gzip
@@ -31,7 +31,8 @@ _LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 class Record:
     """What another tool tells of one failure; all but `text` as its keys are called.
 
-    `operators` are those of the graph as far as they are given, the one under test first. `text` is the whole log where there are no
+    `operators` are those of the graph as far as they are given, the one under test first. `text` is the whole
+    log where there are no
     keys: a plain text file, or one part of it.
     """
 
@@ -56,11 +57,12 @@ class BadRecord:
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
-    """The records of a file or a folder, each with its index from 0, in order; a line or a file that is none keeps its index.
+    """The records of a file or a folder, each with its index from 0, in order; a line or a file that is none
+    keeps its index.
 
-    A file whose first byte that is no space is a `{` holds JSON lines; any other is a plain text log, which is one failure, or one for
-    each header (`=== name ===`, `____ name ____`). Of a folder each log is read, by name; its failures are numbered through.
-    BadInput when `path` cannot be read at all.
+    A file whose first byte that is no space is a `{` holds JSON lines; any other is a plain text log, which
+    is one failure, or one for each header (`=== name ===`, `____ name ____`). Of a folder each log is read,
+    by name; its failures are numbered through. BadInput when `path` cannot be read at all.
     """
     try:
         if path.is_dir():
@@ -69,14 +71,19 @@ def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
             yield from _of_file(path)
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(
-            f"{shown(path)} cannot be read ({error}): give a file of JSON lines (.jsonl, .jsonl.gz) or logs as text"
+            f"{shown(path)} cannot be read ({error}): give a file of JSON lines (.jsonl, .jsonl.gz) or logs"
+            " as text"
         ) from error
 
 
 def _of_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
-    files = sorted(item for item in path.iterdir() if item.suffix in _LOG_ENDINGS and item.is_file())[:_MAX_FILES]
+    files = sorted(item for item in path.iterdir() if item.suffix in _LOG_ENDINGS and item.is_file())[
+        :_MAX_FILES
+    ]
     if not files:
-        raise BadInput(f"there is no log in {shown(path)}: put files that end in {', '.join(_LOG_ENDINGS)} there")
+        raise BadInput(
+            f"there is no log in {shown(path)}: put files that end in {', '.join(_LOG_ENDINGS)} there"
+        )
     index = 0
     for file in files:
         for _, record in _of_file(file):
@@ -161,7 +168,9 @@ def record_of(data: Mapping[str, Any]) -> Record:
 
 
 def _of_text(file: BinaryIO) -> Iterator[Record | BadRecord]:
-    """The failures of a plain text log. What stands in front of the first header is one only when there is no header at all."""
+    """The failures of a plain text log. What stands in front of the first header is one only when there is no
+    header at all.
+    """
     held: list[bytes] = []
     size = 0
     named = False

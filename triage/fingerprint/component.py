@@ -1,4 +1,6 @@
-"""The parts of a fingerprint: typed within, text only at the edge (failure.json, the index, `--json`, a person's screen)."""
+"""The parts of a fingerprint: typed within, text only at the edge (failure.json, the index, `--json`, a
+person's screen).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,8 +61,8 @@ _ONCE_SAID = "reduce the program first"
 class Component:
     """One property of a failure: whether it is part of the fingerprint, and why.
 
-    `items` are the frames, innermost first, or words of a list, else the one text. `needs_reduction`: it would count if the program were
-    smaller.
+    `items` are the frames, innermost first, or words of a list, else the one text. `needs_reduction`: it
+    would count if the program were smaller.
     """
 
     name: ComponentName
@@ -86,14 +88,21 @@ def component(
 
 def component_json(part: Component) -> dict[str, Any]:
     """A component as files, the index and `--json` have it."""
-    fields: dict[str, Any] = {"name": part.name.value, "value": part.value, "kept": part.kept, "hint": part.hint}
+    fields: dict[str, Any] = {
+        "name": part.name.value,
+        "value": part.value,
+        "kept": part.kept,
+        "hint": part.hint,
+    }
     return fields | {"needs_reduction": True} if part.needs_reduction else fields
 
 
 def component_from_json(fields: Mapping[str, Any]) -> Component:
     """The component that `component_json` wrote; KeyError, TypeError or ValueError for what is none."""
     name, hint = ComponentName(fields["name"]), str(fields["hint"])
-    needs_reduction = fields.get("needs_reduction") is True or (not fields["kept"] and hint.endswith(_ONCE_SAID))
+    needs_reduction = fields.get("needs_reduction") is True or (
+        not fields["kept"] and hint.endswith(_ONCE_SAID)
+    )
     return Component(name, _items(name, str(fields["value"])), bool(fields["kept"]), hint, needs_reduction)
 
 

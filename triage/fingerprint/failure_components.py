@@ -13,7 +13,12 @@ from opsieve.backends.stacks.frames import read_tracebacks
 from opsieve.backends.verdict import Verdict
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.fingerprint.evidence import Evidence
-from opsieve.triage.fingerprint.graph_components import INVALID, edges_component, found_later, operators_component
+from opsieve.triage.fingerprint.graph_components import (
+    INVALID,
+    edges_component,
+    found_later,
+    operators_component,
+)
 from opsieve.triage.fingerprint.normalise import (
     has_variables,
     is_interpreters,
@@ -24,7 +29,8 @@ from opsieve.triage.fingerprint.normalise import (
 from opsieve.triage.fingerprint.source_location import location_text, with_location
 from opsieve.triage.fingerprint.stack import Stack, read
 
-_FRAMES = 3  # innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
+# innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
+_FRAMES = 3
 _WORDS = 2  # constant words that make a message with variable parts the compiler's own
 _BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them anywhere
 _SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
@@ -40,7 +46,11 @@ _CAUSED = "The above exception was the direct cause of the following exception"
 
 
 def failure_components(
-    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence, names: Collection[str]
+    verdict: Verdict,
+    observation: Observation,
+    operators: Sequence[str],
+    evidence: Evidence,
+    names: Collection[str],
 ) -> list[Component]:
     """The track of crashes, errors, hangs and all that has no mismatch."""
     kind = observation.outcome
@@ -65,11 +75,17 @@ def failure_components(
     return [
         component(ComponentName.STAGE, stage, True, "importing, compiling and running are different code"),
         component(
-            ComponentName.EXCEPTION, exception, True, "the class, without its module, which moves between releases"
+            ComponentName.EXCEPTION,
+            exception,
+            True,
+            "the class, without its module, which moves between releases",
         ),
         component(ComponentName.SIGNAL, _signal_name(observation.signal), True, "how the process died"),
         component(
-            ComponentName.PLACE, location_text(message), False, "the message tells it; it is the innermost frame"
+            ComponentName.PLACE,
+            location_text(message),
+            False,
+            "the message tells it; it is the innermost frame",
         ),
         _frames_component(stack, kind in _BY_CHANCE),
         line,
@@ -77,7 +93,8 @@ def failure_components(
             ComponentName.STATEMENT,
             stack.statement,
             False,
-            "where its words are alike, failures of one statement are one cluster; it holds for one version only",
+            "where its words are alike, failures of one statement are one cluster; it holds for one version"
+            " only",
         ),
         said,
         _blamed_component(blamed, said, stack, vague),
@@ -92,7 +109,9 @@ def failure_components(
 
 
 def _root(observation: Observation) -> tuple[str, str]:
-    """Class and message of the exception that the one raised last was made from, on purpose, and whose frames are the innermost."""
+    """Class and message of the exception that the one raised last was made from, on purpose, and whose frames
+    are the innermost.
+    """
     if _CAUSED not in observation.traceback:
         return "", ""
     first = next((one for one in read_tracebacks(observation.traceback) if one.exception), None)
@@ -105,18 +124,25 @@ def _frames_component(stack: Stack, by_chance: bool) -> Component:
         return component(ComponentName.FRAMES, "", False, f"no frame of the compiler's own; {dropped}")
     hint = f"the compiler's innermost {len(stack.names)}, {dropped}"
     if stack.callers:
-        hint = f"the compiler's innermost {len(stack.names)}, without who called it in its own file; {dropped}"
+        hint = (
+            f"the compiler's innermost {len(stack.names)}, without who called it in its own file; {dropped}"
+        )
     if stack.recursive:
         hint = f"the turn of a recursion; {dropped}"
     elif by_chance:
-        hint = f"the compiler's outermost {len(stack.names)}: where within them it was stopped is chance; {dropped}"
+        hint = (
+            f"the compiler's outermost {len(stack.names)}: where within them it was stopped is chance;"
+            f" {dropped}"
+        )
     elif not stack.symbols:
         hint += "; offsets hold for one build only"
     return component(ComponentName.FRAMES, stack.names, True, hint)
 
 
 def _needs_operators(operators: Sequence[str], stack: Stack, nameless: bool, speechless: bool) -> bool:
-    """Whether the graph has to say what neither frames nor message do. Of many operators it says it only once it is reduced."""
+    """Whether the graph has to say what neither frames nor message do. Of many operators it says it only once
+    it is reduced.
+    """
     if speechless:
         return nameless or not stack.symbols
     return nameless and len(set(operators)) == 1
@@ -124,7 +150,10 @@ def _needs_operators(operators: Sequence[str], stack: Stack, nameless: bool, spe
 
 def _line_component(stack: Stack, counts: bool) -> Component:
     line = f"{stack.names[0].partition(' ')[0]}:{stack.line}" if counts and stack.line else ""
-    hint = "nothing else is left of a death or an endless recursion in Python code; it holds for one version only"
+    hint = (
+        "nothing else is left of a death or an endless recursion in Python code; it holds for one version"
+        " only"
+    )
     return component(ComponentName.LINE, line, True, hint)
 
 
@@ -132,13 +161,20 @@ def _message_component(template: str, stack: Stack, crash: bool, exhausted: bool
     if not stack.names:
         return component(ComponentName.MESSAGE, template, True, "there are no telling frames")
     if exhausted and stack.recursive:
-        return component(ComponentName.MESSAGE, template, False, "what was called when the stack ran out is chance")
+        return component(
+            ComponentName.MESSAGE, template, False, "what was called when the stack ran out is chance"
+        )
     if crash:
         return component(
-            ComponentName.MESSAGE, template, False, "the frames tell more, and broken memory is reported in many ways"
+            ComponentName.MESSAGE,
+            template,
+            False,
+            "the frames tell more, and broken memory is reported in many ways",
         )
     if not has_variables(template):
-        return component(ComponentName.MESSAGE, template, True, "a constant: it separates two errors of one function")
+        return component(
+            ComponentName.MESSAGE, template, True, "a constant: it separates two errors of one function"
+        )
     if is_interpreters(template) and _ATTRIBUTE not in template:
         return component(
             ComponentName.MESSAGE,
@@ -147,12 +183,18 @@ def _message_component(template: str, stack: Stack, crash: bool, exhausted: bool
             "the frames tell more: the interpreter wrote it, and parts of it vary",
         )
     if len(_SPOKEN.findall(_PLACEHOLDER.sub("", template))) < _WORDS:
-        return component(ComponentName.MESSAGE, template, False, "the frames tell more, and little of it is constant")
-    return component(ComponentName.MESSAGE, template, True, "its constant words separate two errors of one function")
+        return component(
+            ComponentName.MESSAGE, template, False, "the frames tell more, and little of it is constant"
+        )
+    return component(
+        ComponentName.MESSAGE, template, True, "its constant words separate two errors of one function"
+    )
 
 
 def _without_callers(template: str, stack: Stack) -> str:
-    """A message without the names of those who called a helper of their own file: `Slice axis <n>` is said by whom all call."""
+    """A message without the names of those who called a helper of their own file: `Slice axis <n>` is said by
+    whom all call.
+    """
     if not stack.callers:
         return template
     return _SHOWN_WORD.sub(lambda match: "<caller>" if match[0] in stack.callers else match[0], template)
@@ -163,13 +205,20 @@ def _blamed_component(blamed: str, message: Component, stack: Stack, vague: bool
         return component(ComponentName.OPERATOR, blamed, False, "the message has it")
     if stack.names and not vague:
         return component(
-            ComponentName.OPERATOR, blamed, False, "the frames tell more: many operators can reach one function"
+            ComponentName.OPERATOR,
+            blamed,
+            False,
+            "the frames tell more: many operators can reach one function",
         )
     return component(
         ComponentName.OPERATOR,
         blamed,
         True,
-        "the function's name says nothing without the operator it converts" if stack.names else "said by the compiler",
+        (
+            "the function's name says nothing without the operator it converts"
+            if stack.names
+            else "said by the compiler"
+        ),
     )
 
 

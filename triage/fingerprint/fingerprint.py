@@ -1,8 +1,9 @@
 """What makes two failures one bug, as far as one failure alone can tell.
 
-There are two tracks, since what separates bugs differs (measured on seeded faults): a crash, an error or a hang is identified by
-where it happened (`failure_components`); a wrong result always surfaces in the same comparison, so it is identified by what is wrong, and
-by the operators of the graph once that is small (`mismatch_components`).
+There are two tracks, since what separates bugs differs (measured on seeded faults): a crash, an error or a
+hang is identified by where it happened (`failure_components`); a wrong result always surfaces in the same
+comparison, so it is identified by what is wrong, and by the operators of the graph once that is small
+(`mismatch_components`).
 
 A fingerprint is exact and versioned, and each component says why it counts or not.
 """
@@ -31,7 +32,8 @@ _WORDED = frozenset([ComponentName.MESSAGE, ComponentName.FOUND])
 _PLACEHOLDER = re.compile(r"<\w+>")
 _CLASS = re.compile(r"(?<![\w.])[\w.]++(?= object (?:has no|is not|does not) )|(?<= got )[\w.]++")
 _NO_BRACKETS = str.maketrans(dict.fromkeys(",:;()[]{}", " "))
-_LETTER = re.compile(r"(?<![\w.])[A-Za-z](?!\w|\.\w)")  # alone: an article, or a name that a program or the author gave
+# alone: an article, or a name that a program or the author gave
+_LETTER = re.compile(r"(?<![\w.])[A-Za-z](?!\w|\.\w)")
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
@@ -59,12 +61,14 @@ def fingerprint(
     evidence: Evidence = NOTHING,
     names: Collection[str] = frozenset(),
 ) -> Fingerprint:
-    """The fingerprint of a failure: `observation` is that of the target blamed, `operators` are those of its graph.
+    """The fingerprint of a failure: `observation` is that of the target blamed, `operators` are those of its
+    graph.
 
-    `names` are those of the program that was run (`given_names`), which its messages hold; none where there is no program.
+    `names` are those of the program that was run (`given_names`), which its messages hold; none where there
+    is no program.
 
-    `evidence` is what reduction, attribution and bisection found since; each part of it is a component of its own. Those never
-    count for `sameness.same`, so a fingerprint can be followed while its graph is reduced.
+    `evidence` is what reduction, attribution and bisection found since; each part of it is a component of its
+    own. Those never count for `sameness.same`, so a fingerprint can be followed while its graph is reduced.
     """
     kind = verdict.kind or observation.outcome
     try:
@@ -89,8 +93,9 @@ def fingerprint(
 
 
 def essence(part: Component) -> str:
-    """What of a component is compared. Of a message the constant words: how many dimensions or names it lists, and which kind
-    of expression it was about, is the program's matter. A letter alone is no word, so that `x` is left out whether or not it was known as a name.
+    """What of a component is compared. Of a message the constant words: how many dimensions or names it
+    lists, and which kind of expression it was about, is the program's matter. A letter alone is no word, so
+    that `x` is left out whether or not it was known as a name.
     """
     if part.name not in _WORDED:
         return part.value

@@ -23,7 +23,9 @@ def operators_component(operators: Sequence[str], needed: bool) -> Component:
     if len(distinct) > _FEW:
         hint = f"{len(distinct)} different operators: {REDUCE_FIRST}"
         return component(ComponentName.OPERATORS, distinct, False, hint, needs_reduction=True)
-    return component(ComponentName.OPERATORS, distinct, True, "the graph is small enough to speak for its bug")
+    return component(
+        ComponentName.OPERATORS, distinct, True, "the graph is small enough to speak for its bug"
+    )
 
 
 def edges_component(shape: Signature, kept: bool) -> Component:
@@ -38,5 +40,10 @@ def found_later(evidence: Evidence, kept: bool) -> list[Component]:
     return [
         component(ComponentName.GUILTY_PASS, passes, kept, f"without it the failure is gone{why}"),
         component(ComponentName.CURE, cure, kept and not passes, f"so built, the compiler is well{why}"),
-        component(ComponentName.FIRST_BAD, evidence.first_bad[:100], kept, f"bugs of different age are different{why}"),
+        component(
+            ComponentName.FIRST_BAD,
+            evidence.first_bad[:100],
+            kept,
+            f"bugs of different age are different{why}",
+        ),
     ]

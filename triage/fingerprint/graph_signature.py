@@ -1,7 +1,8 @@
 """The shape of a small graph in words: what identifies a wrong result once its program is reduced.
 
-Names, sizes and values are the program's own and vary between two programs that show one bug; which operators there are, what feeds
-what, of which rank the tensors are, and of which class the attributes, is what the compiler's rules match on.
+Names, sizes and values are the program's own and vary between two programs that show one bug; which operators
+there are, what feeds what, of which rank the tensors are, and of which class the attributes, is what the
+compiler's rules match on.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,9 @@ _MAX_WORD = 100
 
 
 def signature_of(model: onnx.ModelProto) -> Signature:
-    """The signature of a model's graph, its bodies included; an empty one for more than `MOST_NODES` nodes. No code of a compiler runs."""
+    """The signature of a model's graph, its bodies included; an empty one for more than `MOST_NODES` nodes.
+    No code of a compiler runs.
+    """
     nodes = list(all_nodes(model.graph.node))
     if len(nodes) > MOST_NODES:
         return Signature()
@@ -32,9 +35,13 @@ def signature_of(model: onnx.ModelProto) -> Signature:
         if fed and fed[0] in ranks:
             ranked.add(f"{node.op_type}:{ranks[fed[0]]}")
         attributes.update(
-            f"{node.op_type}.{item.name}={kind}" for item in node.attribute if (kind := _class(item)) is not None
+            f"{node.op_type}.{item.name}={kind}"
+            for item in node.attribute
+            if (kind := _class(item)) is not None
         )
-    return Signature(_words(node.op_type for node in nodes), _words(edges), _words(ranked), _words(attributes))
+    return Signature(
+        _words(node.op_type for node in nodes), _words(edges), _words(ranked), _words(attributes)
+    )
 
 
 def program_signature(program: Program) -> Signature:

@@ -19,7 +19,8 @@ from opsieve.triage.fingerprint.graph_components import (
 )
 from opsieve.triage.fingerprint.normalise import normalise
 
-# What our transformers raise when the model that they made is worse than the one they got: a wrong result, not a place.
+# What our transformers raise when the model that they made is worse than the one they got: a wrong result,
+# not a place.
 BROKEN_MODEL = "BrokenModel"
 
 
@@ -32,7 +33,10 @@ def mismatch_components(
     shape = evidence.signature
     return [
         component(
-            ComponentName.MISMATCH, mismatch.what, True, "NaN, a wrong shape and a wrong value have different causes"
+            ComponentName.MISMATCH,
+            mismatch.what,
+            True,
+            "NaN, a wrong shape and a wrong value have different causes",
         ),
         _dtype_component(_dtype_class(observation, mismatch.output), bool(shape and shape.operators)),
         component(ComponentName.BLAME, verdict.blame, True, "whether the unoptimised build is right"),
@@ -43,7 +47,12 @@ def mismatch_components(
             "a wrong result shows at the end, whatever stage caused it",
         ),
         component(ComponentName.OUTPUT, mismatch.output[:100], False, "a name of the program"),
-        component(ComponentName.ERROR, f"{mismatch.max_abs:.3g}", False, "the size of an error depends on the inputs"),
+        component(
+            ComponentName.ERROR,
+            f"{mismatch.max_abs:.3g}",
+            False,
+            "the size of an error depends on the inputs",
+        ),
         operators_component(shape.operators if shape and shape.operators else operators, needed=True),
         *(_shape_components(shape) if shape else ()),
         *found_later(evidence, kept=True),
@@ -51,9 +60,15 @@ def mismatch_components(
 
 
 def broken_model_components(
-    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence, names: Collection[str]
+    verdict: Verdict,
+    observation: Observation,
+    operators: Sequence[str],
+    evidence: Evidence,
+    names: Collection[str],
 ) -> list[Component]:
-    """The track of models that a transformer broke: like a wrong result, they show far from their cause, to whoever reads the model next."""
+    """The track of models that a transformer broke: like a wrong result, they show far from their cause, to
+    whoever reads the model next.
+    """
     shape = evidence.signature
     reduced = bool(shape and shape.operators)
     who, _, what = (verdict.message or observation.message).partition(": ")
@@ -66,8 +81,12 @@ def broken_model_components(
             not reduced,
             f"when the broken model was found{why}",
         ),
-        component(ComponentName.EXCEPTION, BROKEN_MODEL, True, "a transformed model is worse than the original"),
-        component(ComponentName.MESSAGE, normalise(who, names), not reduced, f"who found the model broken{why}"),
+        component(
+            ComponentName.EXCEPTION, BROKEN_MODEL, True, "a transformed model is worse than the original"
+        ),
+        component(
+            ComponentName.MESSAGE, normalise(who, names), not reduced, f"who found the model broken{why}"
+        ),
         component(
             ComponentName.FOUND,
             normalise(what, names),
@@ -78,7 +97,11 @@ def broken_model_components(
         operators_component(left, needed=True)
         if reduced
         else component(
-            ComponentName.OPERATORS, left, False, f"downstream of the cause: {REDUCE_FIRST}", needs_reduction=True
+            ComponentName.OPERATORS,
+            left,
+            False,
+            f"downstream of the cause: {REDUCE_FIRST}",
+            needs_reduction=True,
         ),
         *(_shape_components(shape) if shape else ()),
         *found_later(evidence, kept=True),
@@ -86,26 +109,33 @@ def broken_model_components(
 
 
 def _dtype_component(dtype: str, is_reduced: bool) -> Component:
-    """The class of the output's type. Large programs of one class have more in common than their bug; what is left of them says
-    more, and one bug shows on integers and floats. Narrow floats stay apart: what rounds there is seldom wrong elsewhere.
+    """The class of the output's type. Large programs of one class have more in common than their bug; what is
+    left of them says more, and one bug shows on integers and floats. Narrow floats stay apart: what rounds
+    there is seldom wrong elsewhere.
     """
     if is_reduced and dtype != "narrow float":
         return component(
             ComponentName.DTYPE, dtype, False, "the reduced graph tells more: one bug shows in several types"
         )
-    return component(ComponentName.DTYPE, dtype, True, "the class of the output's type, since kernels differ by it")
+    return component(
+        ComponentName.DTYPE, dtype, True, "the class of the output's type, since kernels differ by it"
+    )
 
 
 def _shape_components(shape: Signature) -> list[Component]:
     return [
         edges_component(shape, few(shape.operators)),
         component(ComponentName.RANKS, shape.ranks, False, "for people: one bug shows at several ranks"),
-        component(ComponentName.ATTRIBUTES, shape.attributes, False, "for people: one bug shows under several"),
+        component(
+            ComponentName.ATTRIBUTES, shape.attributes, False, "for people: one bug shows under several"
+        ),
     ]
 
 
 def _dtype_class(observation: Observation, output: str) -> str:
-    """`float`, `narrow float` (16 bits and less), `integer`, `bool` or `string`; "" when the output is absent or not an array."""
+    """`float`, `narrow float` (16 bits and less), `integer`, `bool` or `string`; "" when the output is absent
+    or not an array.
+    """
     name = str(getattr((observation.outputs or {}).get(output), "dtype", ""))
     if name in ("float32", "float64"):
         return "float"

@@ -1,11 +1,13 @@
 """What two messages of one bug have in common.
 
-A message is cut, then rewritten into a template: what changes from run to run, machine to machine and program to program becomes a
-placeholder, what the compiler's author wrote stays. Kept are the names of operators, classes, source files and functions.
-Line numbers are dropped: they move with every release while the function around them stays.
+A message is cut, then rewritten into a template: what changes from run to run, machine to machine and program
+to program becomes a placeholder, what the compiler's author wrote stays. Kept are the names of operators,
+classes, source files and functions. Line numbers are dropped: they move with every release while the function
+around them stays.
 
-Each expression is possessive, bounded or a single class of characters, and starts only where a word starts, so every pass is
-linear; and the text is cut before the first pass, so ten megabytes cost what eight kilobytes do.
+Each expression is possessive, bounded or a single class of characters, and starts only where a word starts,
+so every pass is linear; and the text is cut before the first pass, so ten megabytes cost what eight kilobytes
+do.
 """
 
 import re
@@ -16,9 +18,18 @@ from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES,
 
 _MAX_TEMPLATE = 400
 _SHORT = 24  # a first line shorter than this says too little without the next
-_ANNOUNCES = ("raised:", "failed:", "error:", "Error:", "exception:", "reason:")  # what comes on the next line
+# what comes on the next line
+_ANNOUNCES = (
+    "raised:",
+    "failed:",
+    "error:",
+    "Error:",
+    "exception:",
+    "reason:",
+)
 
-# Placeholders are single characters of the private use area until the end, so that no later pass takes them apart.
+# Placeholders are single characters of the private use area until the end, so that no later pass takes them
+# apart.
 _NUMBER, _NAME, _DTYPE, _SHAPE, _PATH, _ADDRESS, _TIME, _VERSION, _EXPRESSION, _ID, _TYPE = map(
     chr, range(0xE000, 0xE00B)
 )
@@ -43,9 +54,11 @@ _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : (\w{1,60}+) : ")
 _QUOTED = re.compile(r"(?<!\w)b?(?:'([^'\n]{0,200}+)'|\"([^\"\n]{0,200}+)\"|`([^`\n]{0,200}+)[`'])")
 # Behind these words the interpreter quotes a name of the compiler's code.
 _OF_CODE = ("attribute ", "argument ", "local variable ", "module named ", "import name ", "free variable ")
-# Messages that the Python interpreter writes: what varies in them are the types of the data, so they split one bug.
+# Messages that the Python interpreter writes: what varies in them are the types of the data, so they split
+# one bug.
 _INTERPRETER = re.compile(
-    r"not supported between instances|object (?:is not|has no|does not)|unsupported operand|index out of range|has no len"
+    r"not supported between instances|object (?:is not|has no|does not)|unsupported operand|index out of"
+    r" range|has no len"
     r"|positional argument|keyword argument|values to unpack|cannot unpack|can only concatenate"
 )
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]+")
@@ -57,7 +70,8 @@ _TOKEN = re.compile(
     r"|(?P<address>(?<!\w)0x[0-9a-fA-F]++)"
     r"|(?P<hash>(?<!\w)(?=\d*+[a-f])(?=[a-f]*+\d)[0-9a-f]{8,}+(?!\w))"
     r"|(?P<dims>(?<!\w)\d++(?:[x×]\d++)++(?!\w))"
-    r"|(?P<time>(?<![\w.])(?:\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?[.,\d]*+Z?)?|\d{1,2}:\d\d:\d\d(?:\.\d++)?))"
+    r"|(?P<time>(?<![\w.])(?:\d{4}-\d\d-\d\d(?:[T"
+    r" ]\d\d:\d\d(?::\d\d)?[.,\d]*+Z?)?|\d{1,2}:\d\d:\d\d(?:\.\d++)?))"
     r"|(?P<version>(?<![\w.])v?\d++\.\d++\.\d++[\w.+]*+)"
     r"|(?P<path>(?<![\w./])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[\w.+@~-]++[/\\])*+[\w.+@~-]*+(?::\d++){0,2}+)"
     r"|(?P<relative>(?<![\w./+-])(?:[\w.+-]++/)++[\w.+-]++(?::\d++){0,2}+)"
@@ -70,7 +84,8 @@ _TOKEN = re.compile(
     r"|(?P<word>(?<!\w)[A-Za-z_]\w*+)"
     r"|(?P<number>(?<!\w)-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)"
 )
-# What a program holds, shown in brackets over several lines within a sentence. It ends before the next bracket opens, so it is linear.
+# What a program holds, shown in brackets over several lines within a sentence. It ends before the next
+# bracket opens, so it is linear.
 _DUMP = re.compile(
     r"(?:\[[^][(){}\n]*+\n[^][(){}]*+\]|\{[^][(){}\n]*+\n[^][(){}]*+\}|\([^][(){}\n]*+\n[^][(){}]*+\))(?=[^\n\w]*+\w)"
 )
@@ -94,9 +109,9 @@ _ENDS = ".:!?"  # of a sentence, behind a name
 def normalise(message: str, names: Collection[str] = frozenset()) -> str:
     """The template of a message, at most 400 characters; "" for an empty one.
 
-    `names` are those of the program that it is about (`given_names`); each becomes a placeholder where it is a whole word.
-    Of a message of several lines the first one that says something is read: what follows are dumps of arrays and programs. The place
-    in the compiler's source is taken out; it is `location_text`'s.
+    `names` are those of the program that it is about (`given_names`); each becomes a placeholder where it is
+    a whole word. Of a message of several lines the first one that says something is read: what follows are
+    dumps of arrays and programs. The place in the compiler's source is taken out; it is `location_text`'s.
     """
     text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
     text = _STATUS.sub(r"\1: ", text)
@@ -105,7 +120,11 @@ def normalise(message: str, names: Collection[str] = frozenset()) -> str:
     text = _CLASSES.sub(_TYPE, text)
     text = _DUMP.sub("[]", text)
     text = _first_lines(text)
-    text = _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text) if names else _QUOTED.sub(_quoted, text)
+    text = (
+        _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text)
+        if names
+        else _QUOTED.sub(_quoted, text)
+    )
     text = _TOKEN.sub(_token, text)
     text = _RUN.sub(_run, text)
     text = _LIST.sub(lambda match: match[0][0], text)
@@ -113,7 +132,9 @@ def normalise(message: str, names: Collection[str] = frozenset()) -> str:
 
 
 def has_variables(template: str) -> bool:
-    """Whether a template holds placeholders: a message without any is a constant of the program that printed it."""
+    """Whether a template holds placeholders: a message without any is a constant of the program that printed
+    it.
+    """
     return any(shown in template for shown in _SHOWN.values())
 
 
@@ -131,7 +152,9 @@ def _first_lines(text: str) -> str:
 
 
 def _named(match: re.Match[str], names: Collection[str]) -> str:
-    """A quoted text or a word, with the names of the program gone: one look-up for each part between colons."""
+    """A quoted text or a word, with the names of the program gone: one look-up for each part between
+    colons.
+    """
     word = match[4]
     if word is None:
         quoted = _quoted(match)
@@ -147,13 +170,19 @@ def _named(match: re.Match[str], names: Collection[str]) -> str:
 
 
 def _is_made_of(word: str, names: Collection[str]) -> bool:
-    """Whether a compiler made a name of one of the program's by joining it to something (`v29_q`, `main_f4`: the function that f4 of
-    main was lifted to); of names with a digit only, for an author may write `data_type`."""
-    return "_" in word and any(len(part) > 1 and not part.isalpha() and part in names for part in word.split("_"))
+    """Whether a compiler made a name of one of the program's by joining it to something (`v29_q`, `main_f4`:
+    the function that f4 of main was lifted to); of names with a digit only, for an author may write
+    `data_type`.
+    """
+    return "_" in word and any(
+        len(part) > 1 and not part.isalpha() and part in names for part in word.split("_")
+    )
 
 
 def _quoted(match: re.Match[str]) -> str:
-    """A quoted text: names of the program go; operators, classes and what Python names in its own messages stay."""
+    """A quoted text: names of the program go; operators, classes and what Python names in its own messages
+    stay.
+    """
     inner = next(group for group in match.groups()[:3] if group is not None)
     before, after = (
         match.string[max(0, match.start() - 12) : match.start()],
@@ -163,7 +192,9 @@ def _quoted(match: re.Match[str]) -> str:
         return _DTYPE
     if _CAMEL.fullmatch(inner) or _QUALIFIED.fullmatch(inner):
         return inner
-    if inner.isidentifier() and (before.endswith(_OF_CODE) or after.startswith((" object", " is not defined"))):
+    if inner.isidentifier() and (
+        before.endswith(_OF_CODE) or after.startswith((" object", " is not defined"))
+    ):
         return inner
     return _NAME
 
@@ -206,10 +237,13 @@ def _word(text: str) -> str:
 
 
 def _run(match: re.Match[str]) -> str:
-    """A run of numbers, brackets and commas: a shape or an array when it has all three, or square or curly brackets around a number."""
+    """A run of numbers, brackets and commas: a shape or an array when it has all three, or square or curly
+    brackets around a number.
+    """
     run = match[0]
     if _NUMBER not in run or not (
-        ("," in run and any(bracket in run for bracket in "[](){}")) or any(bracket in run for bracket in "[{")
+        ("," in run and any(bracket in run for bracket in "[](){}"))
+        or any(bracket in run for bracket in "[{")
     ):
         return run
     return f"{' ' if run[0].isspace() else ''}{_SHAPE}{' ' if run[-1].isspace() else ''}"
@@ -218,7 +252,8 @@ def _run(match: re.Match[str]) -> str:
 _WORDS = re.compile(r"[A-Za-z][A-Za-z0-9]*+")
 _HUMPS = re.compile(r"[A-Z]++(?![a-z])|[A-Z][a-z0-9]*+|[a-z0-9]++")
 _BLAMED = re.compile(
-    r"(?:converting operator|running|implementation for|kernel for|Optype \(|for operator|operator type:?|Op with name \(\w{0,60}\) and type \()"
+    r"(?:converting operator|running|implementation for|kernel for|Optype \(|for operator|operator type:?|Op"
+    r" with name \(\w{0,60}\) and type \()"
     r" ?['\"]?([A-Z]\w{0,80}+)"
 )
 # Operators whose names begin sentences: they count only where a message blames one (`_BLAMED`) or quotes it.
@@ -244,7 +279,9 @@ _ENGLISH = frozenset(
 
 
 def operators_named(message: str, known: Collection[str]) -> tuple[str, ...]:
-    """The operators of `known` that a message names, in order of appearance, those inside a fused name (`FusedMatMul`) too."""
+    """The operators of `known` that a message names, in order of appearance, those inside a fused name
+    (`FusedMatMul`) too.
+    """
     known = frozenset(known)
     text = message[:MAX_READ]
     blamed = frozenset(match[1] for match in _BLAMED.finditer(text))
@@ -264,7 +301,9 @@ def operators_named(message: str, known: Collection[str]) -> tuple[str, ...]:
 
 
 def operator_blamed(text: str) -> str:
-    """The operator that a compiler says it was at when it failed, "" when it says none. The last one said counts."""
+    """The operator that a compiler says it was at when it failed, "" when it says none. The last one said
+    counts.
+    """
     last = ""
     for match in _BLAMED.finditer(text[-MAX_READ:]):
         last = match[1]

@@ -1,9 +1,10 @@
-"""The names that a program gives its values and nodes, as far as they can be known from words of a compiler's author.
+"""The names that a program gives its values and nodes, as far as they can be known from words of a compiler's
+author.
 
-A message may hold such a name without any quotes (`node conv1/relu_7 has no ...`). What varies from program to program is no part of
-a bug's message, so `normalise` replaces it; but a word that the author wrote must stay whatever the program is like, or one bug gets
-two fingerprints. So names of letters alone (`data`, `shape`, `Result`) are not given out, nor those that ONNX's operator pages use
-(`constant_value`, `ReduceL1`).
+A message may hold such a name without any quotes (`node conv1/relu_7 has no ...`). What varies from program
+to program is no part of a bug's message, so `normalise` replaces it; but a word that the author wrote must
+stay whatever the program is like, or one bug gets two fingerprints. So names of letters alone (`data`,
+`shape`, `Result`) are not given out, nor those that ONNX's operator pages use (`constant_value`, `ReduceL1`).
 """
 
 import functools
@@ -19,7 +20,9 @@ _NOT_IN_A_NAME = re.compile(r"\W")
 
 
 class ProgramNames(Collection[str]):
-    """The names that a program of any form gives, as `given_names` has them; gathered when a word that could be one is looked up."""
+    """The names that a program of any form gives, as `given_names` has them; gathered when a word that could
+    be one is looked up.
+    """
 
     def __init__(self, program: Program):
         self._program = program
@@ -50,18 +53,24 @@ def program_names(program: Program) -> Collection[str]:
 
 
 def given_names(model: onnx.ModelProto) -> frozenset[str]:
-    """The names of inputs, outputs, initializers, values and nodes, of bodies and functions too, that no author would write.
+    """The names of inputs, outputs, initializers, values and nodes, of bodies and functions too, that no
+    author would write.
 
-    Each also as a compiler writes that takes only letters, digits and underscores (`conv1/relu:0`, `conv1_relu_0`). A name of one letter is
-    there, too: alone a letter tells nothing, whoever wrote it.
+    Each also as a compiler writes that takes only letters, digits and underscores (`conv1/relu:0`,
+    `conv1_relu_0`). A name of one letter is there, too: alone a letter tells nothing, whoever wrote it.
     """
-    nodes = list(all_nodes([*model.graph.node, *(node for function in model.functions for node in function.node)]))
+    nodes = list(
+        all_nodes([*model.graph.node, *(node for function in model.functions for node in function.node)])
+    )
     found = {name for graph in _graphs(model.graph, nodes) for name in _of_graph(graph)}
     found |= {name for node in nodes for name in (node.name, *node.input, *node.output)}
     found |= {name for function in model.functions for name in (*function.input, *function.output)}
-    found |= {_NOT_IN_A_NAME.sub("_", name) for name in found if isinstance(name, str)}  # bytes: it is no UTF-8
+    # bytes: it is no UTF-8
+    found |= {_NOT_IN_A_NAME.sub("_", name) for name in found if isinstance(name, str)}
     words = _words_of_onnx() | {node.op_type for node in nodes}
-    return frozenset(name for name in found if isinstance(name, str) and _is_telling(name) and name not in words)
+    return frozenset(
+        name for name in found if isinstance(name, str) and _is_telling(name) and name not in words
+    )
 
 
 def _is_telling(name: str) -> bool:

@@ -7,8 +7,8 @@
 | fingerprint | all that counts in a fingerprint, but for what reduction changes and what later steps find out |
 | cure        | as `fingerprint`, and the same builds of the compiler fail (the reducer runs them) |
 
-The reducer takes `loose`, `fingerprint` or `cure`; bisection takes `release`; clusters have rules of their own (`clustering`). Whether there is
-a failure at all is decided by `backends/judge/shown_failure.py`.
+The reducer takes `loose`, `fingerprint` or `cure`; bisection takes `release`; clusters have rules of their
+own (`clustering`). Whether there is a failure at all is decided by `backends/judge/shown_failure.py`.
 """
 
 import re
@@ -26,7 +26,8 @@ from opsieve.triage.fingerprint.program_names import program_names
 
 Level = Literal["loose", "release", "fingerprint", "cure"]
 LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")  # those of a reduction
-# Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
+# Components that change while a graph is reduced, or that become known after it: no part of "the same
+# failure".
 _LATER = frozenset(
     [
         ComponentName.FOUND,
@@ -52,11 +53,15 @@ class Failure:
     def is_shown_by(
         self, verdict: Verdict, run: Observation, program: Program, level: Level, any_type: bool = False
     ) -> bool:
-        """Whether a verdict on another program, or of another run, is this failure; `run` is what the target gave there.
+        """Whether a verdict on another program, or of another run, is this failure; `run` is what the target
+        gave there.
 
-        A verdict that is `flaky` is a failure too; one that is `undecided` only where this failure was, and a user named it all the same.
+        A verdict that is `flaky` is a failure too; one that is `undecided` only where this failure was, and a
+        user named it all the same.
 
-        With `any_type`, a wrong result of any element type is the same: what stood behind the bug only converted it."""
+        With `any_type`, a wrong result of any element type is the same: what stood behind the bug only
+        converted it.
+        """
         if verdict.verdict not in ("fail", "flaky", self.verdict.verdict):
             return False
         mine = self.verdict.mismatch
@@ -77,7 +82,9 @@ def same(a: Fingerprint, b: Fingerprint, level: Level = "fingerprint") -> bool:
 
 
 def trait(found: Fingerprint) -> str:
-    """What of a failure survives from one release to another, as text: line numbers, status codes and offsets into a binary do not."""
+    """What of a failure survives from one release to another, as text: line numbers, status codes and offsets
+    into a binary do not.
+    """
     if mismatch := found.value(ComponentName.MISMATCH):
         parts = [found.value(ComponentName.KIND), mismatch, found.value(ComponentName.DTYPE)]
         return " ".join(filter(None, parts))

@@ -1,7 +1,8 @@
 """Where in a compiler's own source a message says that it failed.
 
-onnxruntime shows the same Python frames for every failure; the only place is in its message (`/dir/file.cc:line signature`). That place is
-a frame like any other, the innermost one, so here it is made into one.
+onnxruntime shows the same Python frames for every failure; the only place is in its message
+(`/dir/file.cc:line signature`). That place is a frame like any other, the innermost one, so here it is made
+into one.
 """
 
 import functools
@@ -10,13 +11,16 @@ import re
 from opsieve.backends.observation import Frame
 
 MAX_READ = 8000  # characters of a message that are looked at
-SOURCES = frozenset(["cc", "cpp", "cxx", "c", "h", "hpp", "hh", "cu", "cuh", "py", "pyx", "pxi", "inc", "td", "mlir"])
+SOURCES = frozenset(
+    ["cc", "cpp", "cxx", "c", "h", "hpp", "hh", "cu", "cuh", "py", "pyx", "pxi", "inc", "td", "mlir"]
+)
 CLEAN = {code: " " for code in range(0x20) if chr(code) not in "\n\x1b"} | {0x7F: " "}
 _NEAR = 8  # innermost frames among which a place is looked for: an exception's own constructor lies inside it
 _NATIVE = SOURCES - {"py", "pxi", "pyx"}
 _SITE = re.compile(r"(?<![\w/.])((?:/[\w.+-]++)++):(\d{1,7}+)[ :](?!\d)")
 _REPORTED_SITE = re.compile(
-    r"(?:Exception from|failed at|UNREACHABLE executed at) (/?(?:[\w.+-]++/)*+[\w+-]++\.\w{1,5}+):(\d{1,7}+)[:!]?"
+    r"(?:Exception from|failed at|UNREACHABLE executed at)"
+    r" (/?(?:[\w.+-]++/)*+[\w+-]++\.\w{1,5}+):(\d{1,7}+)[:!]?"
 )
 _ASSERTED = re.compile(r"[^:\n]{1,300}+: ([^\s:]{1,400}+):(\d{1,7}+): ([^\n]{1,1000}): Assertion `")
 _TRACE_SITE = re.compile(r'File "([^"\n]{1,400}+)", line (\d{1,7}+), in ([^\n]{1,2000}+)')
@@ -25,10 +29,13 @@ _TORCH_SITE = re.compile(r"Exception raised from ([\w:~<>]{1,200}+) at ([^\s:]{1
 
 @functools.lru_cache(maxsize=64)  # a failure's message is asked about several times
 def location_of(message: str) -> Frame | None:
-    """The place in a compiler's own source that a message tells, None when it tells none: a native frame with file, line and function.
+    """The place in a compiler's own source that a message tells, None when it tells none: a native frame with
+    file, line and function.
 
-    Of onnxruntime that is `/dir/file.cc:line signature`, the innermost when there are several; of TVM the last C++ frame of a
-    traceback; of PyTorch `Exception raised from f at file:line`; of OpenVINO the last `failed at file:line`; of a failed assertion its own. The function is the qualified name, "" where only a line is given.
+    Of onnxruntime that is `/dir/file.cc:line signature`, the innermost when there are several; of TVM the
+    last C++ frame of a traceback; of PyTorch `Exception raised from f at file:line`; of OpenVINO the last
+    `failed at file:line`; of a failed assertion its own. The function is the qualified name, "" where only a
+    line is given.
     """
     text = message[:MAX_READ].translate(CLEAN)
     if match := _ASSERTED.match(text):
@@ -48,13 +55,17 @@ def location_of(message: str) -> Frame | None:
 
 
 def location_text(message: str) -> str:
-    """`location_of` in words, as `model.cc Model::Model`: without directories, line and outer namespaces; "" when there is none."""
+    """`location_of` in words, as `model.cc Model::Model`: without directories, line and outer namespaces; ""
+    when there is none.
+    """
     place = location_of(message)
     return f"{_base(place.file)} {'::'.join(place.function.split('::')[-2:])}".strip() if place else ""
 
 
 def with_location(frames: tuple[Frame, ...], message: str) -> tuple[Frame, ...]:
-    """The frames with the place that the message tells as the innermost one, unless they end there already."""
+    """The frames with the place that the message tells as the innermost one, unless they end there
+    already.
+    """
     place = location_of(message)
     if place is None:
         return frames
@@ -81,7 +92,9 @@ def without_locations(text: str) -> str:
 
 
 def _sites(text: str) -> list[tuple[int, int, str, str, int]]:
-    """Begin, end, file, qualified function and line of every `/dir/file.cc:line signature` in a text, in order."""
+    """Begin, end, file, qualified function and line of every `/dir/file.cc:line signature` in a text, in
+    order.
+    """
     found: list[tuple[int, int, str, str, int]] = []
     for match in _SITE.finditer(text):
         if match[1].rpartition(".")[2] not in SOURCES or (found and match.start() < found[-1][1]):
@@ -97,7 +110,9 @@ def _sites(text: str) -> list[tuple[int, int, str, str, int]]:
 
 
 def _signature_end(text: str, at: int) -> int:
-    """The position behind the C++ signature that begins at `at`, or `at` when none does; a signature cut short goes to the end."""
+    """The position behind the C++ signature that begins at `at`, or `at` when none does; a signature cut
+    short goes to the end.
+    """
     head = _arguments(text, at)
     if head < 0:
         return at
@@ -114,7 +129,9 @@ def _signature_end(text: str, at: int) -> int:
 
 
 def _arguments(text: str, at: int) -> int:
-    """The position of the parenthesis that opens the parameters of a signature at `at`, -1 when there is none on its line."""
+    """The position of the parenthesis that opens the parameters of a signature at `at`, -1 when there is none
+    on its line.
+    """
     depth = 0
     for index in range(at, min(len(text), at + 1500)):
         sign = text[index]
@@ -144,7 +161,9 @@ def _closing(text: str, at: int, opening: str, closing: str) -> int:
 def qualified_name(signature: str) -> str:
     """`tvm::runtime::CopyFromBytes` for `void tvm::runtime::CopyFromBytes<T>(DLTensor*, unsigned long)`."""
     signature = (
-        signature[:MAX_READ].replace("(anonymous namespace)", "<anonymous>").replace("{anonymous}", "<anonymous>")
+        signature[:MAX_READ]
+        .replace("(anonymous namespace)", "<anonymous>")
+        .replace("{anonymous}", "<anonymous>")
     )
     head = _arguments(signature, 0)
     kept: list[str] = []

@@ -1,7 +1,7 @@
 """Which frames of a stack tell where a compiler failed.
 
-Frames that every failure passes through are dropped by the lists in `frame_denylist.toml`; what is left is named so that the name
-survives a change of machine, Python and line numbers; recursion is named once.
+Frames that every failure passes through are dropped by the lists in `frame_denylist.toml`; what is left is
+named so that the name survives a change of machine, Python and line numbers; recursion is named once.
 """
 
 import fnmatch
@@ -31,31 +31,41 @@ _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)\b.*+")
 class Stack:
     """The telling frames, innermost first, and how many were dropped as uninteresting.
 
-    `vague` is true when one of the names says nothing by itself: a method without its class, as text tracebacks show it.
-    `recursive` is true when the innermost frames repeat; then they are one turn of the recursion, begun at its smallest name, since
-    where in a turn the stack runs out is chance. `callers` are the names of classes and functions that led to the innermost frame within its file, `line` is where that stands in its file (0 for a native one).
-    `statement` says which statement failed: `file:line` of the innermost frame, then the names of frames in other files; () where that is
-    not known.
+    `vague` is true when one of the names says nothing by itself: a method without its class, as text
+    tracebacks show it. `recursive` is true when the innermost frames repeat; then they are one turn of the
+    recursion, begun at its smallest name, since where in a turn the stack runs out is chance. `callers` are
+    the names of classes and functions that led to the innermost frame within its file, `line` is where that
+    stands in its file (0 for a native one). `statement` says which statement failed: `file:line` of the
+    innermost frame, then the names of frames in other files; () where that is not known.
     """
 
     names: tuple[str, ...]
     dropped: int
     vague: bool
     recursive: bool
-    symbols: bool  # whether any name is that of a function, rather than an offset or a place in generated code
+    symbols: (
+        bool  # whether any name is that of a function, rather than an offset or a place in generated code
+    )
     callers: tuple[str, ...] = ()
     line: int = 0
     statement: tuple[str, ...] = ()
 
 
 def read(
-    frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: bool = False, exhausted: bool = False
+    frames: Sequence[Frame],
+    limit: int,
+    *,
+    outermost: bool = False,
+    died: bool = False,
+    exhausted: bool = False,
 ) -> Stack:
-    """The stack's `limit` innermost telling frames, or outermost ones; of a stack with telling native frames only those.
+    """The stack's `limit` innermost telling frames, or outermost ones; of a stack with telling native frames
+    only those.
 
-    Of Python functions of one file that call each other the innermost counts: who uses a file's own helper says little of the helper, while
-    a call from another file may be the mistake. A dispatching function is telling when all began in it: it raised itself, or `died` there.
-    Where Python's stack is `exhausted`, the turn of the recursion alone counts: in what it had called last the stack ran out by chance. One that turns
+    Of Python functions of one file that call each other the innermost counts: who uses a file's own helper
+    says little of the helper, while a call from another file may be the mistake. A dispatching function is
+    telling when all began in it: it raised itself, or `died` there. Where Python's stack is `exhausted`, the
+    turn of the recursion alone counts: in what it had called last the stack ran out by chance. One that turns
     in one line is identified by it.
     """
     own = frames[_first_package(frames) :]
@@ -75,7 +85,10 @@ def read(
         statement = _statement(chosen, raised=chosen[:1] == [*frames[-1:]])
         runs = [_own_affair(list(run), died) for _, run in itertools.groupby(chosen, _file)]
         callers = [
-            name for kept, run in runs[:1] for frame in run[len(kept) :] for name in frame.function[:2000].split(".")
+            name
+            for kept, run in runs[:1]
+            for frame in run[len(kept) :]
+            for name in frame.function[:2000].split(".")
         ]
         chosen = [frame for kept, _ in runs for frame in kept]
         names = _distinct(chosen)
@@ -100,10 +113,11 @@ def read(
 
 
 def _statement(chosen: Sequence[Frame], raised: bool) -> tuple[str, ...]:
-    """The statement that failed, of frames innermost first: its place, and who called its file from another one.
+    """The statement that failed, of frames innermost first: its place, and who called its file from another
+    one.
 
-    A statement of Python that `raised` by itself, not in what it called, is one place whoever called: what is wrong may be a caller's, but
-    then others that reach it show other failures.
+    A statement of Python that `raised` by itself, not in what it called, is one place whoever called: what is
+    wrong may be a caller's, but then others that reach it show other failures.
     """
     if not chosen or not (place := _line_of(chosen[0])):
         return ()
@@ -121,13 +135,15 @@ def _line_of(frame: Frame) -> str:
 
 
 def is_of_programs(name: str) -> bool:
-    """Whether a class, maybe qualified, is one that a compiler holds programs in: which of these a value has is the program's matter."""
+    """Whether a class, maybe qualified, is one that a compiler holds programs in: which of these a value has
+    is the program's matter.
+    """
     return name.rpartition(".")[2] in _lists().expressions
 
 
 def _where_it_began(frames: Sequence[Frame], died: bool) -> int:
-    """The index of the dispatching function that all began in, -1 when it was another or none. What a dead process was in last, beneath
-    Python's own library, is uninteresting by name of its file.
+    """The index of the dispatching function that all began in, -1 when it was another or none. What a dead
+    process was in last, beneath Python's own library, is uninteresting by name of its file.
     """
     for at in range(len(frames) - 1, -1, -1):
         if _dispatches(frames[at]):
@@ -149,10 +165,11 @@ def _file(frame: Frame) -> str:
 
 
 def _own_affair(run: list[Frame], died: bool) -> tuple[list[Frame], list[Frame]]:
-    """Of frames of one file, innermost first, the first that has a name, with those inside of it; and all of them.
+    """Of frames of one file, innermost first, the first that has a name, with those inside of it; and all of
+    them.
 
-    Text tells no methods from functions. There two methods of one name in two classes look like one helper with two callers, so all
-    count, but where a process died: its line tells.
+    Text tells no methods from functions. There two methods of one name in two classes look like one helper
+    with two callers, so all count, but where a process died: its line tells.
     """
     if not _file(run[0]) or not (died or any("." in frame.function for frame in run)):
         return run, run
@@ -168,8 +185,14 @@ def _is_vague(frame: Frame) -> bool:
 
 
 def _first_package(frames: Sequence[Frame]) -> int:
-    """The index of the outermost frame in an installed package: what lies outside is the program that called the compiler. 0 without one."""
-    packages = (i for i, frame in enumerate(frames) if "site-packages/" in frame.file or "dist-packages/" in frame.file)
+    """The index of the outermost frame in an installed package: what lies outside is the program that called
+    the compiler. 0 without one.
+    """
+    packages = (
+        i
+        for i, frame in enumerate(frames)
+        if "site-packages/" in frame.file or "dist-packages/" in frame.file
+    )
     return next(packages, 0)
 
 
@@ -232,11 +255,15 @@ def _named_uninteresting(is_native: bool, place: str, function: str, module: str
 
 
 def _dispatches(frame: Frame) -> bool:
-    return frame.language == "python" and _listed(_lists().dispatch, _rooted(frame.file[-400:]), _tail(frame.function))
+    return frame.language == "python" and _listed(
+        _lists().dispatch, _rooted(frame.file[-400:]), _tail(frame.function)
+    )
 
 
 def _raises_for_others(frame: Frame) -> bool:
-    return frame.language == "python" and _listed(_lists().raising, _rooted(frame.file[-400:]), _tail(frame.function))
+    return frame.language == "python" and _listed(
+        _lists().raising, _rooted(frame.file[-400:]), _tail(frame.function)
+    )
 
 
 def _rooted(file: str) -> str:
@@ -268,7 +295,8 @@ def _name(frame: Frame) -> str:
 
 
 def _unrolled(names: list[str], leaves: int) -> tuple[list[str], int, int]:
-    """The names with recursion named once, how many of them are its turn (0: there is none), and how many frames stood in front of it.
+    """The names with recursion named once, how many of them are its turn (0: there is none), and how many
+    frames stood in front of it.
 
     Up to `leaves` functions that the recursion had just called may lie in front.
     """

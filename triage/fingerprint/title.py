@@ -19,7 +19,9 @@ _WRONG = {
 
 
 def title_of(found: Fingerprint) -> str:
-    """A title of at most 120 characters, `ValueError in Split: no value in Constant`: what failed, where, and what it said."""
+    """A title of at most 120 characters, `ValueError in Split: no value in Constant`: what failed, where, and
+    what it said.
+    """
     where = _where(found)
     if what := found.value(ComponentName.MISMATCH):
         of = found.value(ComponentName.OPERATORS)

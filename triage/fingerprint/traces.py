@@ -1,9 +1,11 @@
-"""What a raw text says of one failure: the exception, its message, the stack, the signal, and the kind of failure.
+"""What a raw text says of one failure: the exception, its message, the stack, the signal, and the kind of
+failure.
 
-The text is that of a log, a report, or an issue: Python's tracebacks (chains, groups, syntax errors), TVM's mixed ones, onnxruntime's
-messages and log lines, torch's lists of C++ frames, the C library's and the sanitizers' reports, gdb, faulthandler, Rust's panics,
-pytest's reports, and the lines of our own shim. Stacks are read one layer below (`opsieve.backends.stacks.frames`); here what a text tells in
-several places is brought together.
+The text is that of a log, a report, or an issue: Python's tracebacks (chains, groups, syntax errors), TVM's
+mixed ones, onnxruntime's messages and log lines, torch's lists of C++ frames, the C library's and the
+sanitizers' reports, gdb, faulthandler, Rust's panics, pytest's reports, and the lines of our own shim. Stacks
+are read one layer below (`opsieve.backends.stacks.frames`); here what a text tells in several places is
+brought together.
 """
 
 import re
@@ -29,11 +31,15 @@ _NO_MEMORY = re.compile(r"bad_alloc|[Oo]ut of memory|[Cc]annot allocate memory")
 _HANGS = ("TimeoutExpired", "TimeoutError", "Timeout")
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "_ArrayMemoryError")
 
-# How a text tells of a signal: by name (gdb, Python's subprocess), in words at the begin of a line (the shell, faulthandler, TVM).
-_NAMED_SIGNAL = re.compile(r"(?:received signal |terminated with signal |died with <Signals\.)(SIG[A-Z0-9]{2,8}+)")
+# How a text tells of a signal: by name (gdb, Python's subprocess), in words at the begin of a line (the
+# shell, faulthandler, TVM).
+_NAMED_SIGNAL = re.compile(
+    r"(?:received signal |terminated with signal |died with <Signals\.)(SIG[A-Z0-9]{2,8}+)"
+)
 _SIGNAL_WORDS = re.compile(
     r"(?:Fatal Python error: |!{3,} ?|.{0,80}: line \d{1,9}+: +\d{1,9}+ )?"
-    r"(Segmentation fault|Segfault encountered|Aborted|Bus error|Illegal instruction|Floating[ -]point exception|Killed)\b"
+    r"(Segmentation fault|Segfault encountered|Aborted|Bus error|Illegal instruction|Floating[ -]point"
+    r" exception|Killed)\b"
 )
 # One of these stands in every text that tells of a process's end: a cheap question before the lines are read.
 _SIGNS = (
@@ -84,8 +90,15 @@ _ABORTS = (
     "double free",
     "corrupted ",
 )
-_SANITIZER_SIGNALS = {"SEGV": signals.SIGSEGV, "FPE": signals.SIGFPE, "BUS": signals.SIGBUS, "ABRT": signals.SIGABRT}
-_HANG = re.compile(r"Timeout \(\d{1,4}+:\d\d:\d\d(?:\.\d{1,9}+)?\)!|no answer within [\d.]{1,20}+ s|\++ Timeout \++")
+_SANITIZER_SIGNALS = {
+    "SEGV": signals.SIGSEGV,
+    "FPE": signals.SIGFPE,
+    "BUS": signals.SIGBUS,
+    "ABRT": signals.SIGABRT,
+}
+_HANG = re.compile(
+    r"Timeout \(\d{1,4}+:\d\d:\d\d(?:\.\d{1,9}+)?\)!|no answer within [\d.]{1,20}+ s|\++ Timeout \++"
+)
 _PANIC = re.compile(r"thread '[^'\n]{0,200}+' (?:\(\d{1,9}+\) )?panicked at (.++)")
 _OLD_PANIC = re.compile(r"'(.*)', ([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?")
 _PANIC_PLACE = re.compile(r"([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?:?")
@@ -93,12 +106,15 @@ _ORT_LINE = re.compile(
     r"\[[EF]:onnxruntime:[^\],\n]{0,200}+,? ?(?:([\w.]{1,100}+):(\d{1,9}+) ([\w:~()]{1,200}+))?\] (.++)"
 )
 _ORT_STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : \w{1,60}+ : .++")
-_SAID = re.compile(r"(?:fatal error|[Ee]rror|ERROR|FATAL|fatal): (.++)|\[[^\]\n]{0,60}? ERROR[^\]\n]{0,60}+\] (.++)")
+_SAID = re.compile(
+    r"(?:fatal error|[Ee]rror|ERROR|FATAL|fatal): (.++)|\[[^\]\n]{0,60}? ERROR[^\]\n]{0,60}+\] (.++)"
+)
 _CAUSE = re.compile(r" {1,9}+\d{1,3}+: (.++)")  # of Rust's anyhow, the root cause last
 _CHECK = re.compile(r"(?:F\d{0,8}+ |.*: F )(?:[\d:.]{1,30}+ ++){0,3}+([\w./+-]{1,300}+):(\d{1,9}+)\] ")
 _BUILT = re.compile(r"([\w./+-]{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?: (?:fatal )?(?:runtime )?error: .++")
 _BARE = re.compile(
-    r"(?!Error:)((?:[A-Za-z_]\w{0,100}+\.)*+(?:[A-Z]\w{0,100}?)?(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)): (.++)"
+    r"(?!Error:)((?:[A-Za-z_]\w{0,100}+\.)*+(?:[A-Z]\w{0,100}?)?(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)):"
+    r" (.++)"
 )
 _PYTEST = re.compile(r"E {1,10}(.*+)")
 _PYTEST_FRAME = re.compile(r"([^\s:]{1,300}?\.py):(\d{1,9}+): (?:in (.{1,200})|[\w.]*)")
@@ -107,10 +123,12 @@ _PYTEST_DEF = re.compile(r"(?:>| ) +(?:async )?def (\w{1,200}+)\(")
 
 @dataclass(frozen=True, slots=True)
 class FailureTrace:
-    """One failure out of a text. `frames` are innermost last; the place that a message tells in C++ is a frame of its own, the last.
+    """One failure out of a text. `frames` are innermost last; the place that a message tells in C++ is a
+    frame of its own, the last.
 
-    `kind` is "" where nothing of a failure was understood; `exception` is qualified as far as the text tells, of a chain that of the
-    exception raised last; `signal` is 0 for none. `raw` is the text as it came, all of it.
+    `kind` is "" where nothing of a failure was understood; `exception` is qualified as far as the text tells,
+    of a chain that of the exception raised last; `signal` is 0 for none. `raw` is the text as it came, all of
+    it.
     """
 
     kind: TraceKind
@@ -122,14 +140,17 @@ class FailureTrace:
 
 
 def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
-    """What a raw text says of the failure in it; see `FailureTrace`. Any text is read, a text without a failure has the kind "".
+    """What a raw text says of the failure in it; see `FailureTrace`. Any text is read, a text without a
+    failure has the kind "".
 
-    A process that died says more than the exception that it may have printed before; an exception says more than a line of a logger.
-    `build_id` is asked about modules whose native frame has no symbol.
+    A process that died says more than the exception that it may have printed before; an exception says more
+    than a line of a logger. `build_id` is asked about modules whose native frame has no symbol.
     """
     plain = _ANSI.sub("", text[-_MAX_TEXT:])
     lines = [line[:_MAX_LINE] for line in plain.splitlines()[-_MAX_LINES:]]
-    found = _death(plain, lines, build_id) or _raised(plain) or _panic(plain, lines, build_id) or _reported(lines)
+    found = (
+        _death(plain, lines, build_id) or _raised(plain) or _panic(plain, lines, build_id) or _reported(lines)
+    )
     if found is None:
         return FailureTrace("", "", "", (), 0, text)
     kind, exception, message, frames, number = found
@@ -150,7 +171,9 @@ def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | 
     if not number and (not said or said.startswith("runtime error: ")):
         return None  # what UBSan reports does not end a process
     if not number and text.find(said[:80]) < text.rfind("Traceback (most recent call last)"):
-        return None  # the process lived on: a device's assertion is printed beside the exception that it causes
+        return (
+            None  # the process lived on: a device's assertion is printed beside the exception that it causes
+        )
     if not number and (said.startswith(_ABORTS) or "Assertion `" in said):
         number = int(signals.SIGABRT)
     frames = parse_log(text, build_id)
@@ -163,10 +186,16 @@ def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | 
 
 
 def _signal(lines: list[str]) -> int:
-    """The number of the signal that ended a process, 0 when there is none. The shim knows best, then who names it."""
+    """The number of the signal that ended a process, 0 when there is none. The shim knows best, then who
+    names it.
+    """
     worded = exact = 0
     for line in lines:
-        if line.startswith("@native\t") and (field := line.split("\t")[1]).isdecimal() and 0 < int(field[:4]) < 65:
+        if (
+            line.startswith("@native\t")
+            and (field := line.split("\t")[1]).isdecimal()
+            and 0 < int(field[:4]) < 65
+        ):
             exact = int(field[:4])
         elif match := _NAMED_SIGNAL.search(line):
             worded = int(getattr(signals, match[1], 0)) or worded
@@ -228,7 +257,9 @@ def _panic(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | 
 
 
 def _reported(lines: list[str]) -> _Reading | None:
-    """A failure that a logger, a test runner or a compiler reports without a traceback; the first that says most counts."""
+    """A failure that a logger, a test runner or a compiler reports without a traceback; the first that says
+    most counts.
+    """
     if found := _by_pytest(lines):
         return found
     for line in lines:
@@ -258,7 +289,9 @@ def _reported(lines: list[str]) -> _Reading | None:
 
 
 def _by_pytest(lines: list[str]) -> _Reading | None:
-    """A failure as pytest reports it: lines that begin with E, frames as `file.py:3: in f`, or below the source of `def f`."""
+    """A failure as pytest reports it: lines that begin with E, frames as `file.py:3: in f`, or below the
+    source of `def f`.
+    """
     said: list[str] = []
     frames: list[Frame] = []
     function = ""
@@ -266,7 +299,9 @@ def _by_pytest(lines: list[str]) -> _Reading | None:
         if match := _PYTEST.fullmatch(line):
             said.append(match[1])
         elif match := _PYTEST_FRAME.fullmatch(line):
-            frames.append(Frame("python", (match[3] or function or "<module>").strip(), match[1], int(match[2])))
+            frames.append(
+                Frame("python", (match[3] or function or "<module>").strip(), match[1], int(match[2]))
+            )
             function = ""
         elif match := _PYTEST_DEF.match(line):
             function = match[1]

@@ -1,4 +1,6 @@
-"""Models that stand in the text of a public report: scripts of onnx.helper, and text of onnx.parser. Nothing is run."""
+"""Models that stand in the text of a public report: scripts of onnx.helper, and text of onnx.parser. Nothing
+is run.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,8 +17,9 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class InlineModel:
-    """A model of block number `block`, from 1: a serialised ModelProto in `data`, or in `text` what onnx.parser is to read. `inputs` are those that its
-    script feeds."""
+    """A model of block number `block`, from 1: a serialised ModelProto in `data`, or in `text` what
+    onnx.parser is to read. `inputs` are those that its script feeds.
+    """
 
     block: int
     data: bytes = b""
@@ -25,7 +28,9 @@ class InlineModel:
 
 
 def inline_models(report: ReportText) -> Iterator[InlineModel]:
-    """Every model in the blocks of a report, in order. Blocks of one script that was cut up are read as one, too, where none alone makes a model."""
+    """Every model in the blocks of a report, in order. Blocks of one script that was cut up are read as one,
+    too, where none alone makes a model.
+    """
     found = False
     for number, block in enumerate(report.blocks, 1):
         for model in _of(number, block):

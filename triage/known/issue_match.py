@@ -1,4 +1,6 @@
-"""What is compared with public issues, and what is found: as values, and as the index of a store keeps them."""
+"""What is compared with public issues, and what is found: as values, and as the index of a store keeps
+them.
+"""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +14,9 @@ _LONGEST = 400  # characters of a text
 
 @dataclass(frozen=True, slots=True)
 class ClusterSignature:
-    """What a cluster is recognised by, among public issues and in another store. `operators` are those of its smallest case, `is_small` whether they are few enough to mean something."""
+    """What a cluster is recognised by, among public issues and in another store. `operators` are those of its
+    smallest case, `is_small` whether they are few enough to mean something.
+    """
 
     cluster: int
     backend: str
@@ -27,7 +31,8 @@ class ClusterSignature:
 
 @dataclass(frozen=True, slots=True)
 class ProbableIssue:
-    """An issue that a cluster probably is: `owner/repository#number`, its address and title, and why, the strongest reason first.
+    """An issue that a cluster probably is: `owner/repository#number`, its address and title, and why, the
+    strongest reason first.
 
     `score`, 0 to 100, is how alike title and text are (rapidfuzz); it orders, it proves nothing.
     """
@@ -46,7 +51,9 @@ def issues_json(issues: Sequence[ProbableIssue]) -> str:
 
 
 def issues_in(text: str) -> tuple[ProbableIssue, ...]:
-    """The issues of an index, which may be a stranger's: () for what is no list of issues, and only addresses that are ones."""
+    """The issues of an index, which may be a stranger's: () for what is no list of issues, and only addresses
+    that are ones.
+    """
     if not text:
         return ()
     try:

@@ -1,8 +1,11 @@
-"""Public issues as people export them (`gh issue list --json ...`, GitHub's REST answers), and the index of them that a store keeps.
+"""Public issues as people export them (`gh issue list --json ...`, GitHub's REST answers), and the index of
+them that a store keeps.
 
-    gh issue list -R microsoft/onnxruntime --state all --limit 5000 --json number,title,body,url,state,comments > ort.json
+    gh issue list -R microsoft/onnxruntime --state all --limit 5000 --json
+    number,title,body,url,state,comments > ort.json
 
-Nothing here asks the network. What a file says is hostile: sizes are bounded, and what is no issue is counted, not an error.
+Nothing here asks the network. What a file says is hostile: sizes are bounded, and what is no issue is
+counted, not an error.
 """
 
 import json
@@ -33,7 +36,9 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
-    """A public issue: `name` is `owner/repository#number`, `text` title, body and comments with every run of white space as one space."""
+    """A public issue: `name` is `owner/repository#number`, `text` title, body and comments with every run of
+    white space as one space.
+    """
 
     repository: str
     number: int
@@ -62,7 +67,9 @@ def read_export(path: Path, repository: str = "") -> ExportedIssues:
     `repository` (`owner/name`) is for exports without addresses. BadInput for a file that holds no issue.
     """
     if repository and not _REPOSITORY.fullmatch(repository):
-        raise BadInput(f"{shown(repository)} is no repository; write OWNER/NAME, such as microsoft/onnxruntime")
+        raise BadInput(
+            f"{shown(repository)} is no repository; write OWNER/NAME, such as microsoft/onnxruntime"
+        )
     found: list[KnownIssue] = []
     skipped = 0
     for entry in _entries(path):
@@ -72,7 +79,9 @@ def read_export(path: Path, repository: str = "") -> ExportedIssues:
         else:
             found.append(issue)
     if not found:
-        hint = "" if repository else "; if its entries have no url, name their repository with --repo OWNER/NAME"
+        hint = (
+            "" if repository else "; if its entries have no url, name their repository with --repo OWNER/NAME"
+        )
         raise BadInput(f"{shown(path, 200)} holds no issue with a number and a title{hint}")
     return ExportedIssues(tuple(found[:_MOST]), skipped)
 
@@ -113,7 +122,8 @@ def _read(path: Path) -> list[KnownIssue]:
         found = msgspec.json.decode(read_file(path, _MAX_INDEX), type=list[KnownIssue])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
-            f"{shown(path.name, 120)} is no index of issues ({shown(error, 80)}); remove it and import them again"
+            f"{shown(path.name, 120)} is no index of issues ({shown(error, 80)}); remove it and import them"
+            " again"
         ) from None
     kept = [issue for issue in found[:_MOST] if _REPOSITORY.fullmatch(issue.repository) and issue.number > 0]
     return [_bounded(issue) for issue in kept]
@@ -131,7 +141,9 @@ def _entries(path: Path) -> Iterator[Any]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput(f"{shown(path, 200)} is no UTF-8 text; give the JSON that gh issue list --json prints") from None
+        raise BadInput(
+            f"{shown(path, 200)} is no UTF-8 text; give the JSON that gh issue list --json prints"
+        ) from None
     at, decoder = 0, json.JSONDecoder()
     try:
         while at < len(text):
@@ -151,14 +163,21 @@ def _issue(entry: Any, repository: str) -> KnownIssue | None:
     if not isinstance(entry, Mapping) or "pull_request" in entry:
         return None
     number, title = entry.get("number"), entry.get("title")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 10**9 or not isinstance(title, str):
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int)
+        or not 0 < number < 10**9
+        or not isinstance(title, str)
+    ):
         return None
     urls = [value for key in ("html_url", "url") if isinstance(value := entry.get(key), str)]
     match = next((found for url in urls if (found := _URL.match(url) or _API.match(url))), None)
     repository = match[1] if match else repository
     if not _REPOSITORY.fullmatch(repository):
         return None
-    url = next((url for url in urls if _URL.fullmatch(url)), f"https://github.com/{repository}/issues/{number}")
+    url = next(
+        (url for url in urls if _URL.fullmatch(url)), f"https://github.com/{repository}/issues/{number}"
+    )
     state = str(entry.get("state") or "").lower()
     parts = [title, entry.get("body"), *_comments(entry.get("comments"))]
     text = _SPACE.sub(" ", " ".join(part for part in parts if isinstance(part, str)))

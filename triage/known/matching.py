@@ -1,9 +1,10 @@
 """Which public issue a cluster probably is: an exact signature of the failure, found in the text of an issue.
 
-Text that is merely similar proves nothing (one sentence of a compiler, "Load model failed", stands in hundreds of issues), so an issue is named only
-where it has a *signature* of the cluster: what the compiler said, the functions of its stack, the guilty pass with the operators of the reduced
-program, or operators in the title beside the kind of failure. A signature that many issues have is none. Of several issues that have one,
-rapidfuzz tells which is the most alike. Pure.
+Text that is merely similar proves nothing (one sentence of a compiler, "Load model failed", stands in
+hundreds of issues), so an issue is named only where it has a *signature* of the cluster: what the compiler
+said, the functions of its stack, the guilty pass with the operators of the reduced program, or operators in
+the title beside the kind of failure. A signature that many issues have is none. Of several issues that have
+one, rapidfuzz tells which is the most alike. Pure.
 """
 
 import math
@@ -34,7 +35,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")
 # Words that a compiler puts before every message of a kind; what failed stands behind the last of them.
 _WRAPPER = re.compile(
-    r"Status Message:|Exception during initialization:|This is an invalid model\.(?: Error:)?|Caused by:|InternalError:|Check failed:"
+    r"Status Message:|Exception during initialization:|This is an invalid model\.(?: Error:)?|Caused"
+    r" by:|InternalError:|Check failed:"
 )
 # The condition of a check: signs would cut it into words that mean nothing by themselves.
 _CONDITION = re.compile(
@@ -65,8 +67,14 @@ _GENERIC = frozenset(
 )
 # How people name kinds of failures in issues.
 _KIND_WORDS = {
-    "crash": r"segfault|segmentation|sigsegv|core dumped|crash|abort|assert|sigfpe|floating[ -]point exception|access violation",
-    "mismatch": r"wrong|incorrect|mismatch|differ|inconsisten|discrepan|inaccura|unexpected|not (?:equal|match|correct)|\bnan\b|invalid (?:result|output)",
+    "crash": (
+        r"segfault|segmentation|sigsegv|core dumped|crash|abort|assert|sigfpe|floating[ -]point"
+        r" exception|access violation"
+    ),
+    "mismatch": (
+        r"wrong|incorrect|mismatch|differ|inconsisten|discrepan|inaccura|unexpected|not"
+        r" (?:equal|match|correct)|\bnan\b|invalid (?:result|output)"
+    ),
     "hang": r"\bhang|time[sd]? ?out|infinite loop|deadlock|stuck|freez|never (?:ends|returns|finishes)",
     "memory": r"out of memory|\boom\b|memory leak|bad_alloc|memory",
     "slowdown": r"slow|performance|regress",
@@ -120,12 +128,15 @@ class IssueIndex:
         return {
             number
             for number, issue in enumerate(self.issues)
-            if backend in (compilers := _compilers().get(issue.repository.lower(), [backend])) or not compilers
+            if backend in (compilers := _compilers().get(issue.repository.lower(), [backend]))
+            or not compilers
         }
 
 
 def probable_issues(cluster: ClusterSignature, index: IssueIndex) -> tuple[ProbableIssue, ...]:
-    """The issues that a cluster probably is, those with the most kinds of proof first, then the most alike; at most `MOST_NAMED`."""
+    """The issues that a cluster probably is, those with the most kinds of proof first, then the most alike;
+    at most `MOST_NAMED`.
+    """
     about = index.about(cluster.backend)
     reasons: dict[int, list[str]] = {}
     for found in (
@@ -151,7 +162,9 @@ def probable_issues(cluster: ClusterSignature, index: IssueIndex) -> tuple[Proba
 
 
 def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues that quote what the compiler said: most of its words, and among them a clause that few issues have."""
+    """Issues that quote what the compiler said: most of its words, and among them a clause that few issues
+    have.
+    """
     found: dict[int, str] = {}
     for components in cluster.components:
         for name in (ComponentName.MESSAGE, ComponentName.FOUND):
@@ -165,7 +178,9 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
             lengths = [len(clause.split()) for clause in clauses]
             for number in set().union(*holders):
                 quoted = [at for at, holding in enumerate(holders) if number in holding]
-                telling = [at for at in quoted if lengths[at] >= _CLAUSE and len(holders[at]) <= _MOST_SHARING]
+                telling = [
+                    at for at in quoted if lengths[at] >= _CLAUSE and len(holders[at]) <= _MOST_SHARING
+                ]
                 if telling and sum(lengths[at] for at in quoted) >= _QUOTED * sum(lengths):
                     clause = max((clauses[at] for at in telling), key=len)
                     found.setdefault(number, f"it quotes the message: {clause[:_LONGEST]}")
@@ -173,7 +188,9 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
 
 
 def _condition(message: str) -> str:
-    """The names in the condition of a failed check, in order, where they are enough to be known by; else ""."""
+    """The names in the condition of a failed check, in order, where they are enough to be known by; else
+    "".
+    """
     found = _CONDITION.search(message)
     condition = next(filter(None, found.groups()), "") if found else ""
     words = _WORD.findall(re.sub(r"<\w+>", " ", condition))
@@ -193,10 +210,14 @@ def _same_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]
     """Issues whose stack has the innermost functions of the failure, one of them seldom named elsewhere."""
     found: dict[int, str] = {}
     for components in cluster.components:
-        frames = next((part.items for part in components if part.name is ComponentName.FRAMES and part.kept), ())
+        frames = next(
+            (part.items for part in components if part.name is ComponentName.FRAMES and part.kept), ()
+        )
         names = [name for frame in frames[:4] for name in _functions(frame)]
         # One function alone must be the author's own word: `eraseOutput`, not `normalize`.
-        if len(names) < _FEWEST_FRAMES and not any(_COMPOUND.search(frame.rpartition(" ")[2]) for frame in frames[:1]):
+        if len(names) < _FEWEST_FRAMES and not any(
+            _COMPOUND.search(frame.rpartition(" ")[2]) for frame in frames[:1]
+        ):
             continue
         holders = index.holding(names)
         if len(names) < _FEWEST_FRAMES:
@@ -208,7 +229,9 @@ def _same_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]
 
 
 def _functions(frame: str) -> list[str]:
-    """The function of a frame (`onnx_frontend.py Split._impl_v13`), with its class, where the name means something; none for `main`."""
+    """The function of a frame (`onnx_frontend.py Split._impl_v13`), with its class, where the name means
+    something; none for `main`.
+    """
     words = _WORD.findall(frame.rpartition(" ")[2].lower())[-2:]
     return [word for word in words if len(word) > 4 and word.strip("_") not in _GENERIC]
 
@@ -220,7 +243,9 @@ def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
     naming = set.intersection(*(_naming_pass(name, index) for name in cluster.guilty_pass.split()))
     naming = {number for number in naming if _of_kind(cluster.kind, index.issues[number])}
     found = naming & index.naming(cluster.operators, in_title=False)
-    titled = {number for number in naming if _spelt(cluster.guilty_pass) in _spelt(index.issues[number].title)}
+    titled = {
+        number for number in naming if _spelt(cluster.guilty_pass) in _spelt(index.issues[number].title)
+    }
     reason = f"it names {cluster.guilty_pass} and {' '.join(sorted(cluster.operators))}"[: 2 * _LONGEST]
     title = f"its title names {cluster.guilty_pass}, and it tells of the same kind of failure"[: 2 * _LONGEST]
     return {
@@ -230,7 +255,9 @@ def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
 
 
 def _naming_pass(name: str, index: IssueIndex) -> set[int]:
-    """The issues that name a pass: in one word (`PadFusion`, `pad_fusion`), or as people write it (`Pad Fusion`)."""
+    """The issues that name a pass: in one word (`PadFusion`, `pad_fusion`), or as people write it (`Pad
+    Fusion`).
+    """
     words = " ".join(filter(None, _HUMPS.split(name))).lower()
     return index.holding([name.lower().replace("_", "")]) | index.quoting(words)
 
@@ -240,8 +267,10 @@ def _spelt(text: str) -> str:
 
 
 def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues about the same kind of failure with every operator of the small program in the title; where it has but one, which has many bugs, the
-    text names an attribute of it, too. Not for errors: their message says more."""
+    """Issues about the same kind of failure with every operator of the small program in the title; where it
+    has but one, which has many bugs, the text names an attribute of it, too. Not for errors: their message
+    says more.
+    """
     if not 0 < len(cluster.operators) <= _MOST_OPERATORS or cluster.kind == "error":
         return {}
     attributes = _attributes(cluster)
@@ -264,7 +293,12 @@ def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
 
 def _attributes(cluster: ClusterSignature) -> frozenset[str]:
     """The names of attributes of the reduced program that are more than a word (`ceil_mode`, not `axis`)."""
-    parts = [part for components in cluster.components for part in components if part.name is ComponentName.ATTRIBUTES]
+    parts = [
+        part
+        for components in cluster.components
+        for part in components
+        if part.name is ComponentName.ATTRIBUTES
+    ]
     names = (item.partition(".")[2].partition("=")[0] for part in parts for item in part.items)
     return frozenset(name for name in names if "_" in name)
 

@@ -1,4 +1,6 @@
-"""What a public report says of how its failure was seen: versions of packages, the level and passes of the optimiser, execution providers."""
+"""What a public report says of how its failure was seen: versions of packages, the level and passes of the
+optimiser, execution providers.
+"""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +32,9 @@ _HOSTS = ("onnx", "numpy", "python")  # named with every report, seldom what it 
 _WORD = re.compile(
     r"(?<![\w./-])({})(?![\w/])".format("|".join(sorted(map(re.escape, NAMES), key=len, reverse=True))), re.I
 )
-_VERSION = re.compile(r"(?<![\w.])[vV]?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:rc\d{1,2}|\.post\d{1,2})?)(?![\w])(?!\.\d)")
+_VERSION = re.compile(
+    r"(?<![\w.])[vV]?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:rc\d{1,2}|\.post\d{1,2})?)(?![\w])(?!\.\d)"
+)
 _REACH = 60  # characters from a name to its version
 _LEVEL = re.compile(r"\bORT_(DISABLE_ALL|ENABLE_BASIC|ENABLE_EXTENDED|ENABLE_LAYOUT|ENABLE_ALL)\b")
 _LEVELS = {
@@ -48,7 +52,9 @@ _MOST = 12  # versions of a package
 
 @dataclass(frozen=True, slots=True)
 class ReportFacts:
-    """`versions` by backend, most often named first, with the line of the first mention; `levels`, `providers` and `disabled` by onnxruntime's names."""
+    """`versions` by backend, most often named first, with the line of the first mention; `levels`,
+    `providers` and `disabled` by onnxruntime's names.
+    """
 
     versions: dict[str, dict[str, int]]
     levels: tuple[str, ...]
@@ -56,7 +62,9 @@ class ReportFacts:
     disabled: tuple[str, ...]
 
     def targets(self) -> tuple[str, ...]:
-        """The targets that the report names, each release first and then what is installed here: at most twelve."""
+        """The targets that the report names, each release first and then what is installed here: at most
+        twelve.
+        """
         found: list[str] = []
         subjects = [name for name in self.versions if name not in _HOSTS] or ["onnxruntime"]
         for name in subjects:
@@ -83,13 +91,17 @@ def facts_of(report: ReportText) -> ReportFacts:
         tuple(dict.fromkeys(_LEVELS[found[1]] for found in _LEVEL.finditer(report.prose))),
         tuple(dict.fromkeys(found[1] for found in _PROVIDER.finditer(report.prose))),
         tuple(
-            dict.fromkeys(name[1] for found in _DISABLED.finditer(report.prose) for name in _NAME.finditer(found[1]))
+            dict.fromkeys(
+                name[1] for found in _DISABLED.finditer(report.prose) for name in _NAME.finditer(found[1])
+            )
         )[:_MOST],
     )
 
 
 def _versions(text: str) -> Iterator[tuple[str, str, int]]:
-    """Each name with the version that follows it, before another name and before the sentence ends, and its line."""
+    """Each name with the version that follows it, before another name and before the sentence ends, and its
+    line.
+    """
     line, counted = 1, 0
     found = list(_WORD.finditer(text))
     for place, word in enumerate(found):

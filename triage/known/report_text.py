@@ -1,6 +1,7 @@
 """A public report as somebody saved it, Markdown or HTML: its prose, and its blocks of code.
 
-What it says is hostile: nothing in it is run, sizes are bounded, every expression here is linear. HTML is read by the standard library.
+What it says is hostile: nothing in it is run, sizes are bounded, every expression here is linear. HTML is
+read by the standard library.
 """
 
 import re

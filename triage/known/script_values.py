@@ -1,7 +1,9 @@
-"""The values that a script of a public report builds with numpy and onnx.helper, read from its syntax tree: nothing is run or evaluated.
+"""The values that a script of a public report builds with numpy and onnx.helper, read from its syntax tree:
+nothing is run or evaluated.
 
-Only literals, arithmetic on small numbers, and the calls in `CALLS` have a value here; what depends on anything else has none, and what is
-built of it neither. Random draws are drawn anew with a fixed seed: their values are not the reporter's. Sizes are bounded.
+Only literals, arithmetic on small numbers, and the calls in `CALLS` have a value here; what depends on
+anything else has none, and what is built of it neither. Random draws are drawn anew with a fixed seed: their
+values are not the reporter's. Sizes are bounded.
 """
 
 import ast
@@ -41,7 +43,9 @@ class NoValue(Exception):
 
 
 class Script:
-    """The names of a script with their values, the models that it makes, the texts that it has parsed, and the inputs that it feeds."""
+    """The names of a script with their values, the models that it makes, the texts that it has parsed, and
+    the inputs that it feeds.
+    """
 
     def __init__(self, text: str) -> None:
         self.names: dict[str, Any] = {}
@@ -67,7 +71,16 @@ class Script:
         targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
         try:
             found = self.value(value)
-        except (NoValue, TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError):
+        except (
+            NoValue,
+            TypeError,
+            ValueError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ):
             for target in targets:  # an older value of that name is not this one
                 self.names.pop(getattr(target, "id", ""), None)
             return
@@ -88,7 +101,16 @@ class Script:
             return
         try:
             values = self.value(given)
-        except (NoValue, TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError):
+        except (
+            NoValue,
+            TypeError,
+            ValueError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ):
             return
         if isinstance(values, dict):
             self.fed.update((name, each) for name, each in values.items() if isinstance(each, np.ndarray))
@@ -103,7 +125,9 @@ class Script:
             case ast.List() | ast.Tuple() if len(node.elts) <= _MOST_ITEMS:
                 return [self.value(each) for each in node.elts]
             case ast.Dict() if len(node.keys) <= _MOST_ITEMS and all(node.keys):
-                return {self.value(k): self.value(v) for k, v in zip(node.keys, node.values, strict=True) if k}
+                return {
+                    self.value(k): self.value(v) for k, v in zip(node.keys, node.values, strict=True) if k
+                }
             case ast.UnaryOp(op=ast.USub()):
                 return -self.value(node.operand)
             case ast.BinOp() if type(node.op) in _ARITHMETIC:
@@ -134,7 +158,9 @@ class Script:
         name = _last(node.func)
         words = {each.arg: self.value(each.value) for each in node.keywords if each.arg}
         if isinstance(node.func, ast.Attribute) and name in ("astype", "reshape"):
-            return self._method(name, self.value(node.func.value), [self.value(each) for each in node.args], words)
+            return self._method(
+                name, self.value(node.func.value), [self.value(each) for each in node.args], words
+            )
         given = [self.value(each) for each in node.args]
         if name in CALLS:
             made = CALLS[name](*given, **words)
@@ -159,7 +185,11 @@ def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
     """The statements of a body and of the functions, conditions and withs in it, in the order of the text."""
     found: list[ast.stmt] = []
     for each in body[:_MOST_ITEMS]:
-        inner = getattr(each, "body", None) if isinstance(each, ast.FunctionDef | ast.With | ast.If | ast.Try) else None
+        inner = (
+            getattr(each, "body", None)
+            if isinstance(each, ast.FunctionDef | ast.With | ast.If | ast.Try)
+            else None
+        )
         found += _statements(inner) if inner else [each]
     return found
 
@@ -214,7 +244,9 @@ def _array(values: Any, dtype: Any = None, **_: Any) -> Any:
 def _arange(*given: Any, dtype: Any = None, **_: Any) -> Any:
     if not given or not all(isinstance(each, int | float) for each in given):
         raise NoValue
-    start, stop, step = (0, given[0], 1) if len(given) == 1 else (*given[:2], given[2] if len(given) > 2 else 1)
+    start, stop, step = (
+        (0, given[0], 1) if len(given) == 1 else (*given[:2], given[2] if len(given) > 2 else 1)
+    )
     if abs((stop - start) / step) > _MOST_ELEMENTS:
         raise NoValue
     made: Any = np.arange(start, stop, step)
@@ -254,7 +286,9 @@ _DRAWS: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
     "randn": lambda draws, given, words: draws.standard_normal(_shape(given)),
     "rand": lambda draws, given, words: draws.random(_shape(given)),
     "random": lambda draws, given, words: draws.random(_shape(given[0] if given else words["size"])),
-    "standard_normal": lambda draws, given, words: draws.standard_normal(_shape(given[0] if given else words["size"])),
+    "standard_normal": lambda draws, given, words: draws.standard_normal(
+        _shape(given[0] if given else words["size"])
+    ),
     "uniform": lambda draws, given, words: draws.uniform(
         *(given[:2] or (0.0, 1.0)), _shape(words["size"] if "size" in words else given[2])
     ),

@@ -1,7 +1,8 @@
 """Which clusters of a campaign are new: unknown to a store of known bugs, or to the campaigns before.
 
-A cluster is known where the other store has one with the same fingerprint, with an alternative title of its (one bug shows in several ways), or with
-a message of the same statement; and where a rule explains most of it. What that store holds as `fixed` is new when it comes again.
+A cluster is known where the other store has one with the same fingerprint, with an alternative title of its
+(one bug shows in several ways), or with a message of the same statement; and where a rule explains most of
+it. What that store holds as `fixed` is new when it comes again.
 """
 
 from collections import Counter
@@ -32,7 +33,8 @@ class JudgedCluster:
 
 
 def judged_clusters(folder: Path, campaign: str, known: Path | None) -> list[JudgedCluster]:
-    """The clusters of a campaign of the store at `folder`, new ones first; beside the store `known`, or else beside the other campaigns of its own.
+    """The clusters of a campaign of the store at `folder`, new ones first; beside the store `known`, or else
+    beside the other campaigns of its own.
 
     BadInput when a store cannot be used.
     """

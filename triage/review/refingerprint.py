@@ -1,7 +1,8 @@
 """Fingerprints computed anew from what lies on disk: after the rules changed, or after cases were reduced.
 
-Kept cases are read; failures that were only counted go where most of the kept ones of their fingerprint go. A fingerprint that becomes another
-one keeps its number, so clusters keep their names and decisions their meaning; the log gets a line `rekey` that tells the old keys from the new.
+Kept cases are read; failures that were only counted go where most of the kept ones of their fingerprint go. A
+fingerprint that becomes another one keeps its number, so clusters keep their names and decisions their
+meaning; the log gets a line `rekey` that tells the old keys from the new.
 """
 
 from collections import Counter, defaultdict
@@ -32,8 +33,8 @@ from opsieve.triage.store.store_folder import case_folder
 
 @dataclass(frozen=True, slots=True)
 class RefingerprintResult:
-    """What would move, or did, for each group the components that made it so; sentences about cases that cannot be read, which stay
-    as they are.
+    """What would move, or did, for each group the components that made it so; sentences about cases that
+    cannot be read, which stay as they are.
     """
 
     groups: tuple[Reassignment, ...]
@@ -49,9 +50,11 @@ def refingerprint(
     dry_run: bool = False,
     compute: Callable[[Path], Fingerprint] | None = None,
 ) -> RefingerprintResult:
-    """Compute the fingerprints of the kept cases at `places` anew (of all for None) and move what changes; report it only for `dry_run`.
+    """Compute the fingerprints of the kept cases at `places` anew (of all for None) and move what changes;
+    report it only for `dry_run`.
 
-    The caller holds the store's lock: failure.json is rewritten. `compute` gives the fingerprint of a case folder.
+    The caller holds the store's lock: failure.json is rewritten. `compute` gives the fingerprint of a case
+    folder.
     """
     compute = compute or again
     found: list[KeyChange] = []
@@ -74,7 +77,9 @@ def refingerprint(
         many = Counter(each.key for each in changed)
         rest |= {key for key, count in many.items() if index.count(key) > count}
     groups = plan(changed, index.clusters_by_key(), index.decided(), rest)
-    apart = tuple(differences(index.components(group.key), fresh[base(group.to_key)].components) for group in groups)
+    apart = tuple(
+        differences(index.components(group.key), fresh[base(group.to_key)].components) for group in groups
+    )
     if groups and not dry_run:
         with index.changing():
             _move(index, groups, fresh, whole=places is None)
@@ -85,7 +90,9 @@ def refingerprint(
 
 
 def again(case: Path) -> Fingerprint:
-    """The fingerprint of a case folder by today's rules, from its reduced graph when there is one. BadInput when it cannot be read."""
+    """The fingerprint of a case folder by today's rules, from its reduced graph when there is one. BadInput
+    when it cannot be read.
+    """
     record, here = read_failure(case), case_artifacts(case)
     reduced = here.nodes is not None
     whole = load_case_program(case)
@@ -102,12 +109,18 @@ def again(case: Path) -> Fingerprint:
 
 
 def base(key: str) -> str:
-    """A key as the fingerprint gave it, without what keeps a part of its failures apart (`KEY~18`, `KEY@c17`)."""
+    """A key as the fingerprint gave it, without what keeps a part of its failures apart (`KEY~18`,
+    `KEY@c17`).
+    """
     return key.partition("~")[0].partition("@")[0]
 
 
-def _move(index: Index, groups: Sequence[Reassignment], fresh: dict[str, Fingerprint], *, whole: bool) -> None:
-    """Give failures to their fingerprints and fingerprints to their clusters; those without a case go with most of the others if `whole`."""
+def _move(
+    index: Index, groups: Sequence[Reassignment], fresh: dict[str, Fingerprint], *, whole: bool
+) -> None:
+    """Give failures to their fingerprints and fingerprints to their clusters; those without a case go with
+    most of the others if `whole`.
+    """
     ways: dict[str, list[Reassignment]] = defaultdict(list)
     for group in groups:
         ways[group.key].append(group)

@@ -1,6 +1,8 @@
-"""A round of triage over a store: what bisection and reduction left beside cases, the rules of known bugs, the order of reading.
+"""A round of triage over a store: what bisection and reduction left beside cases, the rules of known bugs,
+the order of reading.
 
-Each step is one transaction on rows that are there; nothing is decided, so it can be done again at any time, beside a campaign.
+Each step is one transaction on rows that are there; nothing is decided, so it can be done again at any time,
+beside a campaign.
 """
 
 from collections import Counter
@@ -25,8 +27,10 @@ _DONE = ("known", "fixed", "wontfix")
 
 @dataclass(frozen=True, slots=True)
 class TriageRound:
-    """What a round did: how many clusters were ranked, rules read, failures explained; sentences about what could not be used;
-    the places of cases beside which something was found, whose fingerprints may tell more now (`refingerprint`)."""
+    """What a round did: how many clusters were ranked, rules read, failures explained; sentences about what
+    could not be used; the places of cases beside which something was found, whose fingerprints may tell more
+    now (`refingerprint`).
+    """
 
     ranked: int
     rules: int
@@ -50,8 +54,9 @@ def review(folder: Path) -> TriageRound:
 
 
 def take_evidence(index: Index, folder: Path) -> tuple[list[str], list[str]]:
-    """Enter what lies in kept cases (`case_artifacts`); the places of those that have any, whose fingerprints may say more now, and a sentence
-    for each case that cannot be looked at."""
+    """Enter what lies in kept cases (`case_artifacts`); the places of those that have any, whose fingerprints
+    may say more now, and a sentence for each case that cannot be looked at.
+    """
     found: list[tuple[KeptCase, CaseArtifacts]] = []
     places: list[str] = []
     problems: list[str] = []
@@ -62,7 +67,8 @@ def take_evidence(index: Index, folder: Path) -> tuple[list[str], list[str]]:
             problems.append(str(error))
             continue
         known = case.guilty_pass, case.first_bad
-        if here == CaseArtifacts() and not any(known) and case.reduced is None:  # neither found now nor before
+        # neither found now nor before
+        if here == CaseArtifacts() and not any(known) and case.reduced is None:
             continue
         places.append(case.place)
         now = " ".join(here.guilty_passes) or case.guilty_pass, here.first_bad or case.first_bad
@@ -98,7 +104,9 @@ def explained(index: Index, rules: list[Rule]) -> Iterator[tuple[Rule, VersionCo
 
 
 def match_issues(index: Index, folder: Path) -> list[str]:
-    """Find the public issues that clusters probably are, in the index that the store keeps of them; sentences about files that cannot be read."""
+    """Find the public issues that clusters probably are, in the index that the store keeps of them; sentences
+    about files that cannot be read.
+    """
     issues, problems = read_issues(folder / FOLDER)
     known = IssueIndex(issues)
     found = {one.cluster: probable_issues(one, known) for one in index.signatures()} if issues else {}
@@ -128,8 +136,16 @@ def _rank_features(one: ClusterFacts) -> RankFeatures:
 
 
 def _features(kind: str, stage: str, title: str, operators: str, guilty: str) -> frozenset[str]:
-    """What makes clusters unlike: kind, stage, pass, the words of the title, the operators when they are few."""
+    """What makes clusters unlike: kind, stage, pass, the words of the title, the operators when they are
+    few.
+    """
     few = operators.split() if operators.count(" ") < 8 else []
     return frozenset(
-        [f"kind {kind}", f"stage {stage}", f"pass {guilty}", *(f"op {name}" for name in few), *title.split()[:20]]
+        [
+            f"kind {kind}",
+            f"stage {stage}",
+            f"pass {guilty}",
+            *(f"op {name}" for name in few),
+            *title.split()[:20],
+        ]
     )

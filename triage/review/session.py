@@ -1,4 +1,6 @@
-"""A round of triage as a whole: evidence taken up, fingerprints computed anew where there is some, clusters matched and ranked."""
+"""A round of triage as a whole: evidence taken up, fingerprints computed anew where there is some, clusters
+matched and ranked.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +15,9 @@ from opsieve.triage.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Failures whose fingerprint became another: how many, both fingerprints, both clusters by name (`new` for one that is not there yet)
-    with their titles before, why, and which components differ."""
+    """Failures whose fingerprint became another: how many, both fingerprints, both clusters by name (`new`
+    for one that is not there yet) with their titles before, why, and which components differ.
+    """
 
     failures: int
     fingerprint: str
@@ -37,9 +40,11 @@ class TriageOutcome:
 
 
 def triage(folder: Path, *, refingerprinted: bool = False) -> TriageOutcome:
-    """A round over the store; what evidence says anew moves at once, unless that was done just now. BadInput when the store cannot be used.
+    """A round over the store; what evidence says anew moves at once, unless that was done just now. BadInput
+    when the store cannot be used.
 
-    While a campaign holds the store fingerprints stay as they are, and the rest of the round is as good without.
+    While a campaign holds the store fingerprints stay as they are, and the rest of the round is as good
+    without.
     """
     done = review(folder)
     if refingerprinted or not done.evidence:
@@ -54,8 +59,9 @@ def triage(folder: Path, *, refingerprinted: bool = False) -> TriageOutcome:
 def compute_anew(
     folder: Path, *, places: tuple[str, ...] | None = None, dry_run: bool = False
 ) -> tuple[tuple[Move, ...], tuple[str, ...]]:
-    """Fingerprints by today's rules, of the cases at `places` (of all for None): what moves, or would, and a sentence for each case
-    that cannot be read and stays. BadInput when another process writes the store."""
+    """Fingerprints by today's rules, of the cases at `places` (of all for None): what moves, or would, and a
+    sentence for each case that cannot be read and stays. BadInput when another process writes the store.
+    """
     with Store(folder) as store, store.guarded():
         titles = store.index.titles()
         outcome = refingerprint(store.index, folder, places=places, dry_run=dry_run)

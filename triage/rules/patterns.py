@@ -1,8 +1,9 @@
 """Regular expressions that people write into rules, matched against hostile messages in bounded time.
 
-`.*` at the top level cuts an expression into pieces that are looked for one behind the other, so it never backtracks. A piece may repeat a
-character or a class (not a group), once with backtracking and otherwise possessively (`\\d++`), and holds no back-references and no
-look-around: the time is at most quadratic in a message of `LONGEST` characters.
+`.*` at the top level cuts an expression into pieces that are looked for one behind the other, so it never
+backtracks. A piece may repeat a character or a class (not a group), once with backtracking and otherwise
+possessively (`\\d++`), and holds no back-references and no look-around: the time is at most quadratic in a
+message of `LONGEST` characters.
 """
 
 import re
@@ -32,7 +33,9 @@ class Pattern:
 
 
 def pattern(text: str) -> Pattern:
-    """The pattern that `text` writes; BadInput, telling what to change, when it is none or could take long."""
+    """The pattern that `text` writes; BadInput, telling what to change, when it is none or could take
+    long.
+    """
     if len(text) > _MAX_PATTERN:
         raise BadInput(f"the expression has {len(text)} characters; the limit is {_MAX_PATTERN}")
     try:
@@ -45,7 +48,9 @@ def pattern(text: str) -> Pattern:
         flags = re.DOTALL | (re.IGNORECASE if folded else re.NOFLAG)
         compiled = tuple(tuple(re.compile(piece, flags) for piece in each if piece) for each in pieces)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadInput(f"{shown(text, 80)} cannot be cut at its `.*`: {error}; write them outside of groups") from None
+        raise BadInput(
+            f"{shown(text, 80)} cannot be cut at its `.*`: {error}; write them outside of groups"
+        ) from None
     return Pattern(text, compiled)
 
 
@@ -99,10 +104,14 @@ def _cut(text: str, whole: str) -> list[list[str]]:
                 repeats += 1
             taken, at = taken + repeat[0], repeat.end()
             if repeats > 1 or optional > _MAX_OPTIONAL:
-                raise _refused(whole, "two repeats without .* between them (possessive ones, as in \\d++, are free)")
+                raise _refused(
+                    whole, "two repeats without .* between them (possessive ones, as in \\d++, are free)"
+                )
         alternatives[-1][-1] += taken
     return alternatives
 
 
 def _refused(text: str, what: str) -> BadInput:
-    return BadInput(f"{shown(text, 80)} could take too long on a hostile message: it has {what}; write it more plainly")
+    return BadInput(
+        f"{shown(text, 80)} could take too long on a hostile message: it has {what}; write it more plainly"
+    )

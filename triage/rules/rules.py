@@ -1,17 +1,18 @@
-"""Known bugs, described by rules: STORE/known/*.toml, one file a bug, in the manner of OpenStack's Elastic Recheck.
+"""Known bugs, described by rules: STORE/known/*.toml, one file a bug, in the manner of OpenStack's Elastic
+Recheck.
 
     title = "Pad of a negative length is not supported"
     issue = "https://github.com/org/project/issues/1"
-    backends = ["onnxruntime"]          # each field that is there must match; at least one besides title and issue
-    kind = "error"
+    backends = ["onnxruntime"]          # each field that is there must match; at least one besides title and
+    issue kind = "error"
     stage = "compile"
     message = 'pads .* must be positive'   # a regular expression of `opsieve.triage.rules.patterns`
     operators = ["Pad"]                 # all of them in the program (the reduced one, once there is one)
     versions = ["1.20.*", "1.21.0"]     # shell patterns
     guilty_pass = "ConstantFolding"
 
-A rule explains failures, by fingerprint and version. A new cluster that rules explain for the most part is shown as `known`; how many failures no rule explains
-is counted.
+A rule explains failures, by fingerprint and version. A new cluster that rules explain for the most part is
+shown as `known`; how many failures no rule explains is counted.
 """
 
 import tomllib
@@ -89,14 +90,17 @@ def parse(name: str, text: str) -> Rule:
         wanted = "a text" if field in _TEXTS else "a list of texts" if field in _LISTS else ""
         if not wanted:
             raise BadInput(
-                f"the rule {shown(name)} has the unknown field {shown(field)}; take {', '.join(sorted(_TEXTS | _LISTS))}"
+                f"the rule {shown(name)} has the unknown field {shown(field)}; take"
+                f" {', '.join(sorted(_TEXTS | _LISTS))}"
             )
         if not (isinstance(value, str) if field in _TEXTS else _is_texts(value)):
             raise BadInput(f"the rule {shown(name)}: {field} must be {wanted}")
     if not fields.get("title"):
         raise BadInput(f"the rule {shown(name)} has no title; write one, for people")
     if not set(fields) - {"title", "issue"}:
-        raise BadInput(f"the rule {shown(name)} would explain every failure; say which ones, by message or kind say")
+        raise BadInput(
+            f"the rule {shown(name)} would explain every failure; say which ones, by message or kind say"
+        )
     if fields.get("issue") and not fields["issue"].startswith(("https://", "http://")):
         raise BadInput(f"the rule {shown(name)}: issue must be an address that begins with https://")
     try:

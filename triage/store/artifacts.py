@@ -1,7 +1,9 @@
-"""What reduction, attribution and bisection left beside a case: `reduced/reduction.json`, `culprit.json`, `attribution.json`.
+"""What reduction, attribution and bisection left beside a case: `reduced/reduction.json`, `culprit.json`,
+`attribution.json`.
 
-`culprit.json` holds what `bisect` and `attribute` print with `--json`, under `releases`, `commits` and `passes`; where only the reduced
-case was asked it lies in `reduced`. `attribution.json` is what `attribute --json` prints, put there by a person.
+`culprit.json` holds what `bisect` and `attribute` print with `--json`, under `releases`, `commits` and
+`passes`; where only the reduced case was asked it lies in `reduced`. `attribution.json` is what `attribute
+--json` prints, put there by a person.
 """
 
 import json
@@ -24,9 +26,10 @@ _LIKELY = 0.2  # of a ranked commit to be worth a line
 
 @dataclass(frozen=True, slots=True)
 class CaseArtifacts:
-    """`nodes` and operators of the reduced program, bodies included (None: not reduced to the same failure); the guilty passes; the
-    level of optimisation that cures it; the first bad release, else commit; the commits that were found or are suspected, the
-    likeliest first."""
+    """`nodes` and operators of the reduced program, bodies included (None: not reduced to the same failure);
+    the guilty passes; the level of optimisation that cures it; the first bad release, else commit; the
+    commits that were found or are suspected, the likeliest first.
+    """
 
     nodes: int | None = None
     operators: tuple[str, ...] = ()
@@ -44,7 +47,9 @@ def case_artifacts(case: Path) -> CaseArtifacts:
     if not passes and isinstance(guilty := releases.get("guilty_passes"), list):
         passes = _words(guilty)
     nodes, inner = reduction.get("nodes_after"), reduction.get("inner_nodes_after", 0)
-    counted = nodes + inner if reduction.get("same") and isinstance(nodes, int) and isinstance(inner, int) else None
+    counted = (
+        nodes + inner if reduction.get("same") and isinstance(nodes, int) and isinstance(inner, int) else None
+    )
     bad = releases.get("first_bad") or commits.get("first_bad")
     operators: tuple[str, ...] = ()
     if counted is not None:
@@ -57,7 +62,9 @@ def case_artifacts(case: Path) -> CaseArtifacts:
 
 
 def blamed_commits(case: Path) -> tuple[BlamedCommit, ...]:
-    """The commit that a search found for a case, else those that a ranking of the history holds for likely."""
+    """The commit that a search found for a case, else those that a ranking of the history holds for
+    likely.
+    """
     return _commits(culprit_of(case))
 
 
@@ -69,7 +76,9 @@ def _commits(culprit: dict[str, Any]) -> tuple[BlamedCommit, ...]:
     likely = [one for one in ranked[:_MOST] if isinstance(one, dict)] if isinstance(ranked, list) else []
     shares = [(one, one.get("probability")) for one in likely]
     return tuple(
-        _commit(one, min(share, 0.999)) for one, share in shares if isinstance(share, float) and share >= _LIKELY
+        _commit(one, min(share, 0.999))
+        for one, share in shares
+        if isinstance(share, float) and share >= _LIKELY
     )
 
 
@@ -79,16 +88,22 @@ def _commit(facts: dict[str, Any], share: float) -> BlamedCommit:
 
 
 def culprit_of(case: Path) -> dict[str, Any]:
-    """`culprit.json` of a case, with what only its reduced form was asked; {} when there is none that can be read."""
+    """`culprit.json` of a case, with what only its reduced form was asked; {} when there is none that can be
+    read.
+    """
     return {**_facts(case / REDUCED / "culprit.json"), **_facts(case / "culprit.json")}
 
 
 def _blamed(attribution: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The guilty passes, and the highest level of optimisation that is well, of an answer of `attribute`."""
     passes, levels = attribution.get("passes"), attribution.get("levels")
-    named = _words(passes) if isinstance(passes, list) and attribution.get("answer") in ("pass", "set") else ()
+    named = (
+        _words(passes) if isinstance(passes, list) and attribution.get("answer") in ("pass", "set") else ()
+    )
     well = [name for name, found in levels.items() if found == "good"] if isinstance(levels, dict) else []
-    return named, _words([f"level={well[-1]}"]) if well and attribution.get("answer") != "does-not-fail" else ()
+    return named, _words([f"level={well[-1]}"]) if well and attribution.get(
+        "answer"
+    ) != "does-not-fail" else ()
 
 
 def _words(names: list[Any]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-"""The log of decisions: patches of the index, done, undone, written to STORE/decisions.jsonl, and taken again when the index is built anew.
+"""The log of decisions: patches of the index, done, undone, written to STORE/decisions.jsonl, and taken again
+when the index is built anew.
 
-A patch holds lists by what they change: `moves` of fingerprints (key, number, old cluster, new cluster), `members` split out of their
-fingerprint (campaign, test, target, key, its own key, its number), `apart` (key, old, new) for fingerprints that join nothing by themselves,
-`clusters` (cluster, field, old, new).
+A patch holds lists by what they change: `moves` of fingerprints (key, number, old cluster, new cluster),
+`members` split out of their fingerprint (campaign, test, target, key, its own key, its number), `apart` (key,
+old, new) for fingerprints that join nothing by themselves, `clusters` (cluster, field, old, new).
 """
 
 import itertools
@@ -59,9 +60,11 @@ class _LogLine(msgspec.Struct):
 
 
 class DecisionReplay:
-    """The decisions of a store's file, for an index that is built anew and has none: `until` takes those that are due.
+    """The decisions of a store's file, for an index that is built anew and has none: `until` takes those that
+    are due.
 
-    `problems` are sentences about lines that cannot be read or no longer fit; each is left out, and costs the others nothing.
+    `problems` are sentences about lines that cannot be read or no longer fit; each is left out, and costs the
+    others nothing.
     """
 
     def __init__(self, index: Index, folder: Path):
@@ -74,7 +77,9 @@ class DecisionReplay:
             self._lines.extend(_translated(self._read(path)))
 
     def _read(self, path: Path) -> list[tuple[int, _LogLine]]:
-        """The lines with their numbers; of two with one number the later one, since the transaction of the first never ended."""
+        """The lines with their numbers; of two with one number the later one, since the transaction of the
+        first never ended.
+        """
         found: dict[int, tuple[int, _LogLine]] = {}
         at: dict[int, int] = {}
         for count, text in enumerate(read_file(path, _MAX_FILE).splitlines(), 1):
@@ -90,7 +95,9 @@ class DecisionReplay:
         return list(found.values())
 
     def until(self, number: int | None) -> None:
-        """Take the next decisions that were made before the fingerprint `number` was there; all for None. Inside a transaction."""
+        """Take the next decisions that were made before the fingerprint `number` was there; all for None.
+        Inside a transaction.
+        """
         while self._lines:
             count, line = self._lines[0]
             if self._changes > MOST_IN_ALL:
@@ -107,11 +114,14 @@ class DecisionReplay:
                 with self._index.step():
                     take(self._index, msgspec.to_builtins(line), again=True)
             except (sqlite3.Error, BadInput) as error:
-                self.problems.append(f"line {count} of {FILE} no longer fits ({shown(str(error), 80)}); it is left out")
+                self.problems.append(
+                    f"line {count} of {FILE} no longer fits ({shown(str(error), 80)}); it is left out"
+                )
 
 
 def _translated(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]:
-    """The lines, each in the keys that the cases on disk have after all lines that say how keys became others.
+    """The lines, each in the keys that the cases on disk have after all lines that say how keys became
+    others.
 
     From the last line to the first, so that each is rewritten once, by what all later ones make of a key.
     """
@@ -129,7 +139,9 @@ def _translated(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]
 
 
 def write(folder: Path, line: dict[str, Any]) -> None:
-    """Add a line to the file, inside the transaction: a line of a decision that was not committed is replaced by its number."""
+    """Add a line to the file, inside the transaction: a line of a decision that was not committed is replaced
+    by its number.
+    """
     try:
         append(folder / FILE, json.dumps(line).encode() + b"\n")
     except OSError as error:
@@ -145,8 +157,9 @@ def write_rekey(
     moves: list[list[Any]],
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Log that fingerprints became others (`keys`: old to new ones), and where the new ones stand. It cannot be undone; what was
-    decided before still can, for earlier decisions speak of the new keys from now on."""
+    """Log that fingerprints became others (`keys`: old to new ones), and where the new ones stand. It cannot
+    be undone; what was decided before still can, for earlier decisions speak of the new keys from now on.
+    """
     text = f"{counted(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
     line = {
         "id": index.next_decision(),
@@ -162,7 +175,9 @@ def write_rekey(
 
 
 def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
-    """A patch that speaks of the new keys, cut to `MOST_CHANGES`: lines of a stranger could make each change many."""
+    """A patch that speaks of the new keys, cut to `MOST_CHANGES`: lines of a stranger could make each change
+    many.
+    """
     found = dict(patch)
     for name in ("moves", "apart"):
         if name in patch:
@@ -177,7 +192,9 @@ def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
 
 
 def take(index: Index, line: dict[str, Any], *, again: bool = False) -> None:
-    """Do what a line of the log says, in the index; `again` when it is read from the file, whose lines speak of the latest keys."""
+    """Do what a line of the log says, in the index; `again` when it is read from the file, whose lines speak
+    of the latest keys.
+    """
     if line["action"] in ("undo", "redo"):
         state, before = ("done", "undone") if line["action"] == "redo" else ("undone", "done")
         patch = index.patch(line["id"], before)

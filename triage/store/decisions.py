@@ -1,12 +1,14 @@
-"""What a person decides of clusters: merge, split, mark, pin, note, rename; all of it undone and done again at will.
+"""What a person decides of clusters: merge, split, mark, pin, note, rename; all of it undone and done again
+at will.
 
-A decision is a *patch*: the old and the new value of each field that it changes, so that undoing is the patch read backwards. It
-stands in the index and, as a line of STORE/decisions.jsonl, in a file that only grows; an index that is built anew takes the
-lines in their order, each after the births of the fingerprints that were there when it was made. A decision speaks of fingerprints and
-clusters by their numbers and keys, never of what a clustering rule says, so no rule moves what was decided.
+A decision is a *patch*: the old and the new value of each field that it changes, so that undoing is the patch
+read backwards. It stands in the index and, as a line of STORE/decisions.jsonl, in a file that only grows; an
+index that is built anew takes the lines in their order, each after the births of the fingerprints that were
+there when it was made. A decision speaks of fingerprints and clusters by their numbers and keys, never of
+what a clustering rule says, so no rule moves what was decided.
 
-Decisions need no lock: one transaction each, beside a campaign that writes. Of two people the later one sees what the earlier one did,
-since each works on what is there when its transaction begins.
+Decisions need no lock: one transaction each, beside a campaign that writes. Of two people the later one sees
+what the earlier one did, since each works on what is there when its transaction begins.
 """
 
 import time
@@ -30,7 +32,9 @@ _MAX_TEXT = 2000
 
 
 class Ledger:
-    """A store as its decider: methods are decisions. A context manager, not shared by threads; BadInput, one sentence, for all that fails."""
+    """A store as its decider: methods are decisions. A context manager, not shared by threads; BadInput, one
+    sentence, for all that fails.
+    """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
         self.folder = folder
@@ -45,7 +49,9 @@ class Ledger:
         self._joined.__exit__(*error)
 
     def merge(self, into: str, *others: str) -> Decision:
-        """All fingerprints of `others` go to the cluster `into`. Names are what `IndexReader.cluster_of` takes."""
+        """All fingerprints of `others` go to the cluster `into`. Names are what `IndexReader.cluster_of`
+        takes.
+        """
         with self._deciding() as index:
             home = index.cluster_of(into)
             away = [found for other in others if (found := index.cluster_of(other)) != home]
@@ -58,11 +64,16 @@ class Ledger:
             ]
             shaped = [self._change(index, cluster, "shaped", 1) for cluster in (home, *dict.fromkeys(away))]
             patch: Patch = {"moves": moves, "clusters": [change for change in shaped if change]}
-            text = f"merged {', '.join(name_of(cluster) for cluster in dict.fromkeys(away))} into {name_of(home)}"
+            text = (
+                f"merged {', '.join(name_of(cluster) for cluster in dict.fromkeys(away))} into"
+                f" {name_of(home)}"
+            )
             return self._decide(index, "merge", text, patch)
 
     def split(self, name: str) -> Decision:
-        """A fingerprint out of its cluster, or a member out of its fingerprint: it becomes a cluster of its own, and stays one."""
+        """A fingerprint out of its cluster, or a member out of its fingerprint: it becomes a cluster of its
+        own, and stays one.
+        """
         with self._deciding() as index:
             found = index.fingerprint(_text(name))
             return self._split_member(index, name) if found is None else self._split_fingerprint(index, found)
@@ -112,7 +123,9 @@ class Ledger:
         with self._deciding() as index:
             cluster = index.cluster_of(name)
             change = self._change(index, cluster, field, new)
-            return self._decide(index, action, f"{said}: {name_of(cluster)}", {"clusters": [change] if change else []})
+            return self._decide(
+                index, action, f"{said}: {name_of(cluster)}", {"clusters": [change] if change else []}
+            )
 
     def _change(self, index: Index, cluster: int, field: ClusterField, new: object) -> list[Any] | None:
         old = index.cluster_field(cluster, field)
@@ -123,7 +136,9 @@ class Ledger:
         if cluster is None:
             raise BadInput(f"{shown(key)} is flaky and in no cluster; there is nothing to split")
         if len(index.fingerprints_in(cluster)) == 1:
-            raise BadInput(f"{shown(key)} is all that {name_of(cluster)} holds; name one of its members to split that")
+            raise BadInput(
+                f"{shown(key)} is all that {name_of(cluster)} holds; name one of its members to split that"
+            )
         # c17 keeps its name when its first fingerprint leaves; what leaves gets a new one then
         new = number if number != cluster else index.free_number()
         shaped = self._change(index, cluster, "shaped", 1)
@@ -171,7 +186,12 @@ class Ledger:
             found = which(index)
             if found is None:
                 raise BadInput(f"there is nothing to {action}")
-            line = {"id": found.id, "at": round(self._clock(), 3), "born": index.latest_number(), "action": action}
+            line = {
+                "id": found.id,
+                "at": round(self._clock(), 3),
+                "born": index.latest_number(),
+                "action": action,
+            }
             take(index, line)
             write(self.folder, line)
             return replace(found, state=state)

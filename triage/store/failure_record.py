@@ -102,14 +102,20 @@ def components_json(fingerprint: Fingerprint) -> list[dict[str, Any]]:
 
 def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:
     """A mismatch as the file has it; figures that JSON has no number for are left out."""
-    fields = {name: bounded(field) if isinstance(field, str) else field for name, field in asdict(mismatch).items()}
+    fields = {
+        name: bounded(field) if isinstance(field, str) else field for name, field in asdict(mismatch).items()
+    }
     return {
-        name: field for name, field in fields.items() if not (isinstance(field, float) and not math.isfinite(field))
+        name: field
+        for name, field in fields.items()
+        if not (isinstance(field, float) and not math.isfinite(field))
     }
 
 
 def verdict_of(record: FailureRecord) -> Verdict:
-    """The verdict that the file tells of; BadInput when it is none. A wrong result without its mismatch has that of the components."""
+    """The verdict that the file tells of; BadInput when it is none. A wrong result without its mismatch has
+    that of the components.
+    """
     mismatch = None
     known = {part.name: part.value for part in components_of(record.components)}
     wrong = known.get(ComponentName.MISMATCH)
@@ -117,7 +123,9 @@ def verdict_of(record: FailureRecord) -> Verdict:
         if record.mismatch is not None:
             mismatch = msgspec.convert(record.mismatch, Mismatch)
         elif wrong:
-            mismatch = msgspec.convert({"output": known.get(ComponentName.OUTPUT, ""), "what": wrong}, Mismatch)
+            mismatch = msgspec.convert(
+                {"output": known.get(ComponentName.OUTPUT, ""), "what": wrong}, Mismatch
+            )
     fields = {
         "verdict": record.verdict,
         "reason": record.reason,
@@ -134,7 +142,9 @@ def verdict_of(record: FailureRecord) -> Verdict:
 
 
 def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
-    """The observations written beside a case, in their order, and a sentence about one that cannot be read ("": all could)."""
+    """The observations written beside a case, in their order, and a sentence about one that cannot be read
+    ("": all could).
+    """
     found, problem = [], ""
     for path in sorted((folder / "observations").glob("*.json"))[:_MOST_OBSERVATIONS]:
         try:
@@ -149,7 +159,8 @@ def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
 
 
 def observed(record: FailureRecord, folder: Path) -> Observation:
-    """The observation of the target blamed, as it was written beside the case; of a wrong output only the dtype is there.
+    """The observation of the target blamed, as it was written beside the case; of a wrong output only the
+    dtype is there.
 
     BadInput when it cannot be read.
     """
@@ -157,14 +168,20 @@ def observed(record: FailureRecord, folder: Path) -> Observation:
     if not found:
         raise BadInput(problem)
     mismatch = verdict_of(record).mismatch
-    return found[0] if mismatch is None else replace(found[0], outputs={mismatch.output: AbsentOutput(_dtype(record))})
+    return (
+        found[0]
+        if mismatch is None
+        else replace(found[0], outputs={mismatch.output: AbsentOutput(_dtype(record))})
+    )
 
 
 def _dtype(record: FailureRecord) -> str:
     """The dtype of the wrong output; one of its class when an older file tells no more."""
     known = {part.name: part.value for part in components_of(record.components)}
     stand_in = {"float": "float32", "narrow float": "float16", "integer": "int64", "string": "object"}
-    return record.dtype or stand_in.get(known.get(ComponentName.DTYPE, ""), known.get(ComponentName.DTYPE, ""))
+    return record.dtype or stand_in.get(
+        known.get(ComponentName.DTYPE, ""), known.get(ComponentName.DTYPE, "")
+    )
 
 
 def bounded(text: str) -> str:

@@ -21,7 +21,9 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class FoundFailure:
-    """A failure, confirmed or flaky: the observations that its verdict stands on, that of the target blamed first."""
+    """A failure, confirmed or flaky: the observations that its verdict stands on, that of the target blamed
+    first.
+    """
 
     target: str
     verdict: Verdict
@@ -31,7 +33,9 @@ class FoundFailure:
 
 @dataclass(frozen=True, slots=True)
 class NonBug:
-    """A verdict that is no bug (`unsupported`, `environment`): what the target said, as a template and as it said it first."""
+    """A verdict that is no bug (`unsupported`, `environment`): what the target said, as a template and as it
+    said it first.
+    """
 
     target: str
     verdict: str
@@ -43,9 +47,10 @@ class NonBug:
 class FinishedTest:
     """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug.
 
-    `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage. The case may be left out
-    (None) where nothing was found, with the `digest` of its program in its place. The `form` and the `features` of its program are what
-    a campaign decides by (triage/campaign/schedule); they are not stored.
+    `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage.
+    The case may be left out (None) where nothing was found, with the `digest` of its program in its place.
+    The `form` and the `features` of its program are what a campaign decides by (triage/campaign/schedule);
+    they are not stored.
     """
 
     number: int
@@ -57,7 +62,8 @@ class FinishedTest:
     program_digest: str = ""
     form: str = "onnx"
     features: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)  # targets that were not asked, and the feature for which
+    # targets that were not asked, and the feature for which
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:

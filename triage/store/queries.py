@@ -1,7 +1,9 @@
-"""What a store holds, to look at: pages of clusters and of members, a case, counts. Reads only, beside whoever writes.
+"""What a store holds, to look at: pages of clusters and of members, a case, counts. Reads only, beside
+whoever writes.
 
-Every thread has a connection of its own, opened when it first asks. Pages go by key, not by offset: a page costs what it shows, wherever it
-lies. `changed` tells whether anything was committed since this thread asked last.
+Every thread has a connection of its own, opened when it first asks. Pages go by key, not by offset: a page
+costs what it shows, wherever it lies. `changed` tells whether anything was committed since this thread asked
+last.
 """
 
 import sqlite3
@@ -45,8 +47,8 @@ from opsieve.triage.store.store_folder import case_folder, check_folder
 class Queries:
     """A store to look at. Methods may be called from any thread; `close` ends all of its connections.
 
-    BadInput, one sentence, from every method: for a name that means nothing, a store that is not there, damaged, or of another schema
-    (an older one is brought up first, where nobody writes it).
+    BadInput, one sentence, from every method: for a name that means nothing, a store that is not there,
+    damaged, or of another schema (an older one is brought up first, where nobody writes it).
     """
 
     def __init__(self, folder: Path):
@@ -73,13 +75,17 @@ class Queries:
     def clusters(
         self, text: str = "", *, sort: Sort = "rank", reverse: bool = False, after: str = "", limit: int = 100
     ) -> ClusterPage:
-        """A page of the clusters that a filter (`filters.condition`) lets through. `after` is the `next` of the page before."""
+        """A page of the clusters that a filter (`filters.condition`) lets through. `after` is the `next` of
+        the page before.
+        """
         wanted = condition(text) if text.strip() else None
         with self._asking() as index:
             return index.cluster_page(wanted, Order(sort, reverse, after), limit)
 
     def groups(self, by: Grouping, text: str = "") -> tuple[ClusterGroup, ...]:
-        """The clusters that a filter lets through, counted by a property, the largest group first. A cluster of two targets counts in both."""
+        """The clusters that a filter lets through, counted by a property, the largest group first. A cluster
+        of two targets counts in both.
+        """
         with self._asking() as index:
             return index.groups(by, condition(text))
 
@@ -94,12 +100,16 @@ class Queries:
             return index.fingerprint_rows(index.cluster_of(name))
 
     def members(self, name: str, *, after: str = "", limit: int = 100) -> MemberPage:
-        """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with a case first."""
+        """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with
+        a case first.
+        """
         with self._asking() as index:
             return index.member_page(index.cluster_of(name), after, limit)
 
     def case(self, name: str) -> CaseDetails:
-        """A failure: `name` is a case folder, `CAMPAIGN:TEST:TARGET`, or a cluster, of which it is the representative."""
+        """A failure: `name` is a case folder, `CAMPAIGN:TEST:TARGET`, or a cluster, of which it is the
+        representative.
+        """
         with self._asking() as index:
             if "/" not in name and ":" not in name:
                 place = index.representative(index.cluster_of(name))
@@ -141,7 +151,9 @@ class Queries:
             return tuple(RelatedRow(index.cluster(one.cluster), one.score, one.reason) for one in found)
 
     def _blamed(self, cases: Sequence[tuple[int, str]]) -> dict[int, dict[str, float]]:
-        """The commits behind clusters with their probabilities: of each the first of its cases that has any."""
+        """The commits behind clusters with their probabilities: of each the first of its cases that has
+        any.
+        """
         from opsieve.triage.store.artifacts import blamed_commits
 
         found: dict[int, dict[str, float]] = {}
@@ -175,12 +187,16 @@ class Queries:
             return index.counts()
 
     def non_bugs(self, verdict: str = "", most: int = 100) -> tuple[NonBugRow, ...]:
-        """What is no confirmed bug, the most frequent first: an entry for each target, verdict and lack, and for each flaky fingerprint."""
+        """What is no confirmed bug, the most frequent first: an entry for each target, verdict and lack, and
+        for each flaky fingerprint.
+        """
         with self._asking() as index:
             return index.non_bugs(verdict, most)
 
     def rules(self) -> tuple[RuleRow, ...]:
-        """The rules of known bugs as `opsieve triage` read them last, with how many failures each explains."""
+        """The rules of known bugs as `opsieve triage` read them last, with how many failures each
+        explains.
+        """
         with self._asking() as index:
             return index.rules()
 
@@ -214,7 +230,9 @@ class Queries:
 
 
 def bring_up(folder: Path) -> None:
-    """Bring the index of an older opsieve to this one's schema. BadInput when there is no store, it is newer, or somebody writes it."""
+    """Bring the index of an older opsieve to this one's schema. BadInput when there is no store, it is newer,
+    or somebody writes it.
+    """
     check_folder(folder)
     path = folder / INDEX
     if path.is_file():

@@ -14,8 +14,9 @@ from opsieve.triage.store.ids import member_name
 class ClusterRow:
     """A cluster. Times are seconds since 1970, sizes nodes; `reduced` is None while no member is reduced.
 
-    `title` is what to show, `own_title` the one made from the fingerprint. `status` is `known` for a new cluster that a rule explains.
-    `representative` is the case folder, relative to the store, of the smallest (reduced) member; "" when no case was kept.
+    `title` is what to show, `own_title` the one made from the fingerprint. `status` is `known` for a new
+    cluster that a rule explains. `representative` is the case folder, relative to the store, of the smallest
+    (reduced) member; "" when no case was kept.
     """
 
     id: str
@@ -46,15 +47,21 @@ class ClusterRow:
 
     @property
     def listed_title(self) -> str:
-        """The title as lists show it: behind the public issue that the cluster probably is, as long as nobody decided."""
+        """The title as lists show it: behind the public issue that the cluster probably is, as long as nobody
+        decided.
+        """
         return (
-            f"[probably {self.probably[0].name}] {self.title}" if self.probably and self.status == "new" else self.title
+            f"[probably {self.probably[0].name}] {self.title}"
+            if self.probably and self.status == "new"
+            else self.title
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPage:
-    """Rows, how many the filter lets through in all, and where the next page begins ("": this is the last)."""
+    """Rows, how many the filter lets through in all, and where the next page begins ("": this is the
+    last).
+    """
 
     rows: tuple[ClusterRow, ...]
     total: int
@@ -133,7 +140,9 @@ class FingerprintRow:
 
 @dataclass(frozen=True, slots=True)
 class BlamedCommit:
-    """A commit that a search found (`share` 1), or that is suspected with that probability; `subject` is as its author wrote it."""
+    """A commit that a search found (`share` 1), or that is suspected with that probability; `subject` is as
+    its author wrote it.
+    """
 
     sha: str
     subject: str
@@ -145,10 +154,11 @@ class BlamedCommit:
 
 @dataclass(frozen=True, slots=True)
 class CaseDetails:
-    """A failure with what lies on disk. `folder` and `reduced` are case folders to load (`opsieve.gen.case.case.load`), None when not there.
+    """A failure with what lies on disk. `folder` and `reduced` are case folders to load
+    (`opsieve.gen.case.case.load`), None when not there.
 
-    `observations` are as they were written (outputs left out), that of the target blamed first; `problem` says why there are none.
-    `commits` caused it, or are suspected.
+    `observations` are as they were written (outputs left out), that of the target blamed first; `problem`
+    says why there are none. `commits` caused it, or are suspected.
     """
 
     member: MemberRow
@@ -181,7 +191,9 @@ class ClusterGroup:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A store in figures. `verdicts` count answers, test by target; failures, clusters and rules are of confirmed failures."""
+    """A store in figures. `verdicts` count answers, test by target; failures, clusters and rules are of
+    confirmed failures.
+    """
 
     tests: int
     failures: int
@@ -201,7 +213,8 @@ class Counts:
 class NonBugRow:
     """What is no confirmed bug: what a target lacks, as a template, as it said it first, and how often.
 
-    Of what is flaky `what` is the title, `target` all of them, and `case` the folder of the first one, relative to the store ("": not kept).
+    Of what is flaky `what` is the title, `target` all of them, and `case` the folder of the first one,
+    relative to the store ("": not kept).
     """
 
     target: str
@@ -235,7 +248,9 @@ class CampaignRow:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision as the log has it; `text` is a sentence, `state` is `done`, `undone`, or `dropped` (undone, and cannot be done again)."""
+    """One decision as the log has it; `text` is a sentence, `state` is `done`, `undone`, or `dropped`
+    (undone, and cannot be done again).
+    """
 
     id: int
     at: float

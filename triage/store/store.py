@@ -1,17 +1,19 @@
 """Where a campaign keeps what it found: case folders that anybody can read, and an index of them in SQLite.
 
-    STORE/cases/FINGERPRINT/N/   a case, its observations and failure.json, which tells all that the index knows of it
-    STORE/index.sqlite           tests done, failures, fingerprints with counts, clusters, decisions
-    STORE/decisions.jsonl        what people decided, in order (`opsieve.triage.store.decisions`)
+    STORE/cases/FINGERPRINT/N/   a case, its observations and failure.json, which tells all that the index
+    knows of it STORE/index.sqlite           tests done, failures, fingerprints with counts, clusters,
+    decisions STORE/decisions.jsonl        what people decided, in order (`opsieve.triage.store.decisions`)
     STORE/known/*.toml           rules of known bugs (`opsieve.triage.rules.rules`)
     STORE/staging/               cases on their way; empty unless a writer was killed
     STORE/lock                   held by the one process that writes case folders
 
-A test is recorded as done in the transaction that records its failures. A case is written to staging inside that
-transaction and moved to its place after it, so a writer killed at any moment leaves either a case that the index knows, which the
-next writer moves, or one that it does not know, which the next writer removes: its test was not done and is run again.
+A test is recorded as done in the transaction that records its failures. A case is written to staging inside
+that transaction and moved to its place after it, so a writer killed at any moment leaves either a case that
+the index knows, which the next writer moves, or one that it does not know, which the next writer removes: its
+test was not done and is run again.
 
-The lock guards case folders and campaigns. Decisions need none: each is one short transaction, and waits for the other writer's.
+The lock guards case folders and campaigns. Decisions need none: each is one short transaction, and waits for
+the other writer's.
 """
 
 import contextlib
@@ -49,16 +51,15 @@ from opsieve.triage.store.index.index_file import INDEX, DiskFull, locked, opene
 from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder, unmade
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
-KEPT_VAGUE = (
-    50  # of one that does not know the operators to blame, since many bugs may hide in it until its cases are reduced
-)
+# of one that does not know the operators to blame, since many bugs may hide in it until its cases are reduced
+KEPT_VAGUE = 50
 
 
 class Store:
     """A store opened by its one writer; use it as a context manager.
 
-    BadInput, one sentence, when the folder cannot be written, another process writes it, its index is damaged or written by a
-    newer opsieve, and later when the disk is full.
+    BadInput, one sentence, when the folder cannot be written, another process writes it, its index is damaged
+    or written by a newer opsieve, and later when the disk is full.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
@@ -85,7 +86,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Put what was committed in its place and let others write. A store that was made for a campaign that was refused is gone again."""
+        """Put what was committed in its place and let others write. A store that was made for a campaign that
+        was refused is gone again.
+        """
         try:
             with self.guarded():
                 self._settle()
@@ -116,7 +119,9 @@ class Store:
             return self._campaigns.done(campaign.id)
 
     def digests(self, campaign: Campaign, most: int) -> dict[int, str]:
-        """The digests of the programs of at most so many tests that are done, by number, from the first to the last."""
+        """The digests of the programs of at most so many tests that are done, by number, from the first to
+        the last.
+        """
         with self.guarded():
             return self._campaigns.digests(campaign.id, most)
 
@@ -133,8 +138,9 @@ class Store:
     def record(
         self, campaign: Campaign, tests: Sequence[FinishedTest], learnt: Mapping[str, str] | None = None
     ) -> None:
-        """Enter tests as done, together with their failures and what was `learnt` of them, all or none; keep the first cases of each
-        fingerprint."""
+        """Enter tests as done, together with their failures and what was `learnt` of them, all or none; keep
+        the first cases of each fingerprint.
+        """
         with self.guarded():
             with self.index.changing():
                 now = round(self._clock(), 3)
@@ -225,7 +231,8 @@ class Store:
             return self.index.counts_by_key()
 
     def adopt(self) -> tuple[int, list[str]]:
-        """Enter case folders that the index does not know; how many, and a sentence for each that cannot be read.
+        """Enter case folders that the index does not know; how many, and a sentence for each that cannot be
+        read.
 
         A failure counts once, by campaign, test and target, however often its folder was copied.
         """
@@ -238,7 +245,12 @@ class Store:
                     with self.index.changing():
                         replay.until(record.number)
                         added += self._adopt(record, place, seen)
-                except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, ValueError) as error:
+                except (
+                    sqlite3.IntegrityError,
+                    sqlite3.DataError,
+                    sqlite3.ProgrammingError,
+                    ValueError,
+                ) as error:
                     problems.append(f"{shown(place, 160)} cannot be entered: {shown(str(error), 100)}")
             with self.index.changing():
                 replay.until(None)
@@ -246,7 +258,9 @@ class Store:
         return added, problems
 
     def _records(self) -> tuple[list[tuple[FailureRecord, str, float]], list[str]]:
-        """The records of all case folders with their places and times, by number, and a sentence for each that cannot be read."""
+        """The records of all case folders with their places and times, by number, and a sentence for each
+        that cannot be read.
+        """
         found, problems = [], []
         for path in sorted((self.folder / CASES).glob(f"*/*/{NAME}")):
             place = path.parent.relative_to(self.folder).as_posix()
@@ -286,7 +300,9 @@ class Store:
         )
 
     def _known(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
-        """The number of a fingerprint and how many of its cases are kept; of a new one, a number that is not promised."""
+        """The number of a fingerprint and how many of its cases are kept; of a new one, a number that is not
+        promised.
+        """
         found = self.index.number_and_kept(key)
         if found is not None:
             return found
@@ -323,7 +339,9 @@ class Store:
         sync_tree(folder)
 
     def _settle(self) -> None:
-        """Move staged cases to the places that the index has for them; remove those of tests that were not recorded."""
+        """Move staged cases to the places that the index has for them; remove those of tests that were not
+        recorded.
+        """
         with Staging(self.folder) as staging:
             for name in staging.names():
                 place = self._place_of(self.folder / STAGING / name)

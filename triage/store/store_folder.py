@@ -1,7 +1,8 @@
 """The folder of a store, which may come from a stranger: nothing is written, moved or removed outside of it.
 
-What is in a store is no link where we expect a file or a folder of ours: a link `staging`, `cases/KEY` or `decisions.jsonl` would lead what we
-write or remove elsewhere. Rows of the index name case folders; a name that is not `cases/KEY/N` is none of ours.
+What is in a store is no link where we expect a file or a folder of ours: a link `staging`, `cases/KEY` or
+`decisions.jsonl` would lead what we write or remove elsewhere. Rows of the index name case folders; a name
+that is not `cases/KEY/N` is none of ours.
 """
 
 import contextlib
@@ -17,13 +18,22 @@ from opsieve.gen.model.durable import step, sync_folder
 
 CASES, STAGING, LOCK = "cases", "staging", "lock"
 _FOLDERS = (CASES, STAGING, "known", "coverage", "support")
-_FILES = ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm", "index.sqlite-journal", LOCK, "decisions.jsonl")
+_FILES = (
+    "index.sqlite",
+    "index.sqlite-wal",
+    "index.sqlite-shm",
+    "index.sqlite-journal",
+    LOCK,
+    "decisions.jsonl",
+)
 _PLACE = re.compile(r"cases/([^/\0]{1,255})/([^/\0]{1,255})")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def check_folder(folder: Path) -> None:
-    """BadInput when a part of the store is a link, or a folder where a file should be (or the other way round)."""
+    """BadInput when a part of the store is a link, or a folder where a file should be (or the other way
+    round).
+    """
     for names, is_right, what in ((_FOLDERS, stat.S_ISDIR, "folder"), (_FILES, stat.S_ISREG, "file")):
         for name in names:
             try:
@@ -32,12 +42,14 @@ def check_folder(folder: Path) -> None:
                 continue
             if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
                 raise BadInput(
-                    f"{shown(folder / name, 200)} has another name elsewhere (a hard link), where a change would show, too; put a copy there"
+                    f"{shown(folder / name, 200)} has another name elsewhere (a hard link), where a change"
+                    " would show, too; put a copy there"
                 )
             if not is_right(status.st_mode):
                 found = "a link" if stat.S_ISLNK(status.st_mode) else f"no {what}"
                 raise BadInput(
-                    f"{shown(folder / name, 200)} is {found}: a store that leads elsewhere is not opened; put the {what} itself there"
+                    f"{shown(folder / name, 200)} is {found}: a store that leads elsewhere is not opened; put"
+                    f" the {what} itself there"
                 )
 
 
@@ -48,19 +60,23 @@ def is_place(place: str) -> bool:
 
 
 def case_folder(folder: Path, place: str) -> Path:
-    """The case folder of a store at `place`, a text of the index; BadInput when it leads elsewhere. It need not be there."""
+    """The case folder of a store at `place`, a text of the index; BadInput when it leads elsewhere. It need
+    not be there.
+    """
     if is_place(place):
         path = folder / place
         if not any(part.is_symlink() for part in (path, path.parent, path.parent.parent)):
             return path
     raise BadInput(
-        f"the index of the store {shown(folder, 160)} names {shown(place, 100)}, which is no case folder of it;"
-        " `opsieve index` builds it anew from the case folders when index.sqlite is removed"
+        f"the index of the store {shown(folder, 160)} names {shown(place, 100)}, which is no case folder of"
+        " it; `opsieve index` builds it anew from the case folders when index.sqlite is removed"
     )
 
 
 class Staging:
-    """The folder in which cases are made, opened without following links. A context manager; OSError where the system refuses."""
+    """The folder in which cases are made, opened without following links. A context manager; OSError where
+    the system refuses.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -83,7 +99,9 @@ class Staging:
         return sorted(os.listdir(self._staging))
 
     def move(self, name: str, place: str) -> bool:
-        """Move a staged case to its place in the store, durably; False when something is there, or it is no place for it."""
+        """Move a staged case to its place in the store, durably; False when something is there, or it is no
+        place for it.
+        """
         match = _PLACE.fullmatch(place)
         if match is None or not is_place(place):
             return False

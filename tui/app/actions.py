@@ -1,7 +1,7 @@
 """What can be done to a cluster or a case from any screen: decisions that can be undone, jobs, exports.
 
-A screen that shows something to act on has a `subject`. ACTIONS is the registry: keys, palette and help come from it.
-Every action is a command, too, which help shows: `equivalent`.
+A screen that shows something to act on has a `subject`. ACTIONS is the registry: keys, palette and help come
+from it. Every action is a command, too, which help shows: `equivalent`.
 """
 
 import os
@@ -172,7 +172,9 @@ class Actions:
                 "--json",
                 *self._offline(),
             )
-            self._app.run_job("reduce", case.cluster, command, self._take_up(), watched=output / "attempts.jsonl")
+            self._app.run_job(
+                "reduce", case.cluster, command, self._take_up(), watched=output / "attempts.jsonl"
+            )
 
         self._with_case(subject, found, many=True)
 
@@ -195,9 +197,18 @@ class Actions:
             backend = case.member.target.partition("==")[0].partition("@")[0].partition(":")[0]
             if backend not in BACKENDS_WITH_RELEASES:
                 raise BadInput(
-                    f"releases of {one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on a repository"
+                    f"releases of {one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on"
+                    " a repository"
                 )
-            command = (*OPSIEVE, "bisect", str(_kept(case)), "--releases", backend, "--json", *self._offline())
+            command = (
+                *OPSIEVE,
+                "bisect",
+                str(_kept(case)),
+                "--releases",
+                backend,
+                "--json",
+                *self._offline(),
+            )
             self._app.run_job("bisect", case.cluster, command, self._take_up())
 
         self._with_case(subject, found, many=True)
@@ -208,7 +219,9 @@ class Actions:
     def _offline(self) -> tuple[str, ...]:
         return ("--offline",) if self._app.offline else ()
 
-    def _with_case(self, subject: ActionSubject, use: "Callable[[CaseDetails], None]", *, many: bool = False) -> None:
+    def _with_case(
+        self, subject: ActionSubject, use: "Callable[[CaseDetails], None]", *, many: bool = False
+    ) -> None:
         """Look the case of the subject up, or of all that are marked, and use it."""
 
         def answered(case: "CaseDetails") -> None:
@@ -218,7 +231,9 @@ class Actions:
                 self._app.show_notice(str(error), "error")
 
         def asked() -> "list[CaseDetails]":
-            return [self._app.store.case(name) for name in (subject.marked if many else ()) or (subject.name,)]
+            return [
+                self._app.store.case(name) for name in (subject.marked if many else ()) or (subject.name,)
+            ]
 
         def each(cases: "list[CaseDetails]") -> None:
             for case in cases:
@@ -244,15 +259,29 @@ ACTIONS = {
     action.name: action
     for action in (
         Action("mark", "m", "Mark", "opsieve mark {cluster} confirmed" + _STORE, Actions.mark, shown=True),
-        Action("export", "x", "Export", "opsieve export {name} --as script" + _STORE, Actions.export, shown=True),
+        Action(
+            "export", "x", "Export", "opsieve export {name} --as script" + _STORE, Actions.export, shown=True
+        ),
         Action("reduce", "r", "Reduce", "reduce {name}" + _STORE, Actions.reduce, shown=True),
         Action("pin", "p", "Pin or unpin", "opsieve pin {cluster}" + _STORE, Actions.pin),
         Action("note", "n", "Note", "opsieve note {cluster} TEXT" + _STORE, Actions.note),
         Action("rename", "t", "Title", "opsieve rename {cluster} TITLE" + _STORE, Actions.rename),
-        Action("issue", "i", "Link an issue", "opsieve mark {cluster} known --issue URL" + _STORE, Actions.issue),
-        Action("merge", "M", "Merge selected into this", "opsieve merge {cluster} {others}" + _STORE, Actions.merge),
-        Action("attribute", "a", "Attribute to a pass", "opsieve attribute {case} -t {target}", Actions.attribute),
-        Action("bisect", "b", "Bisect releases", "opsieve bisect {case} --releases {backend}", Actions.bisect),
+        Action(
+            "issue", "i", "Link an issue", "opsieve mark {cluster} known --issue URL" + _STORE, Actions.issue
+        ),
+        Action(
+            "merge",
+            "M",
+            "Merge selected into this",
+            "opsieve merge {cluster} {others}" + _STORE,
+            Actions.merge,
+        ),
+        Action(
+            "attribute", "a", "Attribute to a pass", "opsieve attribute {case} -t {target}", Actions.attribute
+        ),
+        Action(
+            "bisect", "b", "Bisect releases", "opsieve bisect {case} --releases {backend}", Actions.bisect
+        ),
         Action("replay", "R", "Replay", "opsieve run {case} -t {target}", Actions.replay),
         Action("edit", "e", "Edit in $EDITOR", "$EDITOR {case}/case.json", Actions.edit),
         Action("copy", "y", "Copy the command for this", "opsieve show {name} --why" + _STORE, Actions.copy),
@@ -278,12 +307,17 @@ def equivalent(action: Action, subject: ActionSubject, folder: Path) -> str:
 
 def equivalents(subject: ActionSubject | None, folder: Path) -> list[tuple[str, str]]:
     """The key of each action and its command; none where there is nothing to act on."""
-    return [] if subject is None else [(each.key, equivalent(each, subject, folder)) for each in ACTIONS.values()]
+    return (
+        []
+        if subject is None
+        else [(each.key, equivalent(each, subject, folder)) for each in ACTIONS.values()]
+    )
 
 
 def _kept(case: "CaseDetails") -> Path:
     if case.folder is None:
         raise BadInput(
-            "the case of this failure was not kept, it is only counted; open the cluster and choose a member with a case"
+            "the case of this failure was not kept, it is only counted; open the cluster and choose a member"
+            " with a case"
         )
     return case.folder

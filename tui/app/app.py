@@ -1,4 +1,6 @@
-"""The terminal app: a store opened, its screens, what they share (decisions, jobs, notices), and the keys that work everywhere."""
+"""The terminal app: a store opened, its screens, what they share (decisions, jobs, notices), and the keys
+that work everywhere.
+"""
 
 import asyncio
 import contextlib
@@ -47,7 +49,9 @@ _DRAWN = 0.2  # seconds between two drawings of what jobs say
 
 
 class OpsieveApp(App[None]):
-    """Triage of one store. `clock` gives seconds since 1970; `demo` makes the store of the samples and returns its folder."""
+    """Triage of one store. `clock` gives seconds since 1970; `demo` makes the store of the samples and
+    returns its folder.
+    """
 
     CSS_PATH = "app.tcss"
     TITLE = "opsieve"
@@ -78,7 +82,8 @@ class OpsieveApp(App[None]):
         self.register_theme(NO_COLOUR)
         if theme not in self.available_themes:
             raise BadInput(
-                f"there is no theme {one_line(theme, 60)}; take one of {', '.join(sorted(self.available_themes))}"
+                f"there is no theme {one_line(theme, 60)}; take one of"
+                f" {', '.join(sorted(self.available_themes))}"
             )
         self.theme = theme
         self.folder = folder
@@ -111,7 +116,9 @@ class OpsieveApp(App[None]):
         return self.folder.resolve().name
 
     def on_mount(self) -> None:
-        """Open the store, or say what to do. From now on a closed window, or a kill, ends the app and its jobs in order."""
+        """Open the store, or say what to do. From now on a closed window, or a kill, ends the app and its
+        jobs in order.
+        """
         for end in (signal.SIGHUP, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
         self.action_reopen()
@@ -130,7 +137,9 @@ class OpsieveApp(App[None]):
         def refused(sentence: str) -> None:
             if isinstance(self.screen, WelcomeScreen):
                 self.pop_screen()
-            self.push_screen(WelcomeScreen(self.folder, sentence if (self.folder / "index.sqlite").exists() else ""))
+            self.push_screen(
+                WelcomeScreen(self.folder, sentence if (self.folder / "index.sqlite").exists() else "")
+            )
 
         if not (self.folder / "index.sqlite").exists():
             refused("")
@@ -178,7 +187,9 @@ class OpsieveApp(App[None]):
         """What a thread stumbled over is shown, and nothing ends."""
         if event.state == WorkerState.ERROR:
             error = event.worker.error
-            self.show_notice(f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error")
+            self.show_notice(
+                f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error"
+            )
 
     # -- faults
 
@@ -190,7 +201,9 @@ class OpsieveApp(App[None]):
             self._handle_exception(error)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Show a fault and go on. One before anything can be seen, or one after so many others, ends the app."""
+        """Show a fault and go on. One before anything can be seen, or one after so many others, ends the
+        app.
+        """
         if self._closing or not self.screen_stack:
             return
         self.faults.append(f"{type(error).__name__}: {one_line(str(error), 300)}")
@@ -213,7 +226,8 @@ class OpsieveApp(App[None]):
         if isinstance(event, events.Key) and not event.is_forwarded:
             await self._type_ahead.typed(event)
         elif isinstance(event, events.Key) and self._receiver() is None:
-            # Patience ended, and then the key before it was acted on: the screen that it opened is still being made.
+            # Patience ended, and then the key before it was acted on: the screen that it opened is still
+            # being made.
             self._type_ahead.put_back(events.Key(event.key, event.character))
         else:
             await super().on_event(event)
@@ -250,7 +264,9 @@ class OpsieveApp(App[None]):
     def show_notice(self, sentence: str, severity: str = "information") -> None:
         """A notice."""
         self.notify(
-            one_line(sentence, 500), severity=cast(Literal["information", "warning", "error"], severity), markup=False
+            one_line(sentence, 500),
+            severity=cast(Literal["information", "warning", "error"], severity),
+            markup=False,
         )
 
     def decide(self, *decisions: Callable[[Ledger], Decision]) -> None:
@@ -281,7 +297,9 @@ class OpsieveApp(App[None]):
 
             self.screen.query_one("#clusters", PagedList).clear_marks()
 
-    def run_job(self, kind: Kind, subject: str, *commands: tuple[str, ...], watched: Path | None = None) -> Job:
+    def run_job(
+        self, kind: Kind, subject: str, *commands: tuple[str, ...], watched: Path | None = None
+    ) -> Job:
         """Begin a job; a long one is announced."""
         job = self.board.start(kind, subject, *commands, watched=watched)
         if not job.quick:
@@ -289,7 +307,9 @@ class OpsieveApp(App[None]):
         return job
 
     def _job_said(self, job: Job) -> None:
-        """Called from the job's threads: at most a few messages a second reach the screen, the last one always."""
+        """Called from the job's threads: at most a few messages a second reach the screen, the last one
+        always.
+        """
         now = time.monotonic()
         if job.over or now - self._drawn.get(job.number, 0.0) > _DRAWN:
             self._drawn[job.number] = now
@@ -309,7 +329,8 @@ class OpsieveApp(App[None]):
             failed = job.state == "failed"
             said = job.said if failed else job.outcome
             self.show_notice(
-                f"job {job.number}: {job.title} {job.state}{said and f': {said}'}", "error" if failed else "information"
+                f"job {job.number}: {job.title} {job.state}{said and f': {said}'}",
+                "error" if failed else "information",
             )
 
     # -- keys

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActionSubject:
-    """What an action is applied to: a cluster, those marked beside it, and a member ("": the representative)."""
+    """What an action is applied to: a cluster, those marked beside it, and a member ("": the
+    representative).
+    """
 
     cluster: "ClusterRow"
     marked: tuple[str, ...] = ()
@@ -80,7 +82,9 @@ class TriageApp(Protocol):
     def decide(self, *decisions: "Callable[[Ledger], Decision]") -> None:
         """Make decisions, in a thread, one after the other."""
 
-    def run_job(self, kind: "Kind", subject: str, *commands: tuple[str, ...], watched: Path | None = None) -> "Job":
+    def run_job(
+        self, kind: "Kind", subject: str, *commands: tuple[str, ...], watched: Path | None = None
+    ) -> "Job":
         """Begin a job and tell so."""
 
 

@@ -1,4 +1,6 @@
-"""Results for the servers of continuous integration: JUnit XML, SARIF, annotations and a job summary of GitHub Actions."""
+"""Results for the servers of continuous integration: JUnit XML, SARIF, annotations and a job summary of
+GitHub Actions.
+"""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +24,10 @@ SARIF = click.option("--sarif", type=options.PATH, metavar="FILE", help="Write t
 GITHUB = click.option(
     "--github",
     is_flag=True,
-    help="Print annotations for GitHub Actions, and append a summary to the file that $GITHUB_STEP_SUMMARY names.",
+    help=(
+        "Print annotations for GitHub Actions, and append a summary to the file that $GITHUB_STEP_SUMMARY"
+        " names."
+    ),
 )
 
 
@@ -38,7 +43,9 @@ class CiOutput:
         """BadInput for a file whose folder is not there, before anything is judged."""
         for option, path in (("--junit", self.junit), ("--sarif", self.sarif)):
             if path is not None and (path.is_dir() or not path.parent.is_dir()):
-                raise BadInput(f"{option} names {shown(path, 200)}, which is a folder or in one that is not there")
+                raise BadInput(
+                    f"{option} names {shown(path, 200)}, which is a folder or in one that is not there"
+                )
 
     def write(
         self,
@@ -49,7 +56,9 @@ class CiOutput:
         *,
         annotate_on_stderr: bool,
     ) -> None:
-        """Write the results in the forms that were asked for; `folder` holds the cases, `name` is the title of the summary."""
+        """Write the results in the forms that were asked for; `folder` holds the cases, `name` is the title
+        of the summary.
+        """
         from opsieve.triage.corpus.github import annotations, job_summary
         from opsieve.triage.corpus.junit import junit_xml
         from opsieve.triage.corpus.sarif import sarif

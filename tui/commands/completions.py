@@ -1,4 +1,6 @@
-"""What a shell completes for the values of options and arguments. Nothing is ever an error here: what cannot be known is not offered."""
+"""What a shell completes for the values of options and arguments. Nothing is ever an error here: what cannot
+be known is not offered.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""The exit code of commands that judge (docs/reference/exit-codes.md): a failure outweighs what was not judged."""
+"""The exit code of commands that judge (docs/reference/exit-codes.md): a failure outweighs what was not
+judged.
+"""
 
 from collections.abc import Sequence
 
@@ -11,12 +13,17 @@ _MOST = 5  # that are named
 ALLOW_UNJUDGED = click.option(
     "--allow-unjudged",
     is_flag=True,
-    help="Accept what was not judged (not installed, unsupported, invalid, undecided): exit code 0 instead of 2.",
+    help=(
+        "Accept what was not judged (not installed, unsupported, invalid, undecided): exit code 0 instead"
+        " of 2."
+    ),
 )
 
 
 def exit_code(failing: bool, unjudged: Sequence[str], allow_unjudged: bool) -> int:
-    """1 where something fails, else 2 where something was not judged and that is not allowed; stderr names what was not."""
+    """1 where something fails, else 2 where something was not judged and that is not allowed; stderr names
+    what was not.
+    """
     if unjudged:
         more = f" and {len(unjudged) - _MOST} more" if len(unjudged) > _MOST else ""
         say(f"{Unjudged(', '.join(unjudged[:_MOST]) + more)}")

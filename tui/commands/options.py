@@ -17,8 +17,9 @@ PATH = click.Path(path_type=Path)
 
 
 def named_builds(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """A callback of options of targets: a build that is named is looked at, and may run from now on; one that only a file of the
-    directory names after a yes."""
+    """A callback of options of targets: a build that is named is looked at, and may run from now on; one that
+    only a file of the directory names after a yes.
+    """
     from_file = context.get_parameter_source(parameter.name or "") is ParameterSource.DEFAULT_MAP
     for text in (value,) if isinstance(value, str) else value or ():
         if from_file:
@@ -64,7 +65,9 @@ def _install(context: click.Context, _parameter: click.Parameter, value: tuple[s
         context.with_resource(given(value))
 
 
-def _amounts(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, float]:
+def _amounts(
+    _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
+) -> dict[str, float]:
     """The callback of `--resource`: amounts by name."""
     found: dict[str, float] = {}
     for text in value:
@@ -92,7 +95,9 @@ RESOURCES = click.option(
     help="With --scheduler, only on workers that have this resource, such as GPU=1; repeatable.",
 )
 INPUTS = click.option(
-    "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
+    "--inputs",
+    type=PATH,
+    help="Input values: an .npz file, an ONNX test data set, or a directory that holds one.",
 )
 EXPECTED = click.option(
     "--expected",
@@ -106,7 +111,10 @@ TARGET = click.option(
     shell_complete=completions.targets,
     callback=named_builds,
     default="",
-    help="Compiler to test: backend[==release | @path][:option,...].  [default: the target recorded in the case, else onnxruntime]",
+    help=(
+        "Compiler to test: backend[==release | @path][:option,...].  [default: the target recorded in the"
+        " case, else onnxruntime]"
+    ),
 )
 TARGETS = click.option(
     "-t",
@@ -118,15 +126,22 @@ TARGETS = click.option(
     multiple=True,
     help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: onnxruntime]",
 )
-SEED = click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied.")
+SEED = click.option(
+    "--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied."
+)
 OPERATORS = click.option(
     "--ops",
     "operators",
     multiple=True,
     shell_complete=completions.operators,
-    help="Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all of ONNX's own; '*' for other domains' too]",
+    help=(
+        "Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all of ONNX's own; '*' for other"
+        " domains' too]"
+    ),
 )
-DTYPES = click.option("--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]")
+DTYPES = click.option(
+    "--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]"
+)
 RTOL = click.option(
     "--rtol",
     type=float,
@@ -141,18 +156,26 @@ ORACLE = click.option(
     "oracles",
     metavar="NAME",
     multiple=True,
-    help="Also ask this oracle; repeatable: text-round-trip, json-round-trip, pipelines, execution, slowdown, memory, nondeterminism. The others are always asked.",
+    help=(
+        "Also ask this oracle; repeatable: text-round-trip, json-round-trip, pipelines, execution, slowdown,"
+        " memory, nondeterminism. The others are always asked."
+    ),
 )
 ORACLES = click.option(
     "--oracles", "oracle_file", type=PATH, help="TOML file that chooses oracles and sets their margins."
 )
-OFFLINE = click.option("--offline", is_flag=True, help="Do not install releases; use only those already installed.")
+OFFLINE = click.option(
+    "--offline", is_flag=True, help="Do not install releases; use only those already installed."
+)
 NO_SANDBOX = click.option(
     "--no-sandbox",
     is_flag=True,
     expose_value=False,
     callback=_no_sandbox,
-    help="Run compilers as ordinary processes, with your network and your files; docs/explanation/security.md says what is lost.",
+    help=(
+        "Run compilers as ordinary processes, with your network and your files; docs/explanation/security.md"
+        " says what is lost."
+    ),
 )
 _YES = click.option(
     "--yes",
@@ -179,7 +202,10 @@ def CONSENT(command: F) -> F:
 METAMORPHIC = click.option(
     "--metamorphic",
     is_flag=True,
-    help="Also ask for programs that mean the same (Identity inserted, inputs made constants, ...): the results must not change.",
+    help=(
+        "Also ask for programs that mean the same (Identity inserted, inputs made constants, ...): the"
+        " results must not change."
+    ),
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 STORE = click.option(
@@ -198,4 +224,6 @@ def seconds(default: float) -> Callable[[F], F]:
 def memory() -> Callable[[F], F]:
     """`--memory`: MiB of one run."""
     kind = click.IntRange(64, 1 << 20)
-    return click.option("--memory", type=kind, default=4096, show_default=True, help="Memory limit of one run, in MiB.")
+    return click.option(
+        "--memory", type=kind, default=4096, show_default=True, help="Memory limit of one run, in MiB."
+    )

@@ -54,13 +54,22 @@ def probing_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def counting_bar(total: int | None, noun: str = "done", quiet: bool = False) -> Iterator[Callable[[int, str], None]]:
-    """Shows how many of `total` are done, with a few words; a line now and then where stderr is no terminal, nothing when `quiet`."""
+def counting_bar(
+    total: int | None, noun: str = "done", quiet: bool = False
+) -> Iterator[Callable[[int, str], None]]:
+    """Shows how many of `total` are done, with a few words; a line now and then where stderr is no terminal,
+    nothing when `quiet`.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    columns = (
+        MofNCompleteColumn(),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
     pulse = Pulse()
     of = "" if total is None else f" of {total:,}"
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bar:

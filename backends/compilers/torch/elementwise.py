@@ -11,13 +11,15 @@ import torch.nn.functional as F  # noqa: N812  torch's own name for it
 UNSIGNED = (torch.uint16, torch.uint32)  # torch stores them and computes next to nothing with them
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 
-# Without saturation, magnitudes that round beyond the largest value become NaN where the type has no infinity. A tie goes to
-# the even neighbour: of 448 and 480 that is 448, so its bound is the next float32.
+# Without saturation, magnitudes that round beyond the largest value become NaN where the type has no
+# infinity. A tie goes to the even neighbour: of 448 and 480 that is 448, so its bound is the next float32.
 OVERFLOW = {torch.float8_e4m3fn: 464.00003, torch.float8_e4m3fnuz: 248.0, torch.float8_e5m2fnuz: 61440.0}
 
 
 def wide(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule over int64 where the elements are unsigned integers of 16 or 32 bits; int64 holds them and the result wraps."""
+    """The rule over int64 where the elements are unsigned integers of 16 or 32 bits; int64 holds them and the
+    result wraps.
+    """
 
     def widened(n: Any, *values: Any) -> Any:
         narrow = values[0].dtype
@@ -41,7 +43,9 @@ def wraps(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ordered(rule: Callable[..., Any], kept: bool) -> Callable[..., Any]:
-    """As `wide`, and uint64 as int64 with its highest bit turned, which has the same order; `kept` results are turned back."""
+    """As `wide`, and uint64 as int64 with its highest bit turned, which has the same order; `kept` results
+    are turned back.
+    """
 
     def turned(n: Any, *values: Any) -> Any:
         if values[0].dtype != torch.uint64:

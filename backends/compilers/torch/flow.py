@@ -1,4 +1,6 @@
-"""Control flow: If, Loop and Scan run their bodies in Python, which reads the values that decide. See table.py."""
+"""Control flow: If, Loop and Scan run their bodies in Python, which reads the values that decide. See
+table.py.
+"""
 
 from __future__ import annotations
 

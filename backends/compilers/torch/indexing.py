@@ -30,7 +30,9 @@ def gather_elements(n: Any, x: Any, index: Any) -> Any:
 
 
 def linear(index: Any, shape: Any) -> Any:
-    """The rows of the last axis, which index the leading dimensions of a shape, as indices into their product."""
+    """The rows of the last axis, which index the leading dimensions of a shape, as indices into their
+    product.
+    """
     place = torch.zeros(index.shape[:-1], dtype=torch.int64)
     for column, size in zip(index.unbind(-1), shape):
         place = place * size + wrapped(column, size)
@@ -105,7 +107,9 @@ def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def running(function: Callable[..., Any], neutral: int) -> Callable[..., Any]:
-    """Sums or products of what comes before, from the other end if `reverse`, without the element itself if `exclusive`."""
+    """Sums or products of what comes before, from the other end if `reverse`, without the element itself if
+    `exclusive`.
+    """
 
     def along(n: Any, x: Any, axis: Any) -> Any:
         axis = n.one(axis)

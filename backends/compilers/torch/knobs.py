@@ -38,7 +38,9 @@ def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:
 
 
 def settings(options: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of torch._inductor.config that the options mean; UnknownName for a part that there is not."""
+    """The settings of torch._inductor.config that the options mean; UnknownName for a part that there is
+    not.
+    """
     patches: dict[str, Any] = {}
     if options["freezing"] == "on":
         patches["freezing"] = True
@@ -59,7 +61,9 @@ def has(config: Any, name: str) -> bool:
 
 
 def limit_applications(options: Mapping[str, str]) -> None:
-    """Have torch's CompilerBisector let a subsystem act only so many times (`TORCH_BISECT_*`), or not at all."""
+    """Have torch's CompilerBisector let a subsystem act only so many times (`TORCH_BISECT_*`), or not at
+    all.
+    """
     from torch._inductor import compiler_bisector
 
     chosen = options["subsystem"]

@@ -10,7 +10,9 @@ import torch.nn.functional as F  # noqa: N812  torch's own name for it
 
 
 def reduction(function: Callable[..., Any], newest: int = 18) -> Callable[..., Any]:
-    """The rule of a reduction over axes, an attribute before the opset `newest`: `function(x, axes, keepdims)`."""
+    """The rule of a reduction over axes, an attribute before the opset `newest`: `function(x, axes,
+    keepdims)`.
+    """
 
     def reduced(n: Any, x: Any, axes: Any = None) -> Any:
         axes = n("axes") if n.opset < newest else axes
@@ -133,7 +135,9 @@ def instance_norm(n: Any, x: Any, scale: Any, bias: Any) -> Any:
 
 
 def stash(n: Any, x: Any) -> Any:
-    """The input in the type that statistics are computed in: float32 at least, as `stash_type` says by default."""
+    """The input in the type that statistics are computed in: float32 at least, as `stash_type` says by
+    default.
+    """
     if n("stash_type", 1) != 1:
         n.refuse("stash_type %d" % n("stash_type"))
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -143,7 +147,12 @@ def layer_norm(n: Any, x: Any, scale: Any, bias: Any = None) -> Any:
     """Over the last axes; the mean and the inverse deviation as well where they are asked for."""
     axis, eps, fine = n("axis", -1) % x.dim(), n("epsilon", 1e-5), stash(n, x)
     shape = list(x.shape[axis:])
-    if n.wanted == 1 and fine is x and list(scale.shape) == shape and (bias is None or bias.shape == scale.shape):
+    if (
+        n.wanted == 1
+        and fine is x
+        and list(scale.shape) == shape
+        and (bias is None or bias.shape == scale.shape)
+    ):
         return F.layer_norm(x, shape, scale, bias, eps)
     axes = list(range(axis, x.dim()))
     now, spread = torch.mean(fine, axes, keepdim=True), torch.var(fine, axes, correction=0, keepdim=True)
@@ -183,7 +192,9 @@ def lp_norm(n: Any, x: Any) -> Any:
     """By the norm along an axis; zeros stay zeros."""
     axis = n("axis", -1)
     size = (
-        torch.sum(x.abs(), axis, keepdim=True) if n("p", 2) == 1 else torch.sqrt(torch.sum(x * x, axis, keepdim=True))
+        torch.sum(x.abs(), axis, keepdim=True)
+        if n("p", 2) == 1
+        else torch.sqrt(torch.sum(x * x, axis, keepdim=True))
     )
     return torch.where(size == 0, torch.zeros_like(x), x / size)
 

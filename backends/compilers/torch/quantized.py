@@ -11,7 +11,9 @@ INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16)
 
 
 def spread(n: Any, scale: Any, x: Any) -> Any:
-    """Scales or zero points of a tensor, of an axis or of blocks of it, in a shape that broadcasts with `x`."""
+    """Scales or zero points of a tensor, of an axis or of blocks of it, in a shape that broadcasts with
+    `x`.
+    """
     block, axis = n("block_size", 0), n("axis", 1)
     if scale.numel() == 1 and scale.dim() <= 1 and not block:
         return scale.reshape(())
@@ -69,7 +71,9 @@ def dynamic(n: Any, x: Any) -> Any:
 
 
 def shifted(value: Any, zero: Any, row: bool) -> Any:
-    """A matrix less its zero point (of the whole, of each row or of each column), in float64, which holds the sums."""
+    """A matrix less its zero point (of the whole, of each row or of each column), in float64, which holds the
+    sums.
+    """
     if zero is None:
         return value.double()
     if zero.dim() == 1 and zero.numel() > 1 and row:

@@ -15,13 +15,21 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "leakyrelu": lambda x, a, b: F.leaky_relu(x, 0.01 if a is None else a),
     "thresholdedrelu": lambda x, a, b: torch.where(x > (1.0 if a is None else a), x, torch.zeros_like(x)),
     "scaledtanh": lambda x, a, b: (1.0 if a is None else a) * torch.tanh((1.0 if b is None else b) * x),
-    "hardsigmoid": lambda x, a, b: torch.clamp((0.2 if a is None else a) * x + (0.5 if b is None else b), 0, 1),
+    "hardsigmoid": lambda x, a, b: torch.clamp(
+        (0.2 if a is None else a) * x + (0.5 if b is None else b), 0, 1
+    ),
     "elu": lambda x, a, b: F.elu(x, 1.0 if a is None else a),
     "softsign": lambda x, a, b: F.softsign(x),
     "softplus": lambda x, a, b: F.softplus(x, threshold=40),
 }
 # How many of the values of activation_alpha and activation_beta one takes.
-TAKES = {"affine": (1, 1), "leakyrelu": (1, 0), "thresholdedrelu": (1, 0), "scaledtanh": (1, 1), "hardsigmoid": (1, 1)}
+TAKES = {
+    "affine": (1, 1),
+    "leakyrelu": (1, 0),
+    "thresholdedrelu": (1, 0),
+    "scaledtanh": (1, 1),
+    "hardsigmoid": (1, 1),
+}
 TAKES["elu"] = (1, 0)
 DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -82,7 +90,15 @@ STEPS = {"RNN": rnn_step, "GRU": gru_step, "LSTM": lstm_step}
 
 
 def recurrent(
-    n: Any, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None, p: Any = None
+    n: Any,
+    x: Any,
+    w: Any,
+    r: Any,
+    b: Any = None,
+    lengths: Any = None,
+    h: Any = None,
+    c: Any = None,
+    p: Any = None,
 ) -> Any:
     """All directions; past the end of a sequence the state stays and the output is zero."""
     directions, hidden, gates = w.shape[0], r.shape[-1], GATES[n.op]

@@ -8,7 +8,13 @@ from typing import Any, Callable
 import torch
 import torch.nn.functional as F  # noqa: N812  torch's own name for it
 
-MODES = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic", "bicubic": "bicubic"}
+MODES = {
+    "linear": "bilinear",
+    "bilinear": "bilinear",
+    "nearest": "nearest",
+    "cubic": "bicubic",
+    "bicubic": "bicubic",
+}
 
 
 class Axis:
@@ -121,7 +127,9 @@ def resize(n: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = Non
             continue
         indices, weights = place.weighted(mode == "cubic")
         count = len(indices[0]) if indices else 1
-        taken = y.index_select(axis, torch.tensor([item for row in indices for item in row], dtype=torch.int64))
+        taken = y.index_select(
+            axis, torch.tensor([item for row in indices for item in row], dtype=torch.int64)
+        )
         taken = taken.reshape([*y.shape[:axis], out, count, *y.shape[axis + 1 :]])
         table = torch.tensor(weights, dtype=y.dtype).reshape([out, count] + [1] * (y.dim() - axis - 1))
         y = (taken * table).sum(axis + 1)

@@ -1,4 +1,6 @@
-"""Rules of sequences, which are Python lists here, and of optionals, which are None or a value. See table.py."""
+"""Rules of sequences, which are Python lists here, and of optionals, which are None or a value. See
+table.py.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
 """ONNX models as torch modules: the core of our lowering, which runs in workers only.
 
-`Lowered(model)` is a `torch.nn.Module`; a table maps every operator to a rule, a function `rule(node, *inputs)` of a few lines over
-torch tensors. The rules stand in files by family (`FAMILIES`); ONNX's operator pages
-(https://onnx.ai/onnx/operators/) are their source. An operator without a rule that ONNX defines as a function is lowered through that
-definition. What has neither is Unsupported, with the reason: nothing is lowered approximately.
+`Lowered(model)` is a `torch.nn.Module`; a table maps every operator to a rule, a function `rule(node,
+*inputs)` of a few lines over torch tensors. The rules stand in files by family (`FAMILIES`); ONNX's operator
+pages (https://onnx.ai/onnx/operators/) are their source. An operator without a rule that ONNX defines as a
+function is lowered through that definition. What has neither is Unsupported, with the reason: nothing is
+lowered approximately.
 
-Some operands must be known to Python (the shape of a Reshape, the condition of an If): they are *asked*. Run directly, a module
-asks the tensors. Compilers trace a module without values, so `record` runs it once on the inputs at hand and keeps every answer;
-after that the module asks what it has kept. The program that is compiled is then the one with those operands constant, which is
-the same program on these inputs.
+Some operands must be known to Python (the shape of a Reshape, the condition of an If): they are *asked*. Run
+directly, a module asks the tensors. Compilers trace a module without values, so `record` runs it once on the
+inputs at hand and keeps every answer; after that the module asks what it has kept. The program that is
+compiled is then the one with those operands constant, which is the same program on these inputs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ Unsupported, to_tensor, to_value = VALUES.Unsupported, VALUES.to_tensor, VALUES.
 
 
 class NodeView:
-    """What a rule sees of its node: `n("axis", 0)` is an attribute with its default, `opset` that of its domain."""
+    """What a rule sees of its node: `n("axis", 0)` is an attribute with its default, `opset` that of its
+    domain.
+    """
 
     def __init__(self, op: str, opset: int, attributes: Mapping[str, Any], wanted: int) -> None:
         self.op, self.opset, self.attributes = op, opset, dict(attributes)
@@ -64,7 +67,9 @@ class NodeView:
 
     @staticmethod
     def one(value: Any, default: Any = None) -> Any:
-        """The number that was asked, whether its tensor had no dimension or one; the default where it is absent."""
+        """The number that was asked, whether its tensor had no dimension or one; the default where it is
+        absent.
+        """
         value = value[0] if isinstance(value, list) else value
         return default if value is None else value
 
@@ -74,7 +79,9 @@ class NodeView:
 
 
 class Tape:
-    """The operands that Python reads: taken from tensors the first time, kept by the place where they were read."""
+    """The operands that Python reads: taken from tensors the first time, kept by the place where they were
+    read.
+    """
 
     def __init__(self, kept: dict[int, list[Any]] | None = None) -> None:
         self.recording = kept is None
@@ -93,7 +100,9 @@ class Tape:
 
 
 class LoweredNode:
-    """A node with its rule; `asks` are the positions of its inputs that Python has to know, `also` those it wants twice."""
+    """A node with its rule; `asks` are the positions of its inputs that Python has to know, `also` those it
+    wants twice.
+    """
 
     def __init__(self, key: int, node: NodeView, rule: Rule, inputs: list[str], outputs: list[str]) -> None:
         self.key, self.node, self.rule, self.inputs, self.outputs = key, node, rule, inputs, outputs
@@ -148,7 +157,9 @@ class Block(torch.nn.Module):  # type: ignore[misc]  # torch is not there when t
 
 
 class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
-    """A model as a torch module. `names` are the inputs that its forward takes, in order; `outputs` what it returns."""
+    """A model as a torch module. `names` are the inputs that its forward takes, in order; `outputs` what it
+    returns.
+    """
 
     def __init__(self, model: Any, fed: Iterable[str]) -> None:
         super().__init__()
@@ -169,7 +180,9 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
         return tuple(self.block(env, Tape(self.kept)))
 
     def record(self, *values: Any) -> list[str]:
-        """Run once, keep all that is asked, drop what only served that; operators that asked what the inputs decide."""
+        """Run once, keep all that is asked, drop what only served that; operators that asked what the inputs
+        decide.
+        """
         tape = Tape()
         env = dict(self.absent)
         env.update(zip(self.names, values))
@@ -199,7 +212,9 @@ class Lowering:
         self.nodes(block, graph.node, opsets, bound or {})
         return block
 
-    def function(self, function: Any, opsets: Mapping[str, int], node: NodeView, named: Sequence[bool]) -> Block:
+    def function(
+        self, function: Any, opsets: Mapping[str, int], node: NodeView, named: Sequence[bool]
+    ) -> Block:
         """A block for one call of a FunctionProto; `named` tells which of its outputs the node names."""
         self.depth += 1
         if self.depth > 100:
@@ -214,7 +229,9 @@ class Lowering:
         self.depth -= 1
         return block
 
-    def nodes(self, block: Block, nodes: Iterable[Any], opsets: Mapping[str, int], bound: Mapping[str, Any]) -> None:
+    def nodes(
+        self, block: Block, nodes: Iterable[Any], opsets: Mapping[str, int], bound: Mapping[str, Any]
+    ) -> None:
         """Add a step for every node."""
         for proto in nodes:
             outputs = list(proto.output)
@@ -242,7 +259,9 @@ class Lowering:
         op = proto.op_type
         local = self.functions.get((proto.domain, op)) or self.functions.get((domain, op))
         if local is not None:
-            step.blocks["definition"] = self.function(local, opsets, step.node, [bool(name) for name in step.outputs])
+            step.blocks["definition"] = self.function(
+                local, opsets, step.node, [bool(name) for name in step.outputs]
+            )
             step.flow = _call
         elif not domain and op in FLOWS:
             step.flow = FLOWS[op]
@@ -257,8 +276,16 @@ class Lowering:
 class _Defined:
     """An operator that runs as ONNX's definition of it."""
 
-    def __init__(self, lowering: Lowering, schema: Any, proto: Any, domain: str, opsets: dict[str, int]) -> None:
-        self.lowering, self.schema, self.proto, self.domain, self.opsets = lowering, schema, proto, domain, opsets
+    def __init__(
+        self, lowering: Lowering, schema: Any, proto: Any, domain: str, opsets: dict[str, int]
+    ) -> None:
+        self.lowering, self.schema, self.proto, self.domain, self.opsets = (
+            lowering,
+            schema,
+            proto,
+            domain,
+            opsets,
+        )
 
     def __call__(self, step: LoweredNode, values: list[Any], env: Mapping[str, Any], tape: Tape) -> Any:
         if "definition" not in step.blocks:
@@ -270,7 +297,11 @@ class _Defined:
         schema, opset = self.schema, step.node.opset
         if schema.has_function:
             versions = [version for version in schema.function_opset_versions if version <= opset]
-            data = schema.get_function_with_opset_version(max(versions)) if versions and not self.domain else None
+            data = (
+                schema.get_function_with_opset_version(max(versions))
+                if versions and not self.domain
+                else None
+            )
             function = onnx.FunctionProto.FromString(data) if data else schema.function_body
         else:
             types = [VALUES.serialised_type(value) for value in values]
@@ -286,7 +317,9 @@ class _Defined:
                     node.attribute.append(onnx.helper.make_attribute(item.name, step.node(item.name)))
             versions = [item for item in schema.context_dependent_function_opset_versions if item <= opset]
             version = max(versions) if versions and not self.domain else schema.since_version
-            data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
+            data = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), types
+            )
             function = onnx.FunctionProto.FromString(data)
         return self.lowering.function(function, self.opsets, step.node, [bool(name) for name in step.outputs])
 
@@ -315,7 +348,9 @@ def _call(step: LoweredNode, values: list[Any], env: Mapping[str, Any], tape: Ta
 
 
 def asks_data(block: Block, data: set[str]) -> set[str]:
-    """The operators of a block that ask what depends on the values named in `data`, and not only on their shapes."""
+    """The operators of a block that ask what depends on the values named in `data`, and not only on their
+    shapes.
+    """
     data, found = set(data), set()
     for step in block.steps:
         used = set(step.inputs) | {name for body in step.blocks.values() for name in free_names(body)}

@@ -1,9 +1,13 @@
-"""torch, three ways, all from one lowering of ONNX to torch modules (table.py, our own); on the CPU where no other device is named.
+"""torch, three ways, all from one lowering of ONNX to torch modules (table.py, our own); on the CPU where no
+other device is named.
 
-`torch` runs the module as it is. `inductor` compiles it with `torch.compile`; its `level` stops after fewer stages, by the names
-of torch's own backends (https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and `disabled` turns parts of
-inductor off. Both can compute on `cuda`, in float32 proper (TF32, which rounds factors to 10 bits, is off). `torch-exporter` gives the module to `torch.onnx.export` and runs the model that comes out on onnxruntime with its
-optimiser off. The baseline of the latter two is the module run directly: where that fails, nothing is asked of the compiler.
+`torch` runs the module as it is. `inductor` compiles it with `torch.compile`; its `level` stops after fewer
+stages, by the names of torch's own backends
+(https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and `disabled` turns parts of
+inductor off. Both can compute on `cuda`, in float32 proper (TF32, which rounds factors to 10 bits, is off).
+`torch-exporter` gives the module to `torch.onnx.export` and runs the model that comes out on onnxruntime with
+its optimiser off. The baseline of the latter two is the module run directly: where that fails, nothing is
+asked of the compiler.
 """
 
 from __future__ import annotations
@@ -38,12 +42,15 @@ ENVIRONMENT: Mapping[str, str] = {
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # every test compiles
 }
 MEMORY = (
-    r"CUDA out of memory|bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not enough memory"
+    r"CUDA out of memory|bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not"
+    r" enough memory"
 )
 # What torch says when it has no kernel for a type, or no way at all.
 LACKS = (
-    r"not implemented for|[Nn]ot (?:yet )?(?:currently )?supported|[Uu]nsupported|not yet implemented|is not implemented"
-    r"|does not support|only supports?\b|only implemented for|only defined for|[Ee]xpected .{0,80} to be .{0,40}floating point"
+    r"not implemented for|[Nn]ot (?:yet )?(?:currently )?supported|[Uu]nsupported|not yet implemented|is not"
+    r" implemented"
+    r"|does not support|only supports?\b|only implemented for|only defined for|[Ee]xpected .{0,80} to be"
+    r" .{0,40}floating point"
 )
 # Of a compiler: no converter, a construct that it states it cannot trace, or no compiler of C++.
 COMPILER_LACKS = (
@@ -51,7 +58,12 @@ COMPILER_LACKS = (
     ("environment", r"InvalidCxxCompiler|No working C\+\+ compiler found"),
 )
 DEVICES = ("cpu", "cuda")
-TORCH_CLASSES = {**CLASSES, "Unsupported": "unsupported", "Unpromotable": "unsupported", "NoDevice": "environment"}
+TORCH_CLASSES = {
+    **CLASSES,
+    "Unsupported": "unsupported",
+    "Unpromotable": "unsupported",
+    "NoDevice": "environment",
+}
 COMPILER_CLASSES = {
     "MemoryError": "out-of-memory",
     "_ArrayMemoryError": "out-of-memory",
@@ -84,7 +96,9 @@ class Torch:
     libraries: tuple[str, ...] = ()
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
-        """What torch, its compiler and the lowering import; a wheel that wants CUDA libraries is not served."""
+        """What torch, its compiler and the lowering import; a wheel that wants CUDA libraries is not
+        served.
+        """
         numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
         torch = ("filelock", "fsspec", "jinja2", "networkx", "sympy", "typing_extensions", "setuptools")
         return (numpy, "onnx", "protobuf", "ml_dtypes", *torch, *self.libraries)
@@ -141,7 +155,11 @@ def choose_device(name: str) -> None:
         torch.set_default_device(None)
         return
     if not torch.cuda.is_available():
-        lack = "there is no such device, or workers may not see it" if torch.version.cuda else "this build has no CUDA"
+        lack = (
+            "there is no such device, or workers may not see it"
+            if torch.version.cuda
+            else "this build has no CUDA"
+        )
         raise NoDevice("torch cannot compute on %s: %s" % (name, lack))
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_default_device(name)
@@ -169,7 +187,8 @@ class Compiled(Torch):
             raise NotRun("%s: %s" % (type(error).__name__, error)) from error
         if decided:
             request.notes.append(
-                "values that the inputs decide were compiled in as constants: those that %s asked" % ", ".join(decided)
+                "values that the inputs decide were compiled in as constants: those that %s asked"
+                % ", ".join(decided)
             )
         return table, module, values
 
@@ -219,17 +238,19 @@ class Inductor(Compiled):
     def load(self) -> str:
         """Import the compiler, find the machine's vector instructions, compile one model (never run).
 
-        That makes g++'s precompiled header too, which torch keeps in a folder of its own for all its processes and which
-        makes a test three times as fast.
+        That makes g++'s precompiled header too, which torch keeps in a folder of its own for all its
+        processes and which makes a test three times as fast.
         """
         import torch
 
         version = super().load()
-        torch.use_deterministic_algorithms(False)  # it has inductor choose other code; one thread is deterministic
+        # it has inductor choose other code; one thread is deterministic
+        torch.use_deterministic_algorithms(False)
         import torch._dynamo
         from torch._inductor import config, cpu_vec_isa
 
-        config.cpp_cache_precompile_headers = shutil.which("openssl") is not None  # torch calls it for a checksum
+        # torch calls it for a checksum
+        config.cpp_cache_precompile_headers = shutil.which("openssl") is not None
         with tempfile.TemporaryDirectory() as folder:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
             try:
@@ -245,7 +266,9 @@ class Inductor(Compiled):
         return version
 
     def prepare(self, request: Request) -> Run:
-        """The compiled module. torch compiles at the first call, which counts as the stage `compile` until it runs."""
+        """The compiled module. torch compiles at the first call, which counts as the stage `compile` until it
+        runs.
+        """
         import torch
         import torch._dynamo
         import torch._inductor.config as config
@@ -274,7 +297,9 @@ class Inductor(Compiled):
 
             return call
 
-        compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=options["shapes"] == "dynamic")
+        compiled = torch.compile(
+            module, backend=backend, fullgraph=True, dynamic=options["shapes"] == "dynamic"
+        )
 
         def run(values: dict[str, Any]) -> dict[str, Any]:
             feeds = [table.to_tensor(values[name]) for name in module.names]
@@ -298,7 +323,11 @@ class Exporter(Compiled):
     }
     main_option = "exporter"
     baseline: Mapping[str, str] = {"exporter": "off", "optimise": "on", "opset": ""}
-    lacks: tuple[str, ...] = (*Torch.lacks, "sequences and optionals", "what onnxruntime lacks, which runs the result")
+    lacks: tuple[str, ...] = (
+        *Torch.lacks,
+        "sequences and optionals",
+        "what onnxruntime lacks, which runs the result",
+    )
     libraries = ("onnxscript", "onnx-ir", "onnxruntime", "packaging")
     runs_on = "onnxruntime:level=disable_all"
 
@@ -339,7 +368,9 @@ class Exporter(Compiled):
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """What onnxruntime has no kernel for is unsupported: the original is not a model that it could be asked."""
+        """What onnxruntime has no kernel for is unsupported: the original is not a model that it could be
+        asked.
+        """
         if exception.rpartition(".")[2] == "BrokenModel":
             if "NOT_IMPLEMENTED" in message[:4000]:
                 return "unsupported"

@@ -1,10 +1,12 @@
-"""Values for a model's leaves under which no intermediate result is NaN or infinite, found by gradients: the worker's side.
+"""Values for a model's leaves under which no intermediate result is NaN or infinite, found by gradients: the
+worker's side.
 
-NNSmith's search (ASPLOS 2023, section 3.3, algorithm 3): run the model operator by operator; where the first NaN or infinity comes
-out, take the first positive loss of that operator, and let Adam move the leaves against its gradient; begin Adam anew when another
-operator or loss is in turn; draw new values when nothing moves. The losses are not written here: they are the `safe` domains and the
-`relation`s of the declarations (gen/operators), the same that the generator samples by. Operators whose derivative is zero somewhere
-have a proxy: their value with the derivative of something near it (paper, "proxy derivative").
+NNSmith's search (ASPLOS 2023, section 3.3, algorithm 3): run the model operator by operator; where the first
+NaN or infinity comes out, take the first positive loss of that operator, and let Adam move the leaves against
+its gradient; begin Adam anew when another operator or loss is in turn; draw new values when nothing moves.
+The losses are not written here: they are the `safe` domains and the `relation`s of the declarations
+(gen/operators), the same that the generator samples by. Operators whose derivative is zero somewhere have a
+proxy: their value with the derivative of something near it (paper, "proxy derivative").
 
 The limit is on iterations, not on time, so that equal seeds give equal values.
 """
@@ -37,9 +39,11 @@ class Offence(Exception):
 
 
 class ValueSearch(NoReleases):
-    """The backend `value-search`: it computes nothing of the model; its outputs are new values of inputs and weights by name.
+    """The backend `value-search`: it computes nothing of the model; its outputs are new values of inputs and
+    weights by name.
 
-    No outputs at all: none were found. An input without a name is the seed: as an option it would ask for a worker of its own. `method` is what is done at an offence; `off` for `proxy` leaves the true derivatives.
+    No outputs at all: none were found. An input without a name is the seed: as an option it would ask for a
+    worker of its own. `method` is what is done at an offence; `off` for `proxy` leaves the true derivatives.
     """
 
     name = "value-search"
@@ -53,7 +57,11 @@ class ValueSearch(NoReleases):
     }
     main_option = "method"
     baseline: Mapping[str, str] = {}
-    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment: Mapping[str, str] = {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     lacks: tuple[str, ...] = ("outputs: it looks for values to feed", "what torch lacks")
 
     def load(self) -> str:
@@ -161,13 +169,17 @@ class InputSearch:
             step.flow = flowing
 
     def run(self, given: Mapping[str, Any], iterations: int) -> tuple[dict[str, Any], int]:
-        """The leaves' values by name and the iterations it took; no values when none were found in so many."""
+        """The leaves' values by name and the iterations it took; no values when none were found in so
+        many.
+        """
         import torch
 
         values = {name: self.table.to_tensor(value) for name, value in given.items()}
         for name, buffer in self.block.constants.items():
             values.setdefault(name, getattr(self.block, buffer))
-        wide = {leaf.name: torch.float64 if leaf.dtype == "float64" else torch.float32 for leaf in self.leaves}
+        wide = {
+            leaf.name: torch.float64 if leaf.dtype == "float64" else torch.float32 for leaf in self.leaves
+        }
         masters = {
             leaf.name: values[leaf.name].detach().to(wide[leaf.name]).clone().requires_grad_()
             for leaf in self.leaves
@@ -215,7 +227,9 @@ class InputSearch:
             env.update((name, value) for name, value in zip(step.outputs, made, strict=False) if name)
 
     def loss(self, offence: Offence) -> tuple[int, Any]:
-        """The first positive loss of an operator, with its number: domains by input, relations, and the sizes of all its inputs."""
+        """The first positive loss of an operator, with its number: domains by input, relations, and the sizes
+        of all its inputs.
+        """
         import torch
 
         declared = self.operators.get(offence.name)
@@ -250,7 +264,8 @@ class InputSearch:
         adam.zero_grad()
         try:
             loss.backward()
-        except RuntimeError:  # nothing on the way to a leaf has a derivative, or a rule changes its operand in place
+        except RuntimeError:
+            # nothing on the way to a leaf has a derivative, or a rule changes its operand in place
             return False
         moving = False
         for master in masters.values():
@@ -284,7 +299,9 @@ class InputSearch:
 
 
 def _lowering(table: Any, kinds: Mapping[str, Any]) -> Any:
-    """The table's lowering, in which a stand-in without derivatives serves where the table has no rule or its rule fails."""
+    """The table's lowering, in which a stand-in without derivatives serves where the table has no rule or its
+    rule fails.
+    """
     import onnx
 
     class SearchLowering(table.Lowering):  # type: ignore[misc]  # the table is a file that workers load by name
@@ -303,9 +320,11 @@ def _lowering(table: Any, kinds: Mapping[str, Any]) -> Any:
 
 
 def stand_in(table: Any, proto: Any, opsets: dict[str, int], kinds: Mapping[str, Any]) -> Callable[..., Any]:
-    """A rule for a node: ONNX's own evaluator; where that fails too, zeros of the declared type, so that the search can go on behind it.
+    """A rule for a node: ONNX's own evaluator; where that fails too, zeros of the declared type, so that the
+    search can go on behind it.
 
-    Whoever asked for values looks at what a compiler makes of them: a result that was only supposed is not trusted.
+    Whoever asked for values looks at what a compiler makes of them: a result that was only supposed is not
+    trusted.
     """
 
     def rule(node: Any, *values: Any) -> Any:
@@ -319,7 +338,8 @@ def stand_in(table: Any, proto: Any, opsets: dict[str, int], kinds: Mapping[str,
             return tuple(table.to_tensor(value) for value in made)
         except Exception as error:  # the evaluator raises whatever numpy or a missing branch of it does
             if any(
-                name and (name not in kinds or kinds[name].dtype not in table.VALUES.DTYPES) for name in proto.output
+                name and (name not in kinds or kinds[name].dtype not in table.VALUES.DTYPES)
+                for name in proto.output
             ):
                 raise table.Unsupported(f"{proto.op_type}: {error}") from error
             return tuple(_zeros(table, kinds[name]) if name else None for name in proto.output)
@@ -367,7 +387,8 @@ def _moves(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-# Element-wise operators whose derivative is zero in places, and the slope that is added to it: of steps that of the line through them.
+# Element-wise operators whose derivative is zero in places, and the slope that is added to it: of steps that
+# of the line through them.
 PROXIES: Mapping[str, float] = {
     **dict.fromkeys(("Floor", "Ceil", "Round"), 1.0),
     **dict.fromkeys(("Relu", "ThresholdedRelu", "HardSwish", "HardSigmoid", "Clip", "Sign", "Shrink"), 0.02),

@@ -18,7 +18,9 @@ DTYPES = {
 }  # fmt: skip
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 # Types that torch does not exchange with numpy, and the integers that carry their bits.
-CARRIED = {name: np.int16 if name == "bfloat16" else np.uint8 for name in DTYPES if name.startswith(("bf", "float8"))}
+CARRIED = {
+    name: np.int16 if name == "bfloat16" else np.uint8 for name in DTYPES if name.startswith(("bf", "float8"))
+}
 
 DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "precision")
 
@@ -28,7 +30,9 @@ class Unsupported(NotImplementedError):
 
 
 def attributes(proto: Any, bound: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The attributes of a NodeProto as Python values, those of the function around it put in; and its bodies."""
+    """The attributes of a NodeProto as Python values, those of the function around it put in; and its
+    bodies.
+    """
     given, bodies = {}, {}
     for item in proto.attribute:
         if item.ref_attr_name:
@@ -75,14 +79,18 @@ def constant(node: Any) -> torch.Tensor:
 
 def element(number: int) -> torch.dtype:
     """torch's dtype for ONNX's number of an element type; Unsupported for the others."""
-    name = str(onnx.helper.tensor_dtype_to_np_dtype(number)) if number != onnx.TensorProto.STRING else "string"
+    name = (
+        str(onnx.helper.tensor_dtype_to_np_dtype(number)) if number != onnx.TensorProto.STRING else "string"
+    )
     if name not in DTYPES:
         raise Unsupported("the element type %s" % onnx.TensorProto.DataType.Name(number).lower())
     return DTYPES[name]
 
 
 def to_tensor(value: Any) -> Any:
-    """A torch tensor of a numpy array on torch's default device, lists recursively; shapes and element types stay, the memory is not shared."""
+    """A torch tensor of a numpy array on torch's default device, lists recursively; shapes and element types
+    stay, the memory is not shared.
+    """
     if value is None or isinstance(value, torch.Tensor):
         return value
     if isinstance(value, (list, tuple)):

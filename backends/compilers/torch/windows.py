@@ -1,4 +1,6 @@
-"""Rules of convolutions and pools. Padding that torch's own operators cannot express is done before them. See table.py."""
+"""Rules of convolutions and pools. Padding that torch's own operators cannot express is done before them. See
+table.py.
+"""
 
 from __future__ import annotations
 
@@ -153,13 +155,19 @@ def max_pool(n: Any, x: Any) -> Any:
     for at in order:
         offset = torch.tensor([cell[at] * dilations[at] for cell in within])[best[..., 0]]
         steps = torch.arange(best.shape[2 + at]) * strides[at] - pads[at]
-        place = place * sizes[at] + offset + steps.reshape([-1 if axis == 2 + at else 1 for axis in range(rank + 2)])
+        place = (
+            place * sizes[at]
+            + offset
+            + steps.reshape([-1 if axis == 2 + at else 1 for axis in range(rank + 2)])
+        )
     planes = torch.arange(x.shape[0] * x.shape[1]).reshape([*x.shape[:2]] + [1] * rank)
     return torch.gather(seen, -1, best)[..., 0], place + planes * math.prod(sizes)
 
 
 def average_pool(n: Any, x: Any) -> Any:
-    """The mean of each window, the padding counted where `count_include_pad` says so; what `ceil_mode` adds never counts."""
+    """The mean of each window, the padding counted where `count_include_pad` says so; what `ceil_mode` adds
+    never counts.
+    """
     rank = x.dim() - 2
     kernel, strides, dilations, pads, more = laid_out(n, x, rank)
     counted = bool(n("count_include_pad", 0))

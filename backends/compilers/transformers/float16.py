@@ -1,8 +1,9 @@
 """Converters of models to float16 as compilers: onnxconverter-common's, and the one in onnxruntime's wheel.
 
 https://github.com/microsoft/onnxconverter-common (float16.py) and onnxruntime.transformers.float16, which began as its copy. Inputs and outputs keep
-their types. Constants may lie half a step of float16 from what they were, after the clamp that both tools state; what is
-run for values has float32 for float16 again (narrowing.py). A model with float16 of its own is `unsupported` here.
+their types. Constants may lie half a step of float16 from what they were, after the clamp that both tools
+state; what is run for values has float32 for float16 again (narrowing.py). A model with float16 of its own is
+`unsupported` here.
 """
 
 import functools
@@ -24,7 +25,9 @@ _LARGEST = {"onnxconverter-float16": 1e4, "onnxruntime-float16": 65504.0}
 
 
 def refuse_float16(model: Any) -> None:
-    """NotImplementedError for a model that has float16 of its own, which could not be distinguished from what the tool brings in."""
+    """NotImplementedError for a model that has float16 of its own, which could not be distinguished from what
+    the tool brings in.
+    """
     if _FLOAT16 in NARROWING.element_types(model):
         raise NotImplementedError("the model has float16 of its own")
 
@@ -58,7 +61,9 @@ def convert_by_onnxruntime(model: Any, options: Mapping[str, str]) -> Any:
 
 
 def widen(largest: float, before: Any, narrowed: Any) -> Any:
-    """`narrowed` with float32 for float16 and the constants of `before`; BrokenModel for one beyond half a step and the clamp."""
+    """`narrowed` with float32 for float16 and the constants of `before`; BrokenModel for one beyond half a
+    step and the clamp.
+    """
     import numpy as np
     from onnx import ModelProto, numpy_helper
 
@@ -89,7 +94,9 @@ def widen_types(graph: Any) -> None:
             if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == _FLOAT16:
                 attribute.i = _FLOAT
             if attribute.HasField("t") and attribute.t.data_type == _FLOAT16:  # ConstantOfShape
-                attribute.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float32)))
+                attribute.t.CopyFrom(
+                    numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float32))
+                )
     for name in ("input", "output", "value_info"):
         for value in getattr(graph, name, ()):
             if value.type.tensor_type.elem_type == _FLOAT16:
@@ -117,6 +124,8 @@ ONNXRUNTIME = TARGETS.Transformed(
     convert_by_onnxruntime,
     package="onnxruntime",
     may_lack=True,
-    checked=False,  # its casts stand behind what reads them: onnxruntime sorts nodes when it loads a model, onnx's checker refuses it
+    # its casts stand behind what reads them: onnxruntime sorts nodes when it loads a model, onnx's checker
+    # refuses it
+    checked=False,
     restore=functools.partial(widen, _LARGEST["onnxruntime-float16"]),
 )

@@ -1,4 +1,5 @@
-"""onnx-graphsurgeon as a compiler: a model imported, folded, cleaned, sorted and exported, run by onnxruntime with its optimiser off.
+"""onnx-graphsurgeon as a compiler: a model imported, folded, cleaned, sorted and exported, run by onnxruntime
+with its optimiser off.
 
 https://github.com/NVIDIA/TensorRT/tree/main/tools/onnx-graphsurgeon; `fold` has it fold constants, for which it runs onnxruntime itself.
 """

@@ -1,4 +1,6 @@
-"""What runs models for the transformers: onnxruntime with its optimiser off, and the reference for what onnxruntime does not take."""
+"""What runs models for the transformers: onnxruntime with its optimiser off, and the reference for what
+onnxruntime does not take.
+"""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +58,9 @@ def shown(model: Any) -> "Run":
 
 
 def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
-    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it, NotRun for a lack that it may have."""
+    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it, NotRun for a
+    lack that it may have.
+    """
     try:
         return session(model, inputs, unstaged)
     except Exception as error:
@@ -64,7 +68,9 @@ def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
 
 
 def refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
-    """What it means that onnxruntime does not load or run a result: kernels tell some of their lacks only when they run."""
+    """What it means that onnxruntime does not load or run a result: kernels tell some of their lacks only
+    when they run.
+    """
     stage = "compile" if verb == "load" else "run"
     if may_lack and ORT.classify(stage, type(error).__name__, str(error)) in ("unsupported", "environment"):
         return NotRun(f"for the transformed model: {error}")
@@ -72,8 +78,9 @@ def refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
 
 
 def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
-    """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that cannot be, as in the worker of a
-    release, or where onnx's checker refuses the original `before`."""
+    """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that
+    cannot be, as in the worker of a release, or where onnx's checker refuses the original `before`.
+    """
     try:
         (point,) = metadata.entry_points(group="opsieve.backends", name=SECOND_HOST)
     except (TypeError, ValueError):  # the worker of a release has no opsieve, and maybe an older importlib
@@ -93,7 +100,9 @@ def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
 
 
 def original(request: "Request", stage: Callable[[str], None]) -> "Run":
-    """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime says."""
+    """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime
+    says.
+    """
     try:
         run_original = session(request.model, request.inputs, stage)
     except Exception as error:

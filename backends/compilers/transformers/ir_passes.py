@@ -1,4 +1,5 @@
-"""onnx-ir's graph passes as a compiler: what they make of a model is run by onnxruntime with its optimiser off.
+"""onnx-ir's graph passes as a compiler: what they make of a model is run by onnxruntime with its optimiser
+off.
 
 https://onnx.ai/ir-py/api/ir_passes_common.html; a pass is named as its class is, without `Pass`. Left alone, those run that tidy any model.
 """
@@ -24,7 +25,9 @@ def import_passes() -> None:
 
 
 def run_passes(model: Any, options: Mapping[str, str]) -> Any:
-    """The model after the passes that are named, else the usual ones, without those to skip; UnknownName for one that the release lacks."""
+    """The model after the passes that are named, else the usual ones, without those to skip; UnknownName for
+    one that the release lacks.
+    """
     import onnx_ir
     from onnx_ir.passes import common
 

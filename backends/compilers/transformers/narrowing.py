@@ -1,8 +1,10 @@
-"""What is asked of a tool that gives up precision by design: constants within the bound of their new format, and the same program around them.
+"""What is asked of a tool that gives up precision by design: constants within the bound of their new format,
+and the same program around them.
 
-The result of such a tool is not held against the values of the original. It must load, run and declare what the original does; every constant
-that it narrowed must lie within the step of its format; and the result with its precision given back (`narrow constants` as they were, casts and
-quantisation undone) must compute what the original computes, by the usual policy.
+The result of such a tool is not held against the values of the original. It must load, run and declare what
+the original does; every constant that it narrowed must lie within the step of its format; and the result with
+its precision given back (`narrow constants` as they were, casts and quantisation undone) must compute what
+the original computes, by the usual policy.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +25,9 @@ def graphs(model: Any) -> Iterator[Any]:
 
 
 def constants(model: Any) -> dict[str, Any]:
-    """The TensorProtos of a model by the name of the value that they give: initializers and Constant nodes; first come, first kept."""
+    """The TensorProtos of a model by the name of the value that they give: initializers and Constant nodes;
+    first come, first kept.
+    """
     found: dict[str, Any] = {}
     for graph in graphs(model):
         for tensor in getattr(graph, "initializer", ()):
@@ -35,7 +39,9 @@ def constants(model: Any) -> dict[str, Any]:
 
 
 def element_types(model: Any) -> list[int]:
-    """The element types that a model names anywhere a narrowing tool could bring them in: constants, casts, declared values."""
+    """The element types that a model names anywhere a narrowing tool could bring them in: constants, casts,
+    declared values.
+    """
     kinds = [tensor.data_type for tensor in constants(model).values()]
     for graph in graphs(model):
         for node in graph.node:
@@ -46,11 +52,15 @@ def element_types(model: Any) -> list[int]:
 
 
 def within(name: str, narrow: Any, wide: Any, step: Any) -> None:
-    """BrokenModel where a narrowed constant lies further than `step` (one number, or one an element) from what it was."""
+    """BrokenModel where a narrowed constant lies further than `step` (one number, or one an element) from
+    what it was.
+    """
     import numpy as np
 
     if np.shape(narrow) != np.shape(wide):
-        raise BrokenModel(f"the constant {name[:60]!a} has the shape {np.shape(narrow)} and had {np.shape(wide)}")
+        raise BrokenModel(
+            f"the constant {name[:60]!a} has the shape {np.shape(narrow)} and had {np.shape(wide)}"
+        )
     got, want = np.asarray(narrow, np.float64), np.asarray(wide, np.float64)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
@@ -58,11 +68,15 @@ def within(name: str, narrow: Any, wide: Any, step: Any) -> None:
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
         said = (name[:60], list(place), got[place], want[place])
-        raise BrokenModel("the constant {!a} at {} is {:.9g}, beyond a step of its format from {:.9g}".format(*said))
+        raise BrokenModel(
+            "the constant {!a} at {} is {:.9g}, beyond a step of its format from {:.9g}".format(*said)
+        )
 
 
 def run_both(narrowed: Callable[[Any], Any], restored: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What runs the narrowed model, holds the shapes and types of its results against those of the restored one, and gives the latter's."""
+    """What runs the narrowed model, holds the shapes and types of its results against those of the restored
+    one, and gives the latter's.
+    """
 
     def run(values: Any) -> Any:
         import numpy as np

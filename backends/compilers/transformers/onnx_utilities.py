@@ -1,4 +1,5 @@
-"""Utilities of onnx's wheel that rewrite a model and must keep its meaning, as compilers: onnx.utils.Extractor and onnx.compose.
+"""Utilities of onnx's wheel that rewrite a model and must keep its meaning, as compilers:
+onnx.utils.Extractor and onnx.compose.
 
 https://onnx.ai/onnx/api/utils.html: the part of a model between all its inputs and all its outputs is the model.
 https://onnx.ai/onnx/api/compose.html: `add_prefix` renames what is inside a model, its inputs and outputs aside.
@@ -31,7 +32,9 @@ def extract(model: Any, options: Mapping[str, str]) -> Any:
 
 
 def prefix(model: Any, options: Mapping[str, str]) -> Any:
-    """The model with a prefix before every name of a kind, or of all kinds, but those of inputs and outputs."""
+    """The model with a prefix before every name of a kind, or of all kinds, but those of inputs and
+    outputs.
+    """
     from onnx import compose
 
     chosen = {"rename_" + kind: options["names"] in ("all", kind) for kind in _KINDS}

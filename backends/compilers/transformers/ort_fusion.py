@@ -1,8 +1,10 @@
-"""onnxruntime.transformers.optimizer as a compiler: its fusions written in Python, run by onnxruntime with its optimiser off.
+"""onnxruntime.transformers.optimizer as a compiler: its fusions written in Python, run by onnxruntime with
+its optimiser off.
 
 https://github.com/microsoft/onnxruntime/tree/main/onnxruntime/python/tools/transformers; it comes in onnxruntime's wheel. `level` has
-onnxruntime optimise the model first, for which this tool imports torch. `skip` takes the names of fusions as `FusionOptions` has them, without
-`enable_`. A fused operator for which onnxruntime has no kernel on the CPU is its lack: the tool fuses for other devices too.
+onnxruntime optimise the model first, for which this tool imports torch. `skip` takes the names of fusions as
+`FusionOptions` has them, without `enable_`. A fused operator for which onnxruntime has no kernel on the CPU
+is its lack: the tool fuses for other devices too.
 """
 
 import functools
@@ -26,7 +28,9 @@ def import_optimizer() -> None:
 
 
 def fuse(model: Any, options: Mapping[str, str]) -> Any:
-    """The model after the fusions for a type of model, UnknownName for a type or a fusion that the release lacks."""
+    """The model after the fusions for a type of model, UnknownName for a type or a fusion that the release
+    lacks.
+    """
     from fusion_options import FusionOptions  # type: ignore[import-not-found]  # the tool's folder is on sys.path
     from onnxruntime.transformers import optimizer
 

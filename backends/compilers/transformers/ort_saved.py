@@ -1,8 +1,8 @@
 """The optimised model that onnxruntime saves, read again and run by onnxruntime with its optimiser off.
 
 https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html (offline mode): what is saved must load, and mean
-what the model meant. Where onnxruntime fails while it optimises, that is a failure of the target `onnxruntime` at this level, and
-`environment` here.
+what the model meant. Where onnxruntime fails while it optimises, that is a failure of the target
+`onnxruntime` at this level, and `environment` here.
 """
 
 import functools
@@ -45,7 +45,9 @@ def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
         path = os.path.join(folder, "saved.onnx")
         chosen.optimized_model_filepath = path
         try:
-            ort.InferenceSession(model.SerializeToString(), chosen, providers=["CPUExecutionProvider"], **extra)
+            ort.InferenceSession(
+                model.SerializeToString(), chosen, providers=["CPUExecutionProvider"], **extra
+            )
         except Exception as error:
             raise NotRun(str(error)) from error
         return onnx.load(path)

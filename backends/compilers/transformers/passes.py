@@ -1,8 +1,8 @@
 """Passes of the transformers: left out by name, and reports of which ran and which acted.
 
-Loaded by `transformed.py` next to it, so it runs inside workers too: the standard library only, Python 3.8. A trace is printed,
-so that what was reported before a crash is there after it: lines `opsieve pass ran NAME`, `opsieve pass acted NAME`, and `opsieve pass host NAME` for
-one that only runs others.
+Loaded by `transformed.py` next to it, so it runs inside workers too: the standard library only, Python 3.8. A
+trace is printed, so that what was reported before a crash is there after it: lines `opsieve pass ran NAME`,
+`opsieve pass acted NAME`, and `opsieve pass host NAME` for one that only runs others.
 """
 
 import contextlib
@@ -24,7 +24,9 @@ def split(text: str) -> List[str]:
 
 
 def known(package: str, names: List[str], every: Iterable[str]) -> List[str]:
-    """`names`; UnknownName when one of them is not among `every`, for a misspelt pass would pass every test."""
+    """`names`; UnknownName when one of them is not among `every`, for a misspelt pass would pass every
+    test.
+    """
     missing = set(names) - set(every)
     if missing:
         raise UnknownName("%s has no pass %s" % (package, listed(missing)))
@@ -39,12 +41,16 @@ def report(what: str, names: Iterable[str]) -> None:
 
 
 def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> Optional[List[str]]:
-    """The passes to run: those named, else the default ones, without those to skip; None for the default of an old release."""
+    """The passes to run: those named, else the default ones, without those to skip; None for the default of
+    an old release.
+    """
     available = module.get_available_passes()
     passes = known("onnxoptimizer", split(named), available)
     if not passes and not hasattr(module, "get_fuse_and_elimination_passes"):  # before 0.2
         if skipped:
-            raise UnknownName("onnxoptimizer does not list its default passes in this release, so none can be left out")
+            raise UnknownName(
+                "onnxoptimizer does not list its default passes in this release, so none can be left out"
+            )
         return None
     if not passes:
         passes = list(module.get_fuse_and_elimination_passes())
@@ -73,7 +79,9 @@ def onnxsim_passes() -> List[str]:
 
 
 def known_to_onnxsim(names: List[str]) -> List[str]:
-    """`names`; UnknownName for one that onnxsim lacks: by its list, else by the words that stand in its library."""
+    """`names`; UnknownName for one that onnxsim lacks: by its list, else by the words that stand in its
+    library.
+    """
     from onnxsim import onnxsim_cpp2py_export as library
 
     listed_ = onnxsim_passes()
@@ -103,7 +111,9 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
 
     kept: List[Tuple[Any, str, Any]] = []
 
-    def wrap(owner: Any, method: str, name_of: Callable[[Any], str], nothing: Callable[[Any], Any], acted: Any) -> None:
+    def wrap(
+        owner: Any, method: str, name_of: Callable[[Any], str], nothing: Callable[[Any], Any], acted: Any
+    ) -> None:
         """Have `method` do nothing where the name is among those to skip, and tell what it did elsewhere."""
         original = getattr(owner, method)
 
@@ -134,7 +144,13 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
         model = arguments[0]
         return model if isinstance(model, ir.passes.PassResult) else ir.passes.PassResult(model, False)
 
-    wrap(ir.passes.PassBase, "__call__", lambda one: type(one).__name__, unchanged, lambda result: result.modified)
+    wrap(
+        ir.passes.PassBase,
+        "__call__",
+        lambda one: type(one).__name__,
+        unchanged,
+        lambda result: result.modified,
+    )
     wrap(RewriteRule, "try_rewrite", rule_name, lambda arguments: None, lambda result: result is not None)
     try:
         yield
@@ -145,7 +161,9 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
 
 
 def rule_name(rule: Any) -> str:
-    """A rewrite rule's name; where it has none, the variable that holds it, else the function that writes its replacement."""
+    """A rewrite rule's name; where it has none, the variable that holds it, else the function that writes its
+    replacement.
+    """
     if getattr(rule, "name", None):
         return str(rule.name)
     function = getattr(getattr(rule, "_replacement_pattern", None), "_function", None)

@@ -1,8 +1,10 @@
-"""onnxruntime.quantization as a compiler: the model quantised, statically (QDQ, calibrated with the inputs of the test) or dynamically.
+"""onnxruntime.quantization as a compiler: the model quantised, statically (QDQ, calibrated with the inputs of
+the test) or dynamically.
 
 https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html. Quantised constants may lie half a step of their scale from what
-they were; what is run for values has the quantisation undone (narrowing.py): quantised constants as they were, pairs of QuantizeLinear
-and DequantizeLinear taken out, integer products as products. A model with quantised parts of its own is `unsupported` here.
+they were; what is run for values has the quantisation undone (narrowing.py): quantised constants as they
+were, pairs of QuantizeLinear and DequantizeLinear taken out, integer products as products. A model with
+quantised parts of its own is `unsupported` here.
 """
 
 import functools
@@ -18,11 +20,15 @@ TARGETS = beside("targets.py")
 NARROWING = beside("narrowing.py")
 _OWN = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
 _PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
-# The tool runs the model to calibrate it, so what onnxruntime lacks ends in a message of its own; a range that is not finite has no scale.
+# The tool runs the model to calibrate it, so what onnxruntime lacks ends in a message of its own; a range
+# that is not finite has no scale.
 MEANINGS = (
     (
         "environment",
-        r"Unsupported model IR version|Failed to construct locale with name|only \*?guarantees\*? support for models stamped",
+        (
+            r"Unsupported model IR version|Failed to construct locale with name|only \*?guarantees\*? support"
+            r" for models stamped"
+        ),
     ),
     (
         "unsupported",
@@ -49,7 +55,9 @@ def import_quantisation() -> None:
 
 
 def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) -> Any:
-    """The quantised model; activations that a quantised range could stand for are kept, so that taking the pairs out leaves the original."""
+    """The quantised model; activations that a quantised range could stand for are kept, so that taking the
+    pairs out leaves the original.
+    """
     import onnx
     from onnxruntime import quantization
 
@@ -79,7 +87,9 @@ def nodes(model: Any) -> list[Any]:
 
 
 def restore(before: Any, quantised: Any) -> Any:
-    """`quantised` in float32 with the constants of `before`; BrokenModel for one beyond half a step of its scale."""
+    """`quantised` in float32 with the constants of `before`; BrokenModel for one beyond half a step of its
+    scale.
+    """
     from onnx import ModelProto
 
     model, were = ModelProto(), NARROWING.constants(before)
@@ -95,7 +105,9 @@ def restore(before: Any, quantised: Any) -> Any:
 
 
 class Undone:
-    """The undoing of one model's quantisation: `were` are the original's constants by name, `given` the result's."""
+    """The undoing of one model's quantisation: `were` are the original's constants by name, `given` the
+    result's.
+    """
 
     def __init__(self, were: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.were, self.given = were, given
@@ -123,7 +135,9 @@ class Undone:
         return [node]
 
     def original(self, name: str, dequantised: Any = None) -> Any:
-        """The original's constant that a quantised one stands for, after the test of its bound; BrokenModel where there is none."""
+        """The original's constant that a quantised one stands for, after the test of its bound; BrokenModel
+        where there is none.
+        """
         import numpy as np
         from onnx import numpy_helper
 
@@ -131,21 +145,31 @@ class Undone:
         if base not in self.were or name not in self.given:
             raise NotImplementedError(f"which constant {name[:60]!a} stands for cannot be read from its name")
         wide, narrow = (numpy_helper.to_array(each) for each in (self.were[base], self.given[name]))
-        names = [base + _PRODUCT, base + "_zero_point"] if dequantised is None else list(dequantised.input[1:])
+        names = (
+            [base + _PRODUCT, base + "_zero_point"] if dequantised is None else list(dequantised.input[1:])
+        )
         if any(each not in self.given for each in names):
             raise NotImplementedError(f"the scale of {name[:60]!a} cannot be read from its name")
-        scale, zero = [numpy_helper.to_array(self.given[each]).astype(np.float64) for each in [*names, *names[:1]]][:2]
+        scale, zero = [
+            numpy_helper.to_array(self.given[each]).astype(np.float64) for each in [*names, *names[:1]]
+        ][:2]
         if len(names) < 2:
             zero = np.zeros_like(scale)
         if scale.size > 1:
-            axes = [each.i for each in dequantised.attribute if each.name == "axis"] if dequantised is not None else []
+            axes = (
+                [each.i for each in dequantised.attribute if each.name == "axis"]
+                if dequantised is not None
+                else []
+            )
             axis = axes[0] if axes else max(i for i, side in enumerate(wide.shape) if side == scale.size)
             sides = [scale.size if i == axis % wide.ndim else 1 for i in range(wide.ndim)]
             scale, zero = scale.reshape(sides), zero.reshape(sides)
         if not (np.isfinite(scale).all() and (scale > 0).all()):
             raise BrokenModel(f"the scale of {name[:60]!a} is {scale.ravel()[:4].tolist()}")
         got = (narrow.astype(np.float64) - zero.reshape(scale.shape)) * scale
-        NARROWING.within(base, got, wide, np.broadcast_to(scale * 0.501, np.shape(wide)) + 1e-6 * np.abs(wide))
+        NARROWING.within(
+            base, got, wide, np.broadcast_to(scale * 0.501, np.shape(wide)) + 1e-6 * np.abs(wide)
+        )
         return wide
 
     def constants(self, graph: Any) -> None:

@@ -1,4 +1,6 @@
-"""What a transformed model must still be: asked as the original is, with its outputs, and accepted by onnx's checker."""
+"""What a transformed model must still be: asked as the original is, with its outputs, and accepted by onnx's
+checker.
+"""
 
 import functools
 from typing import TYPE_CHECKING, Any
@@ -12,24 +14,34 @@ PASSES = functools.partial(load_neighbour, __file__, "transformers")("passes.py"
 
 
 def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
-    """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses; notes what is lost."""
+    """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses;
+    notes what is lost.
+    """
     after_inputs = {item.name: item for item in after.graph.input}
     after_outputs = {item.name: item for item in after.graph.output}
     constants = {tensor.name for tensor in after.graph.initializer}
     new = set(after_inputs) - {item.name for item in before.graph.input} - constants
     if new:
-        raise BrokenModel("the transformed model wants inputs that the original has not: %s" % PASSES.listed(new))
+        raise BrokenModel(
+            "the transformed model wants inputs that the original has not: %s" % PASSES.listed(new)
+        )
     lost = {item.name for item in before.graph.output} - set(after_outputs)
     if lost:
         raise BrokenModel("the transformed model has lost the outputs %s" % PASSES.listed(lost))
-    gone = {(one.domain, one.name) for one in before.functions} - {(one.domain, one.name) for one in after.functions}
+    gone = {(one.domain, one.name) for one in before.functions} - {
+        (one.domain, one.name) for one in after.functions
+    }
     called = sorted("%s:%s" % each for each in gone & calls(after.graph)) if gone else []
     if called:
-        raise BrokenModel("the transformed model calls functions that it has lost: %s" % PASSES.listed(called))
+        raise BrokenModel(
+            "the transformed model calls functions that it has lost: %s" % PASSES.listed(called)
+        )
     problem = complaint(after) if checked else ""
     if problem:
         if not complaint(before):
-            raise BrokenModel("onnx.checker accepts the original and refuses the transformed model: %s" % problem)
+            raise BrokenModel(
+                "onnx.checker accepts the original and refuses the transformed model: %s" % problem
+            )
         request.notes.append("onnx.checker refuses the original and the transformed model")
     for item in before.graph.output:
         kinds = [kind(each.type) for each in (after_outputs[item.name], item)]
@@ -47,7 +59,9 @@ def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -
             )
         elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
             shapes = "%s where the original has %s" % (listed_shape(now), listed_shape(was))
-            raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
+            raise BrokenModel(
+                "the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes)
+            )
 
 
 def calls(graph: Any) -> set[tuple[str, str]]:

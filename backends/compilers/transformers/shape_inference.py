@@ -1,8 +1,9 @@
 """Shape inference as a compiler: what is declared for the values of a model must be what they are.
 
 https://onnx.ai/onnx/api/shape_inference.html and onnxruntime.tools.symbolic_shape_infer. Every tensor of the graph for which the tool
-declares a type becomes an output; the model is run by onnxruntime with its optimiser off, and a value of another element type, rank or size
-than its declaration has is an error of the tool. A size by name is held against the other values of that name.
+declares a type becomes an output; the model is run by onnxruntime with its optimiser off, and a value of
+another element type, rank or size than its declaration has is an error of the tool. A size by name is held
+against the other values of that name.
 """
 
 import functools
@@ -77,7 +78,9 @@ def examine(result: Any, values: Mapping[str, Any]) -> None:
             sizes.setdefault(side, size) if isinstance(side, str) else side
             for side, size in zip(sides, found, strict=False)
         ]
-        if len(sides) != len(found) or any(side not in (None, size) for side, size in zip(known, found, strict=True)):
+        if len(sides) != len(found) or any(
+            side not in (None, size) for side, size in zip(known, found, strict=True)
+        ):
             raise BrokenModel(f"{declared.name[:60]!r} is declared with the shape {sides} and has {found}")
 
 

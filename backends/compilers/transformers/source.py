@@ -1,4 +1,6 @@
-"""What the transformers of ONNX graphs add to an exported script: transform, check, run on onnxruntime unoptimised."""
+"""What the transformers of ONNX graphs add to an exported script: transform, check, run on onnxruntime
+unoptimised.
+"""
 
 from collections.abc import Collection, Mapping
 
@@ -51,8 +53,9 @@ _RUN = """\
 
 
 def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-    """The source of `run` for the transformer called `name`; "" where nothing but opsieve can skip a rule, or hold values against
-    what is declared of them."""
+    """The source of `run` for the transformer called `name`; "" where nothing but opsieve can skip a rule, or
+    hold values against what is declared of them.
+    """
     if name not in _TRANSFORMS or (name == "onnxscript" and options.get("skip")):
         return ""
     off: Lines = ([], ["after = onnx.load_model_from_string(model)"])
@@ -60,12 +63,25 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
     lines = [*imports, "import onnxruntime as ort", "", *lines]
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
     checks = _CHECKS.replace(_CHECKER, _UNCHECKED) if name in _OF_ONNXRUNTIME else _CHECKS
-    return carriers(dtypes) + checks + text + _RUN + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
+    return (
+        carriers(dtypes)
+        + checks
+        + text
+        + _RUN
+        + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
+    )
 
 
 def brief(name: str, options: Mapping[str, str], dtypes: Collection[str], failed: str) -> "Lines":
-    """The statements of a short script for the transformer called `name`; none where only `source` shows the failure."""
-    if name in _OF_ONNXRUNTIME or not source(name, options, dtypes) or options["optimise"] != "on" or carriers(dtypes):
+    """The statements of a short script for the transformer called `name`; none where only `source` shows the
+    failure.
+    """
+    if (
+        name in _OF_ONNXRUNTIME
+        or not source(name, options, dtypes)
+        or options["optimise"] != "on"
+        or carriers(dtypes)
+    ):
         return [], []
     imports, lines = _TRANSFORMS[name](options)
     if failed == "compile":
@@ -85,7 +101,9 @@ def _onnxoptimizer(options: Mapping[str, str]) -> Lines:
         every = passes if options["passes"] else "onnxoptimizer.get_fuse_and_elimination_passes()"
         lines = [f"passes = [name for name in {every} if name not in {_split(options['skip'])!a}]"]
         passes = "passes"
-    call = f"onnxoptimizer.optimize(onnx.load_model_from_string(model), {passes}, {options['fixpoint'] == 'on'})"
+    call = (
+        f"onnxoptimizer.optimize(onnx.load_model_from_string(model), {passes}, {options['fixpoint'] == 'on'})"
+    )
     return ["import onnxoptimizer"], [*lines, f"after = {call}"]
 
 
@@ -109,7 +127,10 @@ def _onnxscript(options: Mapping[str, str]) -> Lines:
             f"optimizer.fold_constants({', '.join(['after', *words])})",
         ]
     words += ["inline=False"] * (options["inline"] == "off")
-    return ["from onnxscript import optimizer"], [model, f"after = optimizer.optimize({', '.join(['after', *words])})"]
+    return ["from onnxscript import optimizer"], [
+        model,
+        f"after = optimizer.optimize({', '.join(['after', *words])})",
+    ]
 
 
 def _onnxslim(options: Mapping[str, str]) -> Lines:
@@ -125,7 +146,10 @@ def _onnxslim(options: Mapping[str, str]) -> Lines:
 
 
 def _version_converter(options: Mapping[str, str]) -> Lines:
-    goal = f"after = version_converter.convert_version(onnx.load_model_from_string(model), {int(options['opset'])})"
+    goal = (
+        "after = version_converter.convert_version(onnx.load_model_from_string(model),"
+        f" {int(options['opset'])})"
+    )
     return ["from onnx import version_converter"], [goal]
 
 
@@ -175,7 +199,10 @@ def _extractor(options: Mapping[str, str]) -> Lines:
 def _compose(options: Mapping[str, str]) -> Lines:
     kinds = ("nodes", "edges", "initializers", "value_infos", "functions")
     words = "".join(f", rename_{kind}={options['names'] in ('all', kind)}" for kind in kinds)
-    call = f"compose.add_prefix(onnx.load_model_from_string(model), 'part/', rename_inputs=False, rename_outputs=False{words})"
+    call = (
+        "compose.add_prefix(onnx.load_model_from_string(model), 'part/', rename_inputs=False,"
+        f" rename_outputs=False{words})"
+    )
     return ["from onnx import compose"], [f"after = {call}"]
 
 
@@ -183,7 +210,9 @@ def _ort_fusion(options: Mapping[str, str]) -> Lines:
     imports = ["from onnxruntime.transformers import optimizer", "from fusion_options import FusionOptions"]
     lines = [f"fusions = FusionOptions({options['model']!a})"]
     lines += [f"setattr(fusions, {'enable_' + name!a}, False)" for name in _split(options["skip"])]
-    words = f"model_type={options['model']!a}, opt_level={int(options['level'])}, optimization_options=fusions"
+    words = (
+        f"model_type={options['model']!a}, opt_level={int(options['level'])}, optimization_options=fusions"
+    )
     return imports, [
         *lines,
         f"after = optimizer.optimize_model(onnx.load_model_from_string(model), {words}).model",

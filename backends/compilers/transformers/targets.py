@@ -1,14 +1,17 @@
-"""Transformers of ONNX graphs as compilers: what they make of a model is run by onnxruntime with its own optimiser off.
+"""Transformers of ONNX graphs as compilers: what they make of a model is run by onnxruntime with its own
+optimiser off.
 
-Four stand here: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim (https://github.com/onnxsim/onnxsim), onnxscript's
-optimizer (https://microsoft.github.io/onnxscript/) and onnxslim (https://github.com/inisis/OnnxSlim). Those that come in the wheels of
-onnx and onnxruntime have files beside it, which load this one by its path, as a worker does.
+Four stand here: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim
+(https://github.com/onnxsim/onnxsim), onnxscript's optimizer (https://microsoft.github.io/onnxscript/) and
+onnxslim (https://github.com/inisis/OnnxSlim). Those that come in the wheels of onnx and onnxruntime have
+files beside it, which load this one by its path, as a worker does.
 
-The transformed model is asked nothing that the original could not answer: a failure counts against the transformer only when
-onnxruntime takes the original (and the checker, when it is the checker that complains). The original is asked after a failure
-only, so that a test that passes costs nothing more. Where onnxruntime does not take it, what onnxruntime says of the original
-is the answer, as it is of the baseline: that is what tells a kernel that onnxruntime lacks anyway from one that it lacks for an
-operator which the transformer brought in, and a bug of onnxruntime's from one of the transformer's.
+The transformed model is asked nothing that the original could not answer: a failure counts against the
+transformer only when onnxruntime takes the original (and the checker, when it is the checker that complains).
+The original is asked after a failure only, so that a test that passes costs nothing more. Where onnxruntime
+does not take it, what onnxruntime says of the original is the answer, as it is of the baseline: that is what
+tells a kernel that onnxruntime lacks anyway from one that it lacks for an operator which the transformer
+brought in, and a bug of onnxruntime's from one of the transformer's.
 """
 
 import functools
@@ -41,7 +44,8 @@ MEMORY = r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate mem
 NO_TYPE = (("unsupported", r"no supported data type: \d+"),)
 # A release that is too old for one of the options.
 NO_SWITCH = (
-    r"unexpected keyword argument '(?:perform_optimization|skipped_optimizers|skip_constant_folding|skip_shape_inference"
+    r"unexpected keyword argument"
+    r" '(?:perform_optimization|skipped_optimizers|skip_constant_folding|skip_shape_inference"
     r"|onnx_shape_inference|inline|no_shape_infer|skip_optimizations|skip_fusion_patterns)'"
 )
 
@@ -49,20 +53,25 @@ NO_SWITCH = (
 class Transformed:
     """A backend that transforms a model and runs the result on onnxruntime unoptimised.
 
-    `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` imports what that needs;
-    `libraries` are the requirements of the package beside numpy and onnxruntime. `package` is given where the distribution is
-    called otherwise than the target, `extra` then where it does not come with opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
-    `may_lack`: what onnxruntime has no kernel for in the result is onnxruntime's lack, since a user asked for these operators; there is
-    then no baseline either, beside which a lack of the result would be a fault. `checked`: onnx's checker must accept the result; not
-    what onnxruntime makes for itself, with operators of its own in ONNX's domain (SimplifiedLayerNormalization). `examine` raises BrokenModel where
-    what the result gave is not what it declares. `restore` gives a model that was narrowed, after the original, its precision back: that
-    one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs too. `milliseconds`: `protocol.Costly`.
+    `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` imports what
+    that needs; `libraries` are the requirements of the package beside numpy and onnxruntime. `package` is
+    given where the distribution is called otherwise than the target, `extra` then where it does not come with
+    opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
+    `may_lack`: what onnxruntime has no kernel for in the result is onnxruntime's lack, since a user asked for
+    these operators; there is then no baseline either, beside which a lack of the result would be a fault.
+    `checked`: onnx's checker must accept the result; not what onnxruntime makes for itself, with operators of
+    its own in ONNX's domain (SimplifiedLayerNormalization). `examine` raises BrokenModel where what the
+    result gave is not what it declares. `restore` gives a model that was narrowed, after the original, its
+    precision back: that one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs
+    too. `milliseconds`: `protocol.Costly`.
     """
 
     runs_on = "onnxruntime:level=disable_all"
     unchanged: Mapping[str, str] = {"optimise": "off"}  # `protocol.HandsOn`
     version_of_distribution = True
-    states_lacks = True  # `protocol.StatesLacks`: what a transformer brought in and onnxruntime lacks is a BrokenModel
+    states_lacks = (
+        True  # `protocol.StatesLacks`: what a transformer brought in and onnxruntime lacks is a BrokenModel
+    )
 
     def __init__(
         self,
@@ -91,7 +100,9 @@ class Transformed:
         # All options, so that a model has one baseline whatever part of the transformer is asked.
         defaults = {option: legal[0] if legal else "" for option, legal in options.items()}
         self.baseline: Mapping[str, str] = {} if may_lack else dict(defaults, optimise="off")
-        self.environment: Mapping[str, str] = dict(ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {}))
+        self.environment: Mapping[str, str] = dict(
+            ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {})
+        )
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
         self.libraries, self.imports, self.transform = libraries, imports, transform
         self.patterns, self.may_lack, self.checked, self.examine = patterns, may_lack, checked, examine
@@ -140,7 +151,9 @@ class Transformed:
             loaded = HOSTS.load_result(result.SerializeToString(), request.inputs, self.may_lack)
             if self.restore is not None:
                 restored = self.restore(before, result).SerializeToString()
-                loaded = NARROWING.run_both(loaded, HOSTS.load_result(restored, request.inputs, self.may_lack))
+                loaded = NARROWING.run_both(
+                    loaded, HOSTS.load_result(restored, request.inputs, self.may_lack)
+                )
             run_result = loaded
         except Exception:
             try:
@@ -148,12 +161,16 @@ class Transformed:
             except NotRun as lack:  # onnxruntime does not take the original either
                 HOSTS.evaluate(request.model, before, lack)(request.inputs)
                 if not sound:
-                    request.notes.append("onnxruntime does not take the original, the reference does: %s" % lack)
+                    request.notes.append(
+                        "onnxruntime does not take the original, the reference does: %s" % lack
+                    )
                 else:
                     asked = result if self.restore is None else self.restore(before, result)
                     run_result = HOSTS.evaluate(asked.SerializeToString(), before, lack)
                     examine = None  # the reference is looser about types on the way than a compiler
-                    request.notes.append("run by the reference, for onnxruntime does not take the original: %s" % lack)
+                    request.notes.append(
+                        "run by the reference, for onnxruntime does not take the original: %s" % lack
+                    )
             if not sound or run_result is None:
                 raise
         taken = {item.name for item in result.graph.input}
@@ -171,7 +188,9 @@ class Transformed:
         return run
 
     def classify(self, stage: str, exception: str, message: str) -> str:
-        """A lack is one that onnxruntime has with the original, or NotImplementedError; all else is an error."""
+        """A lack is one that onnxruntime has with the original, or NotImplementedError; all else is an
+        error.
+        """
         kind = exception.rpartition(".")[2]
         if kind == "NotRun":
             return meaning_of_host(ORT.classify(stage, exception, message))
@@ -247,7 +266,9 @@ def import_onnxscript() -> None:
 
 
 def run_onnxscript(model: Any, options: Options) -> Any:
-    """The whole optimizer, or one of the two parts that can be called by themselves, without the passes and rules to skip."""
+    """The whole optimizer, or one of the two parts that can be called by themselves, without the passes and
+    rules to skip.
+    """
     with PASSES.onnxscript_passes(options["skip"], options["trace"] == "on"):
         return call_onnxscript(model, options)
 
@@ -310,7 +331,8 @@ ONNXSIM = Transformed(
     import_onnxsim,
     run_onnxsim,
     patterns=NO_TYPE,
-    environment={"ONNXSIM_CERTIFY": "0"},  # a proof with z3 after the work, where z3 is installed; it alters nothing
+    # a proof with z3 after the work, where z3 is installed; it alters nothing
+    environment={"ONNXSIM_CERTIFY": "0"},
     milliseconds=33.0,
 )
 ONNXSCRIPT = Transformed(

@@ -1,7 +1,9 @@
-"""onnx.version_converter and onnxscript.version_converter as compilers: the model at another opset, run by onnxruntime with its optimiser off.
+"""onnx.version_converter and onnxscript.version_converter as compilers: the model at another opset, run by
+onnxruntime with its optimiser off.
 
 https://onnx.ai/onnx/api/version_converter.html and https://microsoft.github.io/onnxscript/ (which goes up alone, from opset 18 on); `opset` is the goal, below or above the model's own. Operators for whose change of
-meaning there is no adapter, or whose older version cannot say what the model says, are refused by assertions with a text of their
+meaning there is no adapter, or whose older version cannot say what the model says, are refused by assertions
+with a text of their
 own: `unsupported`. Versions for which onnxruntime has no kernel yet are its lack.
 """
 
@@ -14,14 +16,21 @@ from opsieve.backends.compilers.worker_common import load_neighbour
 TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
 # Opset 7 is the oldest that onnxruntime promises to run.
 OPSETS = ("21", *(str(opset) for opset in range(7, 27) if opset != 21))
-# What the converter says of itself (`onnx/version_converter/`: BaseConverter.h, convert.h, adapters/*.h), first match wins.
+# What the converter says of itself (`onnx/version_converter/`: BaseConverter.h, convert.h, adapters/*.h),
+# first match wins.
 MEANINGS: tuple[tuple[str, str], ...] = (
     ("unsupported", r"Target opset: \d+ less than"),
     ("environment", r"invalid version \(must be between"),
     ("unsupported", r"No Adapter (?:From|To|For)|No Previous Version of|No schema for"),
-    ("unsupported", r"isUnallowed: Assertion|is unrestricted for Opset Version|cannot be downgraded to opset"),
+    (
+        "unsupported",
+        r"isUnallowed: Assertion|is unrestricted for Opset Version|cannot be downgraded to opset",
+    ),
     ("unsupported", r"(?:is|are) (?:not support(?:ed)?|unallowed)\b|is unsupported|does not support"),
-    ("unsupported", r"No initializer or constant input|must be a constant or initializer|must be -1 \(disabled\)"),
+    (
+        "unsupported",
+        r"No initializer or constant input|must be a constant or initializer|must be -1 \(disabled\)",
+    ),
     ("unsupported", r"only supports converting|Unsupported conversion"),
 )
 

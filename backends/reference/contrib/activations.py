@@ -1,7 +1,8 @@
 """Activations of com.microsoft, and products and convolutions that end in one.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Gelu, FastGelu, BiasGelu, QuickGelu, FusedConv, FusedGemm,
-FusedMatMul, TransposeMatMul, ScaledSiLU; the layouts of com.microsoft.nchwc are described in onnxruntime/core/mlas/lib/snchwc.cpp.
+FusedMatMul, TransposeMatMul, ScaledSiLU; the layouts of com.microsoft.nchwc are described in
+onnxruntime/core/mlas/lib/snchwc.cpp.
 """
 
 import math
@@ -40,7 +41,9 @@ def gelu_tanh(x: Array) -> Array:
 
 
 def activated(x: Array, name: str, params: Sequence[float] = ()) -> Array:
-    """An activation by its name, with its parameters in the order of the operator's attributes; no name is no activation."""
+    """An activation by its name, with its parameters in the order of the operator's attributes; no name is no
+    activation.
+    """
     kind = name.lower()
     if not kind:
         return x
@@ -85,9 +88,17 @@ def _gemm(a: Array, b: Array, c: Array | None = None, activation: str = "", **at
 
 
 def _matmul(
-    a: Array, b: Array, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0
+    a: Array,
+    b: Array,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
 ) -> Array:
-    """The product of matrices, each transposed first as its attributes say: `transBatch` moves the first axis behind the other batch axes."""
+    """The product of matrices, each transposed first as its attributes say: `transBatch` moves the first axis
+    behind the other batch axes.
+    """
     left, right = _turned(a, transA, transBatchA), _turned(b, transB, transBatchB)
     return np.asarray(alpha * np.matmul(left, right))
 

@@ -1,8 +1,9 @@
 """Attention of com.microsoft, and what goes with it.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Attention, MultiHeadAttention, DecoderMaskedMultiHeadAttention,
-QAttention, GroupQueryAttention, SparseAttention, LinearAttention, RotaryEmbedding, MRotaryEmbedding. Arrays are [batch, heads, length, size]
-inside. A masked key has `mask_filter_value` added to its score, so a row of masked keys alone is not open: all are equal again.
+QAttention, GroupQueryAttention, SparseAttention, LinearAttention, RotaryEmbedding, MRotaryEmbedding. Arrays
+are [batch, heads, length, size] inside. A masked key has `mask_filter_value` added to its score, so a row of
+masked keys alone is not open: all are equal again.
 """
 
 from collections.abc import Mapping
@@ -80,7 +81,9 @@ def _self_attention(
     projected: Array, sizes: Any, mask: Array | None, past: Array | None, bias: Array | None, num_heads: int, unidirectional: int,
     scale: float | None, mask_filter_value: float,
 ) -> Any:  # fmt: skip
-    """Attention of Q, K and V that lie beside each other; the new keys and values, behind those of the past."""
+    """Attention of Q, K and V that lie beside each other; the new keys and values, behind those of the
+    past.
+    """
     q, k, v = (heads(part, num_heads) for part in np.split(projected, np.cumsum(sizes)[:-1], axis=-1))
     k, v = (_behind(None if past is None else past[at], new) for at, new in enumerate((k, v)))
     added = _mask(mask, q.shape[0], q.shape[2], k.shape[2], mask_filter_value) + (0 if bias is None else bias)
@@ -97,7 +100,9 @@ def _attention(
         raise not_computed("Attention with rotary embedding or a shared buffer is not computed")
     projected = x @ w + (0 if b is None else b)
     sizes = qkv_hidden_sizes or [w.shape[1] // 3] * 3
-    return _self_attention(projected, sizes, mask, past, bias, num_heads, unidirectional, scale, mask_filter_value)
+    return _self_attention(
+        projected, sizes, mask, past, bias, num_heads, unidirectional, scale, mask_filter_value
+    )
 
 
 def _quantised_attention(
@@ -109,11 +114,17 @@ def _quantised_attention(
         raise not_computed("QAttention with rotary embedding or a shared buffer is not computed")
     projected = dequantised(x, x_scale, x_zero) @ dequantised(w, w_scale, w_zero, 1) + b
     sizes = [w.shape[1] // 3] * 3
-    return _self_attention(projected, sizes, mask, past, None, num_heads, unidirectional, scale, mask_filter_value)
+    return _self_attention(
+        projected, sizes, mask, past, None, num_heads, unidirectional, scale, mask_filter_value
+    )
 
 
-def _unpacked(query: Array, key: Array | None, value: Array | None, num_heads: int) -> tuple[Array, Array, Array]:
-    """Q, K and V by head: packed [.., heads, 3, size], K and V packed [.., heads, 2, size], K and V by head already, or side by side."""
+def _unpacked(
+    query: Array, key: Array | None, value: Array | None, num_heads: int
+) -> tuple[Array, Array, Array]:
+    """Q, K and V by head: packed [.., heads, 3, size], K and V packed [.., heads, 2, size], K and V by head
+    already, or side by side.
+    """
     if query.ndim == 5:
         return tuple(query[:, :, :, part].swapaxes(1, 2) for part in range(3))  # type: ignore[return-value]
     q = heads(query, num_heads)
@@ -150,11 +161,18 @@ def _decoder_masked(
     cache: Array | None = None, b: Array | None = None, num_heads: int = 1, scale: float | None = None,
     mask_filter_value: float = _MASKED, past_present_share_buffer: int = 0, output_qk: int = 0,
 ) -> Any:  # fmt: skip
-    """One query; keys by head are those of cross attention. A buffer that past and present share has free places behind the past."""
+    """One query; keys by head are those of cross attention. A buffer that past and present share has free
+    places behind the past.
+    """
     if cache is not None or beams is not None:
         raise not_computed("DecoderMaskedMultiHeadAttention of beams is not computed")
     buffers = None
-    if past_present_share_buffer and past_key is not None and past_value is not None and past_length is not None:
+    if (
+        past_present_share_buffer
+        and past_key is not None
+        and past_value is not None
+        and past_length is not None
+    ):
         buffers, length = (past_key.copy(), past_value.copy()), int(past_length.reshape(-1)[0])
         past_key, past_value = past_key[:, :, :length], past_value[:, :, :length]
     made = _multi_head(
@@ -168,7 +186,9 @@ def _decoder_masked(
 
 
 def rotated(x: Array, cos: Array, sin: Array, interleaved: int) -> Array:
-    """X [..., size] turned by angles [..., size'/2]: pairs beside each other, or one from each half; what is beyond size' stays."""
+    """X [..., size] turned by angles [..., size'/2]: pairs beside each other, or one from each half; what is
+    beyond size' stays.
+    """
     width = 2 * cos.shape[-1]
     turned, rest = x[..., :width], x[..., width:]
     real, imaginary = (turned[..., ::2], turned[..., 1::2]) if interleaved else np.split(turned, 2, axis=-1)
@@ -238,7 +258,9 @@ def _grouped(
     local_window_size: int = -1, rotary_interleaved: int = 0, qk_output: int = 0, smooth_softmax: int = 0, sliding_window_cache: int = 0,
     k_quant_type: str = "NONE", v_quant_type: str = "NONE", seen: Array | None = None, **_: Any,
 ) -> Any:  # fmt: skip
-    """Query heads in groups that share a key; `ends` is the place of each item's last key. `seen` limits the keys of each head."""
+    """Query heads in groups that share a key; `ends` is the place of each item's last key. `seen` limits the
+    keys of each head.
+    """
     if sliding_window_cache or k_quant_type != "NONE" or v_quant_type != "NONE" or q_norm is not None:
         raise not_computed("a cache that is quantised or slides, or a norm of queries, is not computed")
     q, k, v = _grouped_parts(query, key, value, num_heads, kv_num_heads)
@@ -303,7 +325,13 @@ def _linear(
     q, k, v = heads(query, q_num_heads), heads(key, key.shape[-1] // size), heads(value, kv_num_heads)
     count, steps = max(q_num_heads, kv_num_heads), q.shape[2]
     k = np.repeat(k, kv_num_heads // k.shape[1], axis=1)
-    state = np.zeros((*k.shape[:2], size, v.shape[-1]), q.dtype) if past is None else past[-1] if state_window else past
+    state = (
+        np.zeros((*k.shape[:2], size, v.shape[-1]), q.dtype)
+        if past is None
+        else past[-1]
+        if state_window
+        else past
+    )
     outputs, states = [], []
     for step in range(steps):
         if update_rule.startswith("gated") and decay is not None:

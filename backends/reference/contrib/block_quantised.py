@@ -1,4 +1,5 @@
-"""Products with weights that are quantised in blocks of a few bits, and mixtures of experts, which have such weights.
+"""Products with weights that are quantised in blocks of a few bits, and mixtures of experts, which have such
+weights.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: MatMulNBits, MatMulBnb4, GatherBlockQuantized, MoE, QMoE. The numbers of FP4 and NF4 are
 those of QLoRA (https://arxiv.org/pdf/2305.14314.pdf, appendix E) and of bitsandbytes.
@@ -16,8 +17,22 @@ from opsieve.backends.reference.contrib.evaluation import Array, Function, not_c
 _FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
 FP4 = np.array([*_FP4, *(-value for value in _FP4)])
 _NF4 = (
-    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334),
-    *(-0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+    *(
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+    ),
+    *(
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+    ),
     *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
 NF4 = np.array(_NF4)
@@ -52,9 +67,13 @@ def _matmul(
     a: Array, b: Array, scales: Array, zeros: Array | None = None, groups: Array | None = None, bias: Array | None = None, K: int = 0,
     N: int = 0, bits: int = 4, block_size: int = 32, accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Array:  # fmt: skip
-    """A times the transposed [N, K] matrix of weights; accuracy levels below 4 are ways to the same numbers."""
+    """A times the transposed [N, K] matrix of weights; accuracy levels below 4 are ways to the same
+    numbers.
+    """
     if weight_prepacked or groups is not None or accuracy_level == 4:
-        raise not_computed("weights packed for a device, groups by index or int8 activations are not computed")
+        raise not_computed(
+            "weights packed for a device, groups by index or int8 activations are not computed"
+        )
     blocks = -(-K // block_size)
     values = unpacked(b.reshape(N, blocks, -1), bits, block_size).reshape(N, -1)[:, :K]
     scales = scales.reshape(N, blocks)
@@ -82,7 +101,11 @@ def _gather(
     axis, block = quantize_axis % data.ndim, block_size
     if data.dtype == np.uint8:
         values = unpacked(data, bits, data.shape[-1] * 8 // bits)
-        zero = np.full(scales.shape, 1 << (bits - 1)) if zeros is None else unpacked(zeros, bits, scales.shape[-1])
+        zero = (
+            np.full(scales.shape, 1 << (bits - 1))
+            if zeros is None
+            else unpacked(zeros, bits, scales.shape[-1])
+        )
     else:
         values = data.astype(scales.dtype)
         zero = np.zeros(scales.shape) if zeros is None else zeros.astype(np.int64)
@@ -96,7 +119,9 @@ def _gather(
     return np.where(inside.reshape(shape), made, 0)
 
 
-def _swiglu(first: Array, third: Array | None, fusion: int, alpha: float, beta: float, limit: float | None) -> Array:
+def _swiglu(
+    first: Array, third: Array | None, fusion: int, alpha: float, beta: float, limit: float | None
+) -> Array:
     if fusion == 1:
         gate, linear = first[..., ::2], first[..., 1::2]
     elif fusion == 2 or third is None:

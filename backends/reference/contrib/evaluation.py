@@ -1,8 +1,9 @@
-"""How operators of other domains than ONNX's own become classes of onnx's evaluator: each is a function over arrays.
+"""How operators of other domains than ONNX's own become classes of onnx's evaluator: each is a function over
+arrays.
 
-A function is given the inputs by place (None for one that is left out) and the attributes by name, and gives one result or a tuple of
-them. Floats of less than 32 bits are computed in float32 and rounded at the end, as onnxruntime's kernels on the CPU do; results that
-are floats have the type of the first input that is one.
+A function is given the inputs by place (None for one that is left out) and the attributes by name, and gives
+one result or a tuple of them. Floats of less than 32 bits are computed in float32 and rounded at the end, as
+onnxruntime's kernels on the CPU do; results that are floats have the type of the first input that is one.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +34,9 @@ def standard(operator: str, *inputs: Array | None, **attributes: Any) -> Any:
 
 
 def not_computed(why: str) -> RuntimeImplementationError:
-    """The exception for what a page leaves open, or what is not written yet: the verdict is `unsupported`, never a guess."""
+    """The exception for what a page leaves open, or what is not written yet: the verdict is `unsupported`,
+    never a guess.
+    """
     return RuntimeImplementationError(why)
 
 

@@ -1,8 +1,9 @@
-"""Operators of com.microsoft that move, cut out or measure values, convolutions of its own, and the blocked layout of com.microsoft.nchwc.
+"""Operators of com.microsoft that move, cut out or measure values, convolutions of its own, and the blocked
+layout of com.microsoft.nchwc.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: ExpandDims, GatherND, Trilu, Unique, Pad, Range, SampleOp, UnfoldTensor,
-CropAndResize, GridSample, CDist, Inverse, DynamicTimeWarping, NhwcMaxPool, ConvTransposeWithDynamicPads, CausalConvWithState.
-Those that ONNX has by now are ONNX's.
+CropAndResize, GridSample, CDist, Inverse, DynamicTimeWarping, NhwcMaxPool, ConvTransposeWithDynamicPads,
+CausalConvWithState. Those that ONNX has by now are ONNX's.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ _SIDES = 4  # of a box: y1, x1, y2, x2
 
 
 def _unique(x: Array) -> Any:
-    """The values in the order in which they first occur, the place of each element among them, and how often each occurs."""
+    """The values in the order in which they first occur, the place of each element among them, and how often
+    each occurs.
+    """
     values, first, inverse, counts = np.unique(x, True, True, True)
     order = np.argsort(first)
     return values[order], np.argsort(order)[inverse.reshape(-1)], counts[order]
@@ -45,9 +48,16 @@ def _unfold(x: Array, size: int = 1, dim: int = -1, step: int = 1) -> Array:
 
 
 def _crop(
-    x: Array, boxes: Array, items: Array, size: Array, mode: str = "bilinear", extrapolation_value: float = 0.0
+    x: Array,
+    boxes: Array,
+    items: Array,
+    size: Array,
+    mode: str = "bilinear",
+    extrapolation_value: float = 0.0,
 ) -> Array:
-    """Regions of images [N, C, H, W] given by their corners in parts of H - 1 and W - 1, resized so that corners meet corners."""
+    """Regions of images [N, C, H, W] given by their corners in parts of H - 1 and W - 1, resized so that
+    corners meet corners.
+    """
     made = np.full((len(boxes), x.shape[1], *size), extrapolation_value, x.dtype)
     places = [_crop_places(boxes[:, at::2], int(size[at]), x.shape[2 + at]) for at in range(2)]
     for box in np.ndindex(len(boxes)):
@@ -108,7 +118,9 @@ def _warping(cost: Array) -> Array:
     while at != (0, 0):
         path.append((at[0] - 1, at[1] - 1))
         row, column = at
-        at = min([(row - 1, column - 1), (row - 1, column), (row, column - 1)], key=lambda place: total[place])
+        at = min(
+            [(row - 1, column - 1), (row - 1, column), (row, column - 1)], key=lambda place: total[place]
+        )
     return np.array(path[::-1], np.int32).T
 
 
@@ -116,7 +128,9 @@ def _nhwc_max_pool(x: Array, **attributes: Any) -> Array:
     return np.moveaxis(standard("MaxPool", np.moveaxis(x, -1, 1), **attributes), 1, -1)
 
 
-def _conv_transpose(x: Array, w: Array, pads: Array | None = None, b: Array | None = None, **attributes: Any) -> Array:
+def _conv_transpose(
+    x: Array, w: Array, pads: Array | None = None, b: Array | None = None, **attributes: Any
+) -> Array:
     given = None if pads is None else [int(value) for value in pads]
     return np.asarray(standard("ConvTranspose", x, w, b, pads=given, **attributes))
 
@@ -125,7 +139,9 @@ def _causal_conv(
     x: Array, w: Array, b: Array | None = None, past: Array | None = None, activation: str = "none", ndim: int = 1, dilation: int = 1,
     channels_last: int = 0, state_window: int = 0,
 ) -> Any:  # fmt: skip
-    """A convolution of each channel by itself [batch, channels, length] that sees the past only, and the elements that the next call needs."""
+    """A convolution of each channel by itself [batch, channels, length] that sees the past only, and the
+    elements that the next call needs.
+    """
     if ndim != 1 or channels_last or state_window:
         raise not_computed(
             "CausalConvWithState of more dimensions, with channels last or a window of states is not computed"
@@ -134,7 +150,8 @@ def _causal_conv(
     before = np.zeros((*x.shape[:2], reach), x.dtype) if past is None else past
     seen = np.concatenate([before, x], axis=2)
     made = sum(
-        w[:, 0, tap, np.newaxis] * seen[:, :, tap * dilation :][:, :, : x.shape[2]] for tap in range(w.shape[-1])
+        w[:, 0, tap, np.newaxis] * seen[:, :, tap * dilation :][:, :, : x.shape[2]]
+        for tap in range(w.shape[-1])
     )
     made = np.asarray(made if b is None else made + b[:, np.newaxis])
     return made if activation == "none" else silu(made), seen[:, :, seen.shape[2] - reach :]

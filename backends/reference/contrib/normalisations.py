@@ -1,8 +1,9 @@
 """Normalisations of com.microsoft, with what is added before them and gated behind them.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: SkipLayerNormalization, SkipSimplifiedLayerNormalization,
-EmbedLayerNormalization, QEmbedLayerNormalization, GatedRMSNorm, BranchwiseRMSNorm, EngramGate, GatedAdd, HyperConnectionPreMix and -PostMix,
-LinearAttentionGate; SimplifiedLayerNormalization stands in ONNX's own domain, and is no operator of ONNX's.
+EmbedLayerNormalization, QEmbedLayerNormalization, GatedRMSNorm, BranchwiseRMSNorm, EngramGate, GatedAdd,
+HyperConnectionPreMix and -PostMix, LinearAttentionGate; SimplifiedLayerNormalization stands in ONNX's own
+domain, and is no operator of ONNX's.
 """
 
 from collections.abc import Mapping
@@ -31,13 +32,20 @@ def _layer(x: Array, scale: Array, bias: Array | None, epsilon: float) -> tuple[
 
 
 def _skip(
-    x: Array, skip: Array, scale: Array, beta: Array | None = None, bias: Array | None = None, epsilon: float = 1e-12
+    x: Array,
+    skip: Array,
+    scale: Array,
+    beta: Array | None = None,
+    bias: Array | None = None,
+    epsilon: float = 1e-12,
 ) -> Any:
     total = x + skip if bias is None else x + skip + bias
     return (*_layer(total, scale, beta, epsilon), total)
 
 
-def _skip_simplified(x: Array, skip: Array, scale: Array, bias: Array | None = None, epsilon: float = 1e-12) -> Any:
+def _skip_simplified(
+    x: Array, skip: Array, scale: Array, bias: Array | None = None, epsilon: float = 1e-12
+) -> Any:
     total = x + skip if bias is None else x + skip + bias
     normal, inverse = rms(total, epsilon)
     return normal * scale, np.zeros_like(inverse), inverse, total
@@ -66,7 +74,9 @@ def _embedded(
 
 
 def _leading_ones(mask: Array) -> Array:
-    """How many elements that are not 0 each row begins with: "position of first 0 in mask, or number of words"."""
+    """How many elements that are not 0 each row begins with: "position of first 0 in mask, or number of
+    words".
+    """
     return np.asarray(np.cumprod(mask != 0, axis=1).sum(axis=1), np.int32)
 
 
@@ -98,15 +108,21 @@ def _branches(x: Array, count: int) -> Array:
 def _branchwise(x: Array, scale: Array | None = None, num_branches: int = 0, epsilon: float = 1e-5) -> Array:
     normal = rms(_branches(x, num_branches), epsilon)[0]
     if scale is not None:
-        normal = normal * (scale.reshape(normal.shape[-2:]) if scale.size == np.prod(normal.shape[-2:]) else scale)
+        normal = normal * (
+            scale.reshape(normal.shape[-2:]) if scale.size == np.prod(normal.shape[-2:]) else scale
+        )
     return normal.reshape(x.shape)
 
 
 def _mixing(gates: Array, streams: Array) -> Array:
-    """Gates of branches (..., C), (..., C, 1), or of features, as an array that broadcasts with streams (..., C, H)."""
+    """Gates of branches (..., C), (..., C, 1), or of features, as an array that broadcasts with streams (...,
+    C, H).
+    """
     if gates.ndim == streams.ndim:
         return gates
-    by_feature = gates.shape[-1] == streams.shape[-2] * streams.shape[-1] and gates.shape[-1] != streams.shape[-2]
+    by_feature = (
+        gates.shape[-1] == streams.shape[-2] * streams.shape[-1] and gates.shape[-1] != streams.shape[-2]
+    )
     return gates.reshape(streams.shape) if by_feature else gates[..., np.newaxis]
 
 
@@ -115,7 +131,9 @@ def _pre_mix(streams: Array, gates: Array, reduction_scale: float = 1.0, num_bra
     return np.asarray(reduction_scale * (grouped * _mixing(gates, grouped)).sum(axis=-2))
 
 
-def _post_mix(streams: Array, block: Array, gates: Array, mix: Array | None = None, num_branches: int = 0) -> Array:
+def _post_mix(
+    streams: Array, block: Array, gates: Array, mix: Array | None = None, num_branches: int = 0
+) -> Array:
     grouped = _branches(streams, num_branches)
     kept = grouped if mix is None else np.swapaxes(mix, -1, -2) @ grouped
     return np.asarray(kept + _mixing(gates, grouped) * block[..., np.newaxis, :]).reshape(streams.shape)
@@ -124,7 +142,9 @@ def _post_mix(streams: Array, block: Array, gates: Array, mix: Array | None = No
 def _engram(
     key: Array, query: Array, value: Array, key_scale: Array, query_scale: Array, out_scale: Array | None = None, epsilon: float = 1e-5
 ) -> Any:  # fmt: skip
-    dot = (rms(key, epsilon)[0] * key_scale * rms(query, epsilon)[0] * query_scale).sum(axis=-1, keepdims=True)
+    dot = (rms(key, epsilon)[0] * key_scale * rms(query, epsilon)[0] * query_scale).sum(
+        axis=-1, keepdims=True
+    )
     dot = dot / np.sqrt(key.shape[-1])
     gated = sigmoid(np.sign(dot) * np.sqrt(np.maximum(np.abs(dot), 1e-6))) * value[..., np.newaxis, :]
     return gated, None if out_scale is None else rms(gated, epsilon)[0] * out_scale

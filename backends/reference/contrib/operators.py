@@ -21,7 +21,9 @@ NOT_COMPUTED = {
     "Sampling": "it draws random numbers",
     "MatMulFpQ4": "its weights are packed as the processor at hand likes them",
     "SparseToDenseMatMul": "its operand is sparse, which no test case carries",
-    "MaxpoolWithMask": 'its page says "for internal use", and its kernel stops at the first element that is masked',
+    "MaxpoolWithMask": (
+        'its page says "for internal use", and its kernel stops at the first element that is masked'
+    ),
 }
 _FAMILIES = (activations, attention, block_quantised, layouts, normalisations, quantised, recurrent, tokens)
 OPERATORS = (

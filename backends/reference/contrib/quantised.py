@@ -1,8 +1,9 @@
 """Operators of com.microsoft over quantised tensors: real = scale * (quantised - zero point).
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: QuantizeLinear, DequantizeLinear, QLinearAdd, -AveragePool,
--Concat, -Conv, -GlobalAveragePool, -LeakyRelu, -Mul, -Sigmoid, -Softmax, -Where, QGemm, DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulInteger16.
-Each dequantises, computes in the type of its scales and quantises: rounded half to even before the zero point is added, then saturated.
+-Concat, -Conv, -GlobalAveragePool, -LeakyRelu, -Mul, -Sigmoid, -Softmax, -Where, QGemm,
+DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulInteger16. Each dequantises, computes in the type of its
+scales and quantises: rounded half to even before the zero point is added, then saturated.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,9 @@ from opsieve.backends.reference.contrib.evaluation import Array, Function, stand
 
 
 def _along(parameter: Array | None, x: Array, axis: int | None) -> Array | int:
-    """A scale or zero point such that it broadcasts with `x`: a row of them lies along `axis`, the last one where none is named."""
+    """A scale or zero point such that it broadcasts with `x`: a row of them lies along `axis`, the last one
+    where none is named.
+    """
     if parameter is None:
         return 0
     wide = parameter.astype(np.int64) if parameter.dtype.name not in ("float32", "float64") else parameter
@@ -31,7 +34,9 @@ def dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int | N
     return made
 
 
-def quantised(x: Array, scale: Array, zero: Array | None, axis: int | None = None, dtype: Any = None) -> Array:
+def quantised(
+    x: Array, scale: Array, zero: Array | None, axis: int | None = None, dtype: Any = None
+) -> Array:
     """Real values as integers of the zero point's type, or of `dtype` where there is none."""
     kind = np.dtype(dtype) if zero is None else zero.dtype
     limits: Any = ml_dtypes.iinfo(kind)
@@ -43,7 +48,12 @@ def _unary(function: Function) -> Function:
     """An operator of one quantised tensor: x, its scale and zero point, and those of the result."""
 
     def run(
-        x: Array, scale: Array, zero: Array | None, new_scale: Array, new_zero: Array | None = None, **attributes: Any
+        x: Array,
+        scale: Array,
+        zero: Array | None,
+        new_scale: Array,
+        new_zero: Array | None = None,
+        **attributes: Any,
     ) -> Array:
         real = function(dequantised(x, scale, zero), **attributes)
         return quantised(np.asarray(real), new_scale, new_zero, dtype=x.dtype)
@@ -85,7 +95,8 @@ def _mean(x: Array) -> Array:
 
 def _concat(scale: Array, zero: Array, *parts: Array, axis: int = 0) -> Array:
     real = [
-        dequantised(x, by, zero_point) for x, by, zero_point in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+        dequantised(x, by, zero_point)
+        for x, by, zero_point in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
     ]
     return quantised(np.concatenate(real, axis), scale, zero)
 
@@ -93,7 +104,9 @@ def _concat(scale: Array, zero: Array, *parts: Array, axis: int = 0) -> Array:
 def _where(
     chosen: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array, y_zero: Array, scale: Array, zero: Array
 ) -> Array:  # fmt: skip
-    return quantised(np.where(chosen, dequantised(x, x_scale, x_zero), dequantised(y, y_scale, y_zero)), scale, zero)
+    return quantised(
+        np.where(chosen, dequantised(x, x_scale, x_zero), dequantised(y, y_scale, y_zero)), scale, zero
+    )
 
 
 def _conv(
@@ -101,7 +114,9 @@ def _conv(
     channels_last: int = 0, **attributes: Any,
 ) -> Array:  # fmt: skip
     x = np.moveaxis(x, -1, 1) if channels_last else x
-    sums = standard("Conv", x.astype(np.int64) - x_zero, w.astype(np.int64) - _along(w_zero, w, 0), bias, **attributes)
+    sums = standard(
+        "Conv", x.astype(np.int64) - x_zero, w.astype(np.int64) - _along(w_zero, w, 0), bias, **attributes
+    )
     made = quantised(sums * _along(x_scale * w_scale, sums, 1), scale, zero)
     return np.moveaxis(made, 1, -1) if channels_last else made
 
@@ -162,7 +177,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "QLinearLeakyRelu": _unary(lambda x, alpha=0.01: np.where(x < 0, alpha * x, x)),
     "QLinearSoftmax": _unary(_softmax),
     "QLinearGlobalAveragePool": _unary(_channels_last(_mean)),
-    "QLinearAveragePool": _unary(_channels_last(lambda x, **attributes: standard("AveragePool", x, **attributes))),
+    "QLinearAveragePool": _unary(
+        _channels_last(lambda x, **attributes: standard("AveragePool", x, **attributes))
+    ),
     "QLinearConcat": _concat,
     "QLinearWhere": _where,
     "QLinearConv": _conv,

@@ -19,14 +19,18 @@ def _attentive(
     p: Array | None = None, query: Array | None = None, memory_weights: Array | None = None, v: Array | None = None, memory: Array | None = None,
     memory_lengths: Array | None = None, layer: Array | None = None, direction: str = "forward", **attributes: Any,
 ) -> Any:  # fmt: skip
-    """An LSTM that is given X beside its attention state: that state stands behind H while the steps run, and is zero at first."""
+    """An LSTM that is given X beside its attention state: that state stands behind H while the steps run, and
+    is zero at first.
+    """
     if query is None or memory_weights is None or v is None or memory is None:
         raise not_computed(
-            "AttnLSTM without one of QW, MW, V and M: the page calls them optional and gives no meaning to that"
+            "AttnLSTM without one of QW, MW, V and M: the page calls them optional and gives no meaning to"
+            " that"
         )
     directions, hidden = w.shape[0], r.shape[-1]
     h, c, b, p = _defaults(x, directions, hidden, h, c, b, p)
-    # what is past the real length of the memory is no candidate of the alignment either, as in every Bahdanau attention: the page says it of VALUES alone
+    # what is past the real length of the memory is no candidate of the alignment either, as in every Bahdanau
+    # attention: the page says it of VALUES alone
     real = (
         np.full(memory.shape[:2], True)
         if memory_lengths is None
@@ -38,7 +42,9 @@ def _attentive(
         cell = lstm_step(functions[at], _products(w[at].T, r[at].T, b[at]), p[at], attributes)
         keys = values @ memory_weights[at]
         steps.append(
-            _attending(cell, hidden, query[at], keys, v[at], values, real, None if layer is None else layer[at])
+            _attending(
+                cell, hidden, query[at], keys, v[at], values, real, None if layer is None else layer[at]
+            )
         )
     wide = (memory if layer is None else layer).shape[-1]
     start = np.concatenate([h, np.zeros((*h.shape[:2], wide), x.dtype)], axis=-1)
@@ -47,7 +53,14 @@ def _attentive(
 
 
 def _attending(
-    cell: Step, hidden: int, query: Array, keys: Array, v: Array, values: Array, real: Array, layer: Array | None
+    cell: Step,
+    hidden: int,
+    query: Array,
+    keys: Array,
+    v: Array,
+    values: Array,
+    real: Array,
+    layer: Array | None,
 ) -> Step:
     def step(x: Array, state: Array, c: Array) -> tuple[Array, Array]:
         h, kept = cell(np.concatenate([x, state[:, hidden:]], axis=-1), state[:, :hidden], c)
@@ -64,9 +77,13 @@ def _quantised(
     x: Array, w: Array, r: Array, b: Array | None, lengths: Array | None, h: Array | None, c: Array | None, p: Array | None,
     w_scale: Array, w_zero: Array, r_scale: Array, r_zero: Array, direction: str = "forward", **attributes: Any,
 ) -> Any:  # fmt: skip
-    """X as a whole, and H at each step, are quantised as DynamicQuantizeLinear does before they are multiplied."""
+    """X as a whole, and H at each step, are quantised as DynamicQuantizeLinear does before they are
+    multiplied.
+    """
     if lengths is not None:
-        raise not_computed("the page does not say which values the scale of H is taken of where sequences end early")
+        raise not_computed(
+            "the page does not say which values the scale of H is taken of where sequences end early"
+        )
     directions, hidden = w.shape[0], r.shape[1]
     h, c, b, p = _defaults(x, directions, hidden, h, c, b, p)
     functions, steps = activations("LSTM", directions, attributes), []
@@ -88,7 +105,8 @@ def _defaults(
         (directions, 3 * hidden),
     )
     made = [
-        np.zeros(shape, x.dtype) if value is None else value for value, shape in zip((h, c, b, p), shapes, strict=True)
+        np.zeros(shape, x.dtype) if value is None else value
+        for value, shape in zip((h, c, b, p), shapes, strict=True)
     ]
     return made[0], made[1], made[2], made[3]
 

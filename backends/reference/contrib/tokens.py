@@ -1,7 +1,8 @@
 """Operators of com.microsoft on words and their numbers.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Tokenizer, MurmurHash3, NGramRepeatBlock, NGramHashMapping, VarlenNGramHashMapping, BifurcationDetector,
-WordConvEmbedding. MurmurHash3 is that of https://github.com/aappleby/smhasher (x86, 32 bits), over the bytes of an element.
+WordConvEmbedding. MurmurHash3 is that of https://github.com/aappleby/smhasher (x86, 32 bits), over the bytes
+of an element.
 """
 
 import itertools
@@ -38,7 +39,11 @@ def _murmur(key: bytes, seed: int) -> int:
 def _hashes(x: Array, positive: int = 1, seed: int = 0) -> Array:
     if x.dtype == np.float64:  # of a float32 in the model, maybe: then these are other bytes
         raise not_computed("the bytes of a float have no float64 version")
-    keys = [str(item).encode() for item in x.ravel()] if x.dtype == object else [item.tobytes() for item in x.ravel()]
+    keys = (
+        [str(item).encode() for item in x.ravel()]
+        if x.dtype == object
+        else [item.tobytes() for item in x.ravel()]
+    )
     made = np.array([_murmur(key, seed) for key in keys], np.uint32).reshape(x.shape)
     return made if positive else made.view(np.int32)
 
@@ -46,7 +51,9 @@ def _hashes(x: Array, positive: int = 1, seed: int = 0) -> Array:
 def _tokenized(
     x: Array, mark: int = 0, mincharnum: int = 1, pad_value: str = "", separators: Sequence[str] | None = None, tokenexp: str | None = None
 ) -> Array:  # fmt: skip
-    """Strings [..., C] as rows of tokens [..., C, D]; regular expressions are re2's, of which those that Python reads alike are taken."""
+    """Strings [..., C] as rows of tokens [..., C, D]; regular expressions are re2's, of which those that
+    Python reads alike are taken.
+    """
     rows = [_tokens(str(text), mincharnum, separators, tokenexp) for text in x.ravel()]
     if x.size == 0:
         return np.empty(x.shape if x.ndim == 1 else (x.shape[0], 0), object)
@@ -70,7 +77,12 @@ def _tokens(text: str, least: int, separators: Sequence[str] | None, expression:
     else:
         found = [text]
         for separator in separators or ():
-            found = [part for token in found for part in re.split(f"(?:{separator})", token, flags=re.ASCII) if part]
+            found = [
+                part
+                for token in found
+                for part in re.split(f"(?:{separator})", token, flags=re.ASCII)
+                if part
+            ]
     return [token for token in found if len(token) >= least]
 
 
@@ -91,7 +103,9 @@ def _ngram_hashes(
     segments: Array | None = None, past_segments: Array | None = None, max_ngram_size: int = 2, n_head_per_ngram: int = 1, pad_id: int = 0,
     reset_on_eos: int = 0,
 ) -> Any:  # fmt: skip
-    """Hashes of the n-grams that end at each token, [batch, length, (max_ngram_size - 1) * heads], and the ids that the next call needs."""
+    """Hashes of the n-grams that end at each token, [batch, length, (max_ngram_size - 1) * heads], and the
+    ids that the next call needs.
+    """
     batch, length = ids.shape
     before = max_ngram_size - 1
     missing = pad_id if end is None else int(end.reshape(()))
@@ -125,7 +139,9 @@ def _packed_ngram_hashes(
     segments: Array | None = None, past_segments: Array | None = None, captured: Array | None = None, state_update_capacity: int = 0,
     max_ngram_size: int = 2, pad_id: int = 0, **attributes: Any,
 ) -> Any:  # fmt: skip
-    """The same for requests of several lengths that stand behind each other, with the state after each of their first `captured` tokens."""
+    """The same for requests of several lengths that stand behind each other, with the state after each of
+    their first `captured` tokens.
+    """
     before = max_ngram_size - 1
     missing = pad_id if end is None else int(end.reshape(()))
     hashes, present, marks = [], [], []
@@ -142,7 +158,9 @@ def _packed_ngram_hashes(
         hashes.append(made[0])
         present.append(kept[0])
         line = np.concatenate([history, own], axis=1)[0]
-        for count in range(min(0 if captured is None else int(captured[at]), state_update_capacity, last - first)):
+        for count in range(
+            min(0 if captured is None else int(captured[at]), state_update_capacity, last - first)
+        ):
             states[at, count] = line[count + 1 : count + 1 + before]
         if known is not None and earlier is not None:
             marks.append(np.concatenate([earlier, known], axis=1)[0, -before:])
@@ -157,7 +175,9 @@ def _bifurcation(
     min_ngram_size: int = 1,
     max_ngram_size: int = 3,
 ) -> Any:
-    """Tokens with the predicted ones up to the first that differs from the source, and where their last n-gram stands in the source alone."""
+    """Tokens with the predicted ones up to the first that differs from the source, and where their last
+    n-gram stands in the source alone.
+    """
     words, tokens, start = source.tolist(), current.tolist(), int(before.reshape(()))
     if predicted is not None:
         guesses = predicted.tolist()
@@ -182,7 +202,9 @@ def _bifurcation(
 
 
 def _word_embeddings(words: Array, w: Array, b: Array, characters: Array, **_: Any) -> Array:
-    """Words [count, characters] (0 is no character) as the largest value of a convolution along their characters, behind a tanh."""
+    """Words [count, characters] (0 is no character) as the largest value of a convolution along their
+    characters, behind a tanh.
+    """
     width, length = w.shape[2], words.shape[1]
     made = np.zeros((len(words), len(w)), characters.dtype)
     for at, word in enumerate(words):

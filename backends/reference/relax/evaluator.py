@@ -1,7 +1,9 @@
-"""What a Relax module means: it is evaluated function by function with numpy, each operator by a rule of operators.py.
+"""What a Relax module means: it is evaluated function by function with numpy, each operator by a rule of
+operators.py.
 
-In its own element types, or with every float in float64 (`wide`). Where Relax leaves a result open (an integer that overflows, a float that
-no integer holds) the place is written down as a hazard. Slow and plain; runs in a worker.
+In its own element types, or with every float in float64 (`wide`). Where Relax leaves a result open (an
+integer that overflows, a float that no integer holds) the place is written down as a hazard. Slow and plain;
+runs in a worker.
 """
 
 from collections.abc import Mapping
@@ -87,7 +89,9 @@ class ModuleEvaluator:
     def fed(self, kind: Type, name: str, inputs: Mapping[str, Any]) -> Any:
         """An argument of main."""
         if isinstance(kind, TupleType):
-            return tuple(self.fed(field, f"{name}.{place}", inputs) for place, field in enumerate(kind.fields))
+            return tuple(
+                self.fed(field, f"{name}.{place}", inputs) for place, field in enumerate(kind.fields)
+            )
         if isinstance(kind, ShapeType):
             return tuple(int(size) for size in inputs[name])
         value = np.asarray(inputs[name])
@@ -133,7 +137,13 @@ class ModuleEvaluator:
             for field, item in zip(kind.fields, value, strict=True):
                 self.bind_sizes(field, item, scope, check)
             return
-        sizes = kind.shape if isinstance(kind, RelaxTensorType) else kind.sizes if isinstance(kind, ShapeType) else None
+        sizes = (
+            kind.shape
+            if isinstance(kind, RelaxTensorType)
+            else kind.sizes
+            if isinstance(kind, ShapeType)
+            else None
+        )
         given = value.shape if isinstance(kind, RelaxTensorType) else value
         for size, number in zip(sizes or (), given if sizes else (), strict=sizes is not None):
             if isinstance(size, Sym) and size.name not in scope.sizes:
@@ -188,7 +198,9 @@ class ModuleEvaluator:
             return self.foreign(name, args, call.type)
         if isinstance(call.op, Extern) or name not in RULES:
             raise NoRule(f"no rule for {name}")
-        return self.hazards.watched(name, RULES[name], args, call.attrs or Attributes("", ()), self.result(call))
+        return self.hazards.watched(
+            name, RULES[name], args, call.attrs or Attributes("", ()), self.result(call)
+        )
 
     def result(self, call: Call) -> str:
         """The element type that a call computes in, "" for none."""

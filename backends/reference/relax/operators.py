@@ -37,7 +37,11 @@ class Hazards:
             self._cast(args[0], np.dtype(dtype), name)
         elif short in _GROWING or name.startswith("kernel"):
             self._grown(name, rule, args, attrs, result)
-        if short in ("floor_divide", "floor_mod", "mod", "divide") and args[1].dtype.kind in "iu" and not args[1].all():
+        if (
+            short in ("floor_divide", "floor_mod", "mod", "divide")
+            and args[1].dtype.kind in "iu"
+            and not args[1].all()
+        ):
             self.add("integer-division-by-zero", name)
         return result
 
@@ -61,7 +65,20 @@ class Hazards:
 
 
 _GROWING = frozenset(
-    {"add", "subtract", "multiply", "power", "square", "negative", "abs", "sum", "prod", "cumsum", "cumprod", "matmul"}
+    {
+        "add",
+        "subtract",
+        "multiply",
+        "power",
+        "square",
+        "negative",
+        "abs",
+        "sum",
+        "prod",
+        "cumsum",
+        "cumprod",
+        "matmul",
+    }
     | {"outer", "einsum", "collapse_sum_to", "collapse_sum_like"}
 )
 
@@ -153,7 +170,9 @@ def _axes(attrs: Attributes) -> tuple[int, ...] | None:
 def _fold(function: Callable[..., Any]) -> Rule:
     def rule(args: Any, attrs: Attributes, dtype: str) -> Any:
         kept = bool(_number(attrs, "keepdims"))
-        return np.asarray(function(args[0], axis=_axes(attrs), keepdims=kept)).astype(args[0].dtype, copy=False)
+        return np.asarray(function(args[0], axis=_axes(attrs), keepdims=kept)).astype(
+            args[0].dtype, copy=False
+        )
 
     return rule
 
@@ -278,7 +297,9 @@ def _instance_norm(args: Any, attrs: Attributes, dtype: str) -> Any:
 
 
 def _batch_norm(args: Any, attrs: Attributes, dtype: str) -> Any:
-    """In training the statistics are those of the batch, and the running ones are moved towards them (the variance unbiased)."""
+    """In training the statistics are those of the batch, and the running ones are moved towards them (the
+    variance unbiased).
+    """
     x, gamma, beta, mean, variance = args
     axes = tuple(axis for axis in range(x.ndim) if axis != 1)
     if _number(attrs, "training"):
@@ -389,7 +410,9 @@ _OTHERS: Mapping[str, Rule] = {
     "ones_like": _like(1),
     "arange": _arange,
     "eye": lambda args, attrs, dtype: np.eye(*args).astype(dtype),
-    "eye_like": lambda args, attrs, dtype: np.eye(args[0].shape[0], args[0].shape[1], int(args[1])).astype(dtype),
+    "eye_like": (
+        lambda args, attrs, dtype: np.eye(args[0].shape[0], args[0].shape[1], int(args[1])).astype(dtype)
+    ),
     "hamming_window": _hamming,
     "matmul": _matmul,
     "einsum": _einsum,

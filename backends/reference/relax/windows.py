@@ -58,7 +58,9 @@ def _transposed(args: Any, attrs: Attributes, dtype: str) -> Any:
     strides, padding, extra = _get(attrs, "strides"), _get(attrs, "padding"), _get(attrs, "output_padding")
     dims = data.ndim - 2
     window = weight.shape[2:]
-    full = [(size - 1) * step + taps for size, step, taps in zip(data.shape[2:], strides, window, strict=True)]
+    full = [
+        (size - 1) * step + taps for size, step, taps in zip(data.shape[2:], strides, window, strict=True)
+    ]
     grown = [size + more for size, more in zip(full, extra, strict=True)]
     result = np.zeros((data.shape[0], weight.shape[1], *grown), np.result_type(data, weight))
     for tap in itertools.product(*map(range, window)):
@@ -101,7 +103,8 @@ def _avg_pool(args: Any, attrs: Attributes, dtype: str) -> Any:
     data = args[0]
     window, strides, dilation, padding, out = _geometry(data, attrs)
     inside = np.ones_like(data)
-    if _get(attrs, "count_include_pad"):  # the padding that was asked for counts, what `ceil_mode` adds does not
+    # the padding that was asked for counts, what `ceil_mode` adds does not
+    if _get(attrs, "count_include_pad"):
         asked = _get(attrs, "padding")
         dims = data.ndim - 2
         more = tuple(after - said for after, said in zip(padding[dims:], asked[dims:], strict=True))
@@ -112,7 +115,9 @@ def _avg_pool(args: Any, attrs: Attributes, dtype: str) -> Any:
     total = np.zeros((*data.shape[:2], *out), data.dtype)
     count = np.zeros_like(total)
     for (_, part), (_, there) in zip(
-        _taps(data, window, strides, dilation, out), _taps(inside, window, strides, dilation, out), strict=True
+        _taps(data, window, strides, dilation, out),
+        _taps(inside, window, strides, dilation, out),
+        strict=True,
     ):
         total, count = total + part, count + there
     return (total / np.maximum(count, 1)).astype(dtype)
@@ -133,7 +138,9 @@ def _adaptive(args: Any, attrs: Attributes, dtype: str) -> Any:
 def _attention(args: Any, attrs: Attributes, dtype: str) -> Any:
     query, key, value = args[:3]
     scale = _get(attrs, "scale")
-    scores = np.einsum("bqhd,bkhd->bhqk", query, key) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    scores = np.einsum("bqhd,bkhd->bhqk", query, key) * (
+        1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    )
     if len(args) > 3:
         scores = scores + args[3]
     mask = _get(attrs, "causal_mask")

@@ -1,22 +1,27 @@
 """The program that runs compilers: a zygote that imports one of them once, and the workers it forks.
 
-Run as `python -I child.py CONFIG`, never imported by the main process. It needs the standard library and numpy only, on
-Python 3.8 and newer, so that it can serve releases that are years old in environments of their own.
+Run as `python -I child.py CONFIG`, never imported by the main process. It needs the standard library and
+numpy only, on Python 3.8 and newer, so that it can serve releases that are years old in environments of their
+own.
 
-The zygote imports the compiler, says `ready` on its control socket and from then on only forks, reaps and cleans up; it runs
-no kernel and starts no thread, for a fork of a process whose threads have run can hang. A worker gets a socket on which it
-serves frames of tests (`wire.py`), a memory file for all that is printed, a small memory file in which it notes the test and
-stage it is in (read by the main process when it died), and a pipe over which the zygote reports how it ended.
+The zygote imports the compiler, says `ready` on its control socket and from then on only forks, reaps and
+cleans up; it runs no kernel and starts no thread, for a fork of a process whose threads have run can hang. A
+worker gets a socket on which it serves frames of tests (`wire.py`), a memory file for all that is printed, a
+small memory file in which it notes the test and stage it is in (read by the main process when it died), and a
+pipe over which the zygote reports how it ended.
 
-For releases there is a step more: a *template process* is a zygote that imports no compiler, only what all releases of a backend share
-(numpy, above all), and forks zygotes, each of which puts the folder of its release on its path and imports the compiler there.
+For releases there is a step more: a *template process* is a zygote that imports no compiler, only what all
+releases of a backend share (numpy, above all), and forks zygotes, each of which puts the folder of its
+release on its path and imports the compiler there.
 
-Before it imports anything of a compiler a zygote shuts itself in, and each of its workers further, as far as the kernel lets it (`shut_in.py`).
+Before it imports anything of a compiler a zygote shuts itself in, and each of its workers further, as far as
+the kernel lets it (`shut_in.py`).
 
-One that is given a listening socket takes requests of every process of its user that connects: of all lanes of a campaign.
+One that is given a listening socket takes requests of every process of its user that connects: of all lanes
+of a campaign.
 
-Every process here ends with those that ask it: the zygote sees the last control socket close, kills the workers' process groups,
-adopts and kills what escaped them, and removes the scratch folders.
+Every process here ends with those that ask it: the zygote sees the last control socket close, kills the
+workers' process groups, adopts and kills what escaped them, and removes the scratch folders.
 """
 
 import array
@@ -66,7 +71,9 @@ EXCEPTIONS = load_module("opsieve_exception_facts", os.path.join(HERE, "exceptio
 class TestRequest:
     """What `opsieve.backends.protocol.Request` describes."""
 
-    def __init__(self, model: bytes, options: Dict[str, str], inputs: Dict[str, Any], stage: Callable[[str], None]):
+    def __init__(
+        self, model: bytes, options: Dict[str, str], inputs: Dict[str, Any], stage: Callable[[str], None]
+    ):
         self.model, self.options, self.inputs, self.stage = model, options, inputs, stage
         self.notes: List[str] = []
         self.hazards: List[Dict[str, Any]] = []
@@ -90,7 +97,13 @@ class TestServer:
         limits: Dict[str, int],
         tracer: Any = None,
     ):
-        self.wire, self.backend, self.connection, self.log, self.tracer = wire, backend, connection, log, tracer
+        self.wire, self.backend, self.connection, self.log, self.tracer = (
+            wire,
+            backend,
+            connection,
+            log,
+            tracer,
+        )
         os.ftruncate(state, STATE_SIZE)
         self.state = mmap.mmap(state, STATE_SIZE)
         self.output_limit = limits["output"]
@@ -124,7 +137,9 @@ class TestServer:
     def run(
         self, index: int, test: Dict[str, Any], given: List[memoryview], chunks: List[bytes], files: List[int]
     ) -> Dict[str, Any]:
-        """The reply for one test, whose body is taken out of `given`; output tensors are appended to `chunks`."""
+        """The reply for one test, whose body is taken out of `given`; output tensors are appended to
+        `chunks`.
+        """
         seconds: Dict[str, float] = {}
         current, since = "", time.perf_counter()
 
@@ -142,14 +157,17 @@ class TestServer:
         # In a copy of its own, so that a large model is held once.
         values = memoryview(bytearray(body[size + (-size) % self.wire.ALIGN :]))
         del body
-        if self.tracer is not None and test.get("again"):  # all that this test reaches is wanted, not only what is new
+        # all that this test reaches is wanted, not only what is new
+        if self.tracer is not None and test.get("again"):
             self.tracer.begin_again()
         since_note = self.tracer.position if self.tracer is not None else 0
         request = TestRequest(model, test["options"], {}, stage)
         del model
         request.form, request.passes = test.get("form", "onnx"), test.get("passes", [])
         if "outside" in test:
-            self.wire.take_in(request, test["outside"], files[-1], getattr(self.backend, "maps_tensors", False))
+            self.wire.take_in(
+                request, test["outside"], files[-1], getattr(self.backend, "maps_tensors", False)
+            )
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")
@@ -177,15 +195,26 @@ class TestServer:
             self.tracer.collect(bool(test.get("again")))
             reply.update(reached=[since_note, self.tracer.position], again=bool(test.get("again")))
         reply["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        extra = {"notes": request.notes, "hazards": request.hazards, "effects": request.effects, "log": self.printed()}
+        extra = {
+            "notes": request.notes,
+            "hazards": request.hazards,
+            "effects": request.effects,
+            "log": self.printed(),
+        }
         reply.update((name, value) for name, value in extra.items() if value)
         return reply
 
     def filled(self, values: Dict[str, Any], byte: Optional[int]) -> Dict[str, Any]:
-        """The values between such bytes, which new memory holds from now on until it is written; None: whatever it holds."""
+        """The values between such bytes, which new memory holds from now on until it is written; None:
+        whatever it holds.
+        """
         with contextlib.suppress(AttributeError):  # glibc has it, and inverts the byte
             self.libc.mallopt(M_PERTURB, 0 if byte is None else byte ^ 0xFF)
-        return values if byte is None else {name: self.wire.surrounded(each, byte) for name, each in values.items()}
+        return (
+            values
+            if byte is None
+            else {name: self.wire.surrounded(each, byte) for name, each in values.items()}
+        )
 
     def give_back(self) -> None:
         """Return the memory that a large model took: a traceback may hold on to it, and the C library."""
@@ -197,7 +226,9 @@ class TestServer:
     def time(
         run: Callable[[Dict[str, Any]], Any], inputs: Dict[str, Any], repeat: int
     ) -> Tuple[List[float], List[float]]:
-        """Wall seconds of `repeat` further runs, and CPU seconds of all threads; what a run that times itself says is both."""
+        """Wall seconds of `repeat` further runs, and CPU seconds of all threads; what a run that times itself
+        says is both.
+        """
         timed = getattr(run, "timed", None)
         if timed is not None:
             said = [float(timed(inputs)) for _ in range(repeat)]
@@ -224,7 +255,9 @@ class TestServer:
         half = EXCEPTIONS.TEXT_LIMIT // 2
         data = os.pread(self.log, half, 0)
         if size > half:
-            data += b"\n[...]\n" * (size > EXCEPTIONS.TEXT_LIMIT) + os.pread(self.log, half, max(half, size - half))
+            data += b"\n[...]\n" * (size > EXCEPTIONS.TEXT_LIMIT) + os.pread(
+                self.log, half, max(half, size - half)
+            )
         os.ftruncate(self.log, 0)
         return data.decode("utf-8", "replace")
 
@@ -245,31 +278,44 @@ class ForkServer:
         self.wire: Any = None
         self.backend: Any = None
         self.tracer: Any = None
-        self.workers: Dict[int, Tuple[int, str]] = {}  # pid -> the pipe that awaits its end, and its scratch folder
+        self.workers: Dict[
+            int, Tuple[int, str]
+        ] = {}  # pid -> the pipe that awaits its end, and its scratch folder
         self.count = 0
         self.pid = os.getpid()  # a forked child finds its parent's here
 
     def start(self) -> None:
-        """Import the compiler and say so; on failure report why and end. A template process leaves the compiler to its zygotes."""
+        """Import the compiler and say so; on failure report why and end. A template process leaves the
+        compiler to its zygotes.
+        """
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.path[:0] = self.config["path"]
         self.shut_in()
-        gc.disable()  # what an import makes stays; to look through it again and again takes a sixth of the time of some
+        # what an import makes stays; to look through it again and again takes a sixth of the time of some
+        gc.disable()
         try:
             if self.backend is None:
                 self.wire = load_module("opsieve_wire", self.config["wire"])
                 load_module(COMMON, self.config["common"])
-                self.backend = getattr(load_module("opsieve_backend", self.config["backend"]), self.config["attribute"])
+                self.backend = getattr(
+                    load_module("opsieve_backend", self.config["backend"]), self.config["attribute"]
+                )
             if self.config.get("callbacks"):
                 load_module("opsieve_callbacks", self.config["callbacks"]).provide()
             version = "" if self.config["template"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
-            self.control.send(json.dumps(dict(EXCEPTIONS.describe(error, __file__), ready=False)).encode()[:100_000])
+            self.control.send(
+                json.dumps(dict(EXCEPTIONS.describe(error, __file__), ready=False)).encode()[:100_000]
+            )
             sys.exit(1)
         gc.collect()
         gc.enable()
         gc.freeze()  # keeps collections in the workers from copying the pages they share with this process
-        ready = {"ready": True, "version": version, "modules": native_modules() if self.config.get("tracer") else []}
+        ready = {
+            "ready": True,
+            "version": version,
+            "modules": native_modules() if self.config.get("tracer") else [],
+        }
         if self.sandbox is not None:
             ready.update(walls=self.sandbox.walls, lacks=self.sandbox.lacks, uncompiled=uncompiled_folders())
         self.said = json.dumps(ready).encode()
@@ -289,7 +335,9 @@ class ForkServer:
         try:
             self.config["scratch"] = sandbox.enter(self.config["scratch"])
         except sandbox.namespaces.Incomplete as refused:
-            self.control.send(json.dumps({"ready": False, "refused": refused.feature, "why": str(refused)}).encode())
+            self.control.send(
+                json.dumps({"ready": False, "refused": refused.feature, "why": str(refused)}).encode()
+            )
             os._exit(1)
         self.sandbox, self.pid = sandbox, os.getpid()
 
@@ -303,7 +351,9 @@ class ForkServer:
         while self.controls:
             # Of other processes than its own there is no end to look through.
             watched = self.pid == 1 and bool(self.workers)
-            asked = [control.fileno() for control in self.controls + ([self.listener] if self.listener else [])]
+            asked = [
+                control.fileno() for control in self.controls + ([self.listener] if self.listener else [])
+            ]
             # Where others may ask, too, one that ends takes no more with it than its own workers.
             askers = {pipe: pid for pid, (pipe, _) in self.workers.items()} if self.listener else {}
             ready, _, _ = select.select([*asked, awake, *askers], [], [], ORPHAN_SECONDS if watched else None)
@@ -350,7 +400,9 @@ class ForkServer:
             (self.fork_zygote if self.config["template"] else self.fork)(request, list(fds))
 
     def trace(self, wanted: Dict[str, Any], fds: List[int]) -> None:
-        """Plant probes in what is loaded, for all workers forked from now on; how many, or why none, is the answer."""
+        """Plant probes in what is loaded, for all workers forked from now on; how many, or why none, is the
+        answer.
+        """
         try:
             tracer = load_module("opsieve_tracer", self.config["tracer"])
             self.tracer = tracer.Tracer(fds[0], wanted["total"])
@@ -368,7 +420,9 @@ class ForkServer:
         self.control.send(json.dumps(answer).encode())
 
     def fork_zygote(self, config: Dict[str, Any], fds: List[int]) -> None:
-        """Fork a zygote; the template process reports its pid, and how it ended, as a zygote does of its workers."""
+        """Fork a zygote; the template process reports its pid, and how it ended, as a zygote does of its
+        workers.
+        """
         control, log, status = fds
         pid = os.fork()
         if pid == 0:
@@ -397,7 +451,9 @@ class ForkServer:
             zygote.end()
 
     def leave(self, status: int) -> None:
-        """In a forked child: a session of its own, no signal handlers and no descriptors of the parent, and its fate."""
+        """In a forked child: a session of its own, no signal handlers and no descriptors of the parent, and
+        its fate.
+        """
         self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self.pid:  # the parent ended before this process had asked to end with it
             os._exit(1)
@@ -433,11 +489,14 @@ class ForkServer:
             os.close(fd)
         self.workers[pid] = (status, scratch)
 
-    def become_worker(self, limits: Dict[str, Any], data: int, log: int, state: int, status: int, scratch: str) -> None:
+    def become_worker(
+        self, limits: Dict[str, Any], data: int, log: int, state: int, status: int, scratch: str
+    ) -> None:
         """Set up limits, signals and files in the forked child, then serve."""
         os.write(status, b"{}\n")  # the kernel tells the other side who wrote it
         self.leave(status)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: printing without end must end the process
+        # Python ignores it: printing without end must end the process
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(log, 1)
@@ -449,7 +508,8 @@ class ForkServer:
         with open("/proc/self/statm") as statm:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         bound = mapped + limits["memory"]
-        # A device's driver reserves far more addresses than it ever fills: where devices are let in, what can be written to is bounded.
+        # A device's driver reserves far more addresses than it ever fills: where devices are let in, what can
+        # be written to is bounded.
         resource.setrlimit(resource.RLIMIT_DATA if limits["devices"] else resource.RLIMIT_AS, (bound, bound))
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["printed"], limits["printed"]))
         faulthandler.enable(log)
@@ -466,7 +526,9 @@ class ForkServer:
         TestServer(self.wire, backend, socket.socket(fileno=data), log, state, limits, self.tracer).serve()
 
     def reap(self) -> None:
-        """Collect every child that has ended; a worker's end is reported with its exit status and resident peak."""
+        """Collect every child that has ended; a worker's end is reported with its exit status and resident
+        peak.
+        """
         ended = False
         while True:
             try:
@@ -488,7 +550,9 @@ class ForkServer:
             self.kill_orphans()
 
     def kill_orphans(self) -> None:
-        """Kill the processes that a dead worker left behind in sessions of their own: they were given to this one."""
+        """Kill the processes that a dead worker left behind in sessions of their own: they were given to this
+        one.
+        """
         for pid in PROCESSES.listed_children():
             if pid not in self.workers:
                 PROCESSES.kill(pid)
@@ -511,7 +575,8 @@ class ForkServer:
             shutil.rmtree(scratch, ignore_errors=True)
         if not os.path.isdir(self.config["scratch"]):
             return
-        with contextlib.suppress(OSError):  # it may not remove the folder itself: marked, it goes with the next sweep
+        # it may not remove the folder itself: marked, it goes with the next sweep
+        with contextlib.suppress(OSError):
             os.close(os.open(os.path.join(self.config["scratch"], OWNER), os.O_CREAT | os.O_WRONLY, 0o600))
 
 
@@ -520,7 +585,12 @@ def uncompiled_folders() -> List[str]:
     folders = set()
     for module in list(sys.modules.values()):
         file, kept = (getattr(module, name, None) for name in ("__file__", "__cached__"))
-        if isinstance(file, str) and isinstance(kept, str) and file.endswith(".py") and not os.path.exists(kept):
+        if (
+            isinstance(file, str)
+            and isinstance(kept, str)
+            and file.endswith(".py")
+            and not os.path.exists(kept)
+        ):
             folders.add(os.path.dirname(file))
     return sorted(folders)[:500]
 

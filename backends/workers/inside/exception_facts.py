@@ -1,4 +1,6 @@
-"""What a worker says of an exception that a compiler raised. Loaded by `child.py`: the standard library only, on Python 3.8 and newer."""
+"""What a worker says of an exception that a compiler raised. Loaded by `child.py`: the standard library only,
+on Python 3.8 and newer.
+"""
 
 import traceback
 from typing import Any, Dict, List
@@ -15,7 +17,9 @@ def clip(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def describe(error: BaseException, without: str) -> Dict[str, Any]:
-    """An exception as JSON: class, message, traceback text and frames, those of its causes behind its own, but for the outermost of one file."""
+    """An exception as JSON: class, message, traceback text and frames, those of its causes behind its own,
+    but for the outermost of one file.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == without:
         trace = trace.tb_next
@@ -28,7 +32,9 @@ def describe(error: BaseException, without: str) -> Dict[str, Any]:
             frames.append(place(walk))
             walk = walk.tb_next
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
+    name = (
+        kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
+    )
     try:
         message = str(error)
     except Exception as failure:  # noqa: BLE001 -- a compiler's own exception class can fail to print itself

@@ -1,4 +1,6 @@
-"""Processes below this one, and their end. Loaded by `child.py`: the standard library only, on Python 3.8 and newer."""
+"""Processes below this one, and their end. Loaded by `child.py`: the standard library only, on Python 3.8 and
+newer.
+"""
 
 import contextlib
 import os
@@ -14,7 +16,9 @@ def kill(pid: int) -> None:
 
 
 def listed_children() -> List[int]:
-    """The pids of this process's children as the kernel lists them: at once, but one may be missing while another ends."""
+    """The pids of this process's children as the kernel lists them: at once, but one may be missing while
+    another ends.
+    """
     found: List[int] = []
     try:
         for task in os.listdir("/proc/self/task"):

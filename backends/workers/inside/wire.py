@@ -1,10 +1,12 @@
 """Frames between the main process and its workers: a JSON header and raw tensor buffers.
 
-This file also runs inside workers, so it needs only the standard library and numpy, on Python 3.8 and newer, and imports
-nothing of ours. Nothing is pickled: a compiler under test that scribbles over its worker can send garbage, never code.
+This file also runs inside workers, so it needs only the standard library and numpy, on Python 3.8 and newer,
+and imports nothing of ours. Nothing is pickled: a compiler under test that scribbles over its worker can send
+garbage, never code.
 
-A *value* is what a model takes or gives: a numpy array (strings as an object array of `str`; bfloat16, float8 and int4 as
-ml_dtypes arrays, one element per item), a list of values (an ONNX sequence), or None (an optional that is absent).
+A *value* is what a model takes or gives: a numpy array (strings as an object array of `str`; bfloat16, float8
+and int4 as ml_dtypes arrays, one element per item), a list of values (an ONNX sequence), or None (an optional
+that is absent).
 """
 
 import io
@@ -74,7 +76,9 @@ def dtype_of(name: str) -> "np.dtype[Any]":
 
 
 def pack(value: Any, chunks: List[Any]) -> Any:
-    """The JSON description of `value`; its bytes are appended to `chunks` (views of the array where it is contiguous)."""
+    """The JSON description of `value`; its bytes are appended to `chunks` (views of the array where it is
+    contiguous).
+    """
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
@@ -84,7 +88,8 @@ def pack(value: Any, chunks: List[Any]) -> Any:
     if name is None:
         if array.dtype.kind in "OUST":
             texts = [
-                item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in array.ravel()
+                item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
+                for item in array.ravel()
             ]
             return {"d": "string", "s": array.shape, "v": texts}
         name = array.dtype.name
@@ -131,7 +136,9 @@ def unpack_values(described: Dict[str, Any], body: memoryview, offset: int) -> T
 
 
 def surrounded(value: Any, byte: int) -> Any:
-    """The value in memory of its own between bytes that are all the same; one that is no tensor of numbers as it is."""
+    """The value in memory of its own between bytes that are all the same; one that is no tensor of numbers as
+    it is.
+    """
     if not isinstance(value, np.ndarray) or value.dtype == object:
         return value
     memory = np.full(value.nbytes + 2 * SURROUNDING + ALIGN, byte, np.uint8)
@@ -161,7 +168,9 @@ def encode_parts(header: Any, chunks: List[Any]) -> List[Any]:
 
 
 def frame_size(head: bytes, limit: int) -> Tuple[int, int]:
-    """Header and body length that a frame's first 16 bytes announce; WireError when they are not a frame or too long."""
+    """Header and body length that a frame's first 16 bytes announce; WireError when they are not a frame or
+    too long.
+    """
     magic, header, body = HEAD.unpack(head)
     if magic != MAGIC:
         raise WireError("not a frame")
@@ -173,7 +182,9 @@ def frame_size(head: bytes, limit: int) -> Tuple[int, int]:
 def receive(
     connection: socket.socket, limit: int = 1 << 40, files: Optional[List[int]] = None
 ) -> Tuple[Any, memoryview]:
-    """The next frame's header and body, blocking; EOFError when the other side is gone. A descriptor that came with it is added to `files`."""
+    """The next frame's header and body, blocking; EOFError when the other side is gone. A descriptor that
+    came with it is added to `files`.
+    """
     begin = b""
     if files is not None:
         begin, carried, _, _ = connection.recvmsg(HEAD.size, socket.CMSG_LEN(FILE.size))
@@ -188,7 +199,9 @@ def receive(
 
 
 def take_in(request: Any, outside: Dict[str, Any], file: int, maps: bool) -> None:
-    """Give a request the large tensors of its model, which lie in a file: mapped where its backend `maps` them, else as parts of the model."""
+    """Give a request the large tensors of its model, which lie in a file: mapped where its backend `maps`
+    them, else as parts of the model.
+    """
     sent, request.model = request.model, b""
     request.whole = lambda: assembled(sent, outside["pieces"], file)
     if maps:
@@ -199,7 +212,9 @@ def take_in(request: Any, outside: Dict[str, Any], file: int, maps: bool) -> Non
 
 
 def assembled(sent: bytes, pieces: List[List[int]], file: int) -> bytes:
-    """A model of which only some was sent: `pieces` are the length of what was, and offset and length of what lies in a file. Held once."""
+    """A model of which only some was sent: `pieces` are the length of what was, and offset and length of what
+    lies in a file. Held once.
+    """
     buffer = io.BytesIO()
     size = sum(piece[-1] for piece in pieces)
     buffer.seek(max(0, size - 1))

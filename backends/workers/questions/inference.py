@@ -1,4 +1,6 @@
-"""Types of a model's inner values, found by onnx's shape inference in workers: it is C++ that a hostile model can bring down."""
+"""Types of a model's inner values, found by onnx's shape inference in workers: it is C++ that a hostile model
+can bring down.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,9 +17,11 @@ INFERRING = resolve("checker:tell=types")
 
 
 def typed(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[onnx.ModelProto, str]]:
-    """Each program's model with the types of its values, in order, and why they were not found ("" when they were).
+    """Each program's model with the types of its values, in order, and why they were not found ("" when they
+    were).
 
-    Only models that do not declare all their types are sent to a worker; where that fails, the model is given as it is.
+    Only models that do not declare all their types are sent to a worker; where that fails, the model is given
+    as it is.
     """
     open_ones = [program for program in programs if lacks_types(program.proto)]
     answers = workers.observe_many(INFERRING, [Test(program, {}, as_is=True) for program in open_ones])
@@ -29,7 +33,9 @@ def typed(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[o
 
 
 def with_inferred_types(program: OnnxProgram, answer: Observation) -> tuple[onnx.ModelProto, str]:
-    """The model with the types that a worker's answer to INFERRING holds, or the model itself and why there are none."""
+    """The model with the types that a worker's answer to INFERRING holds, or the model itself and why there
+    are none.
+    """
     if answer.outputs is None:
         return program.proto, answer.message or answer.outcome
     annotated = decode(onnx.ModelProto(), answer.outputs["model"].tobytes())

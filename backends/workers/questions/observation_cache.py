@@ -1,4 +1,6 @@
-"""Where judging asks its questions: observations from workers, each asked once, and many at a time when they are known beforehand."""
+"""Where judging asks its questions: observations from workers, each asked once, and many at a time when they
+are known beforehand.
+"""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,17 +16,19 @@ from opsieve.gen.model.program import Program
 
 
 class ObservationCache:
-    """Observations with memory. `prefetch` asks for many in batches; `observe` looks into memory where it can.
+    """Observations with memory. `prefetch` asks for many in batches; `observe` looks into memory where it
+    can.
 
-    A `fresh` or repeated question is always asked anew. Memory is by program and inputs object: `forget` empties it
-    between groups of models.
+    A `fresh` or repeated question is always asked anew. Memory is by program and inputs object: `forget`
+    empties it between groups of models.
     """
 
     def __init__(self, workers: Workers):
         self.workers = workers
         self._known: dict[tuple[ResolvedTarget, Program, int], Observation] = {}
         self._kept: list[Test] = []  # keeps the inputs alive whose identity is a key
-        self._pool = ThreadPoolExecutor(2)  # whose threads start when they are needed, and end with this object
+        # whose threads start when they are needed, and end with this object
+        self._pool = ThreadPoolExecutor(2)
 
     def prefetch(self, wanted: Iterable[tuple[ResolvedTarget, Sequence[Test]]]) -> None:
         """Ask all these questions now, two targets at a time."""
@@ -44,7 +48,13 @@ class ObservationCache:
             done.result()
 
     def observe(
-        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self,
+        target: ResolvedTarget,
+        program: Program,
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         """What the target makes of the program; `fresh` asks in a new fork."""
         key = (target, program, id(inputs))
@@ -56,7 +66,9 @@ class ObservationCache:
         return observation
 
     def shared(self, target: ResolvedTarget, other: ResolvedTarget, test: Test) -> bool:
-        """Whether it is known what a target makes of a test: the outputs that `other` gave are those of one that hands programs on to it."""
+        """Whether it is known what a target makes of a test: the outputs that `other` gave are those of one
+        that hands programs on to it.
+        """
         if (target, test.program, id(test.inputs)) in self._known:
             return True
         observation = self._known.get((other, test.program, id(test.inputs)))

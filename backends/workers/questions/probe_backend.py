@@ -1,4 +1,6 @@
-"""What a backend is like on this machine: installed or not, its version, the newest IR version and opset it accepts."""
+"""What a backend is like on this machine: installed or not, its version, the newest IR version and opset it
+accepts.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ OLDEST_IR = 3
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """One backend: `newest_ir` and `newest_opset` are measured, 0 when it accepts none; `problem` says why it is not there."""
+    """One backend: `newest_ir` and `newest_opset` are measured, 0 when it accepts none; `problem` says why it
+    is not there.
+    """
 
     name: str
     version: str
@@ -91,4 +95,6 @@ def _identity(opset: int, ir: int | None) -> Program:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", value[:1], value[1:])
     imports = [helper.make_opsetid("", opset)]
     lowest = helper.find_min_ir_version_for(imports)
-    return OnnxProgram(helper.make_model(graph, opset_imports=imports, ir_version=ir or lowest).SerializeToString())
+    return OnnxProgram(
+        helper.make_model(graph, opset_imports=imports, ir_version=ir or lowest).SerializeToString()
+    )

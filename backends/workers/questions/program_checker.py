@@ -9,10 +9,14 @@ _TAKEN_IN = resolve("tvm:opt=0,stop=lower")  # a Relax module is checked, a TIR 
 
 
 def checker_of(program: Program) -> ResolvedTarget | None:
-    """The target that refuses an invalid program of this form; None where every compiler of the form does so by itself."""
+    """The target that refuses an invalid program of this form; None where every compiler of the form does so
+    by itself.
+    """
     return _CHECKERS.get(program.form)
 
 
 def validator_of(program: Program) -> ResolvedTarget:
-    """The target that says whether a program is one at all: the checker, or the compiler of its form, which takes it in and stops."""
+    """The target that says whether a program is one at all: the checker, or the compiler of its form, which
+    takes it in and stops.
+    """
     return _CHECKERS.get(program.form, _TAKEN_IN)

@@ -14,7 +14,9 @@ _PRINT_MODEL = resolve("checker:tell=text")
 
 
 def model_text(model: bytes, workers: Workers) -> ModelText:
-    """The text of a serialised ONNX model. Whatever becomes of the worker that is asked, there is an answer."""
+    """The text of a serialised ONNX model. Whatever becomes of the worker that is asked, there is an
+    answer.
+    """
     (seen,) = workers.observe_many(_PRINT_MODEL, [Test(OnnxProgram(model), {}, as_is=True)])
     if not seen.outputs:
         return ModelText("", False)
@@ -22,7 +24,9 @@ def model_text(model: bytes, workers: Workers) -> ModelText:
 
 
 def with_script(case: Case, workers: Workers) -> Case:
-    """The case, its program with the text that its compiler prints where there is one; as it is where that cannot be had."""
+    """The case, its program with the text that its compiler prints where there is one; as it is where that
+    cannot be had.
+    """
     program = case.program
     if not isinstance(program, TvmProgram) or program.script:
         return case

@@ -1,4 +1,6 @@
-"""A user's own TVMScript as a program. It is code, which TVM's parser evaluates: in a worker under limits, and only when the user asks."""
+"""A user's own TVMScript as a program. It is code, which TVM's parser evaluates: in a worker under limits,
+and only when the user asks.
+"""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """What this system offers to shut a worker in, and what workers that were started have of it.
 
-User namespaces are tried in a process of their own, since a kernel that has them may refuse them (sysctl, AppArmor, the seccomp filter of
-a container). Landlock's version is asked as landlock_create_ruleset(2) says.
+User namespaces are tried in a process of their own, since a kernel that has them may refuse them (sysctl,
+AppArmor, the seccomp filter of a container). Landlock's version is asked as landlock_create_ruleset(2) says.
 """
 
 import ctypes
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from opsieve.backends.workers.sandbox.policy import lacks_sentence
 
-_TRY = "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
+_TRY = (
+    "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
+)
 _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWNS = 0x10000000, 0x40000000, 0x00020000
 _LANDLOCK_CREATE_RULESET = 444  # the number is the same on all architectures
 _RULESET_VERSION = 1
@@ -21,7 +23,8 @@ _RULESET_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Whether this process may make user, mount and network namespaces, Landlock's version (0: none), where bubblewrap is ("": nowhere).
+    """Whether this process may make user, mount and network namespaces, Landlock's version (0: none), where
+    bubblewrap is ("": nowhere).
 
     `walls` are around the workers, `lacks` says what is not, each with the reason.
     """
@@ -53,7 +56,9 @@ def isolation(walls: Sequence[str] = (), lacks: Mapping[str, str] | None = None)
 def _namespaces() -> bool:
     code = _TRY.format(flags=_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWNS)
     try:
-        done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, timeout=20, check=False)
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code], capture_output=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0

@@ -1,7 +1,9 @@
-"""Landlock (landlock(7)): which files this process and what it starts may read and write, and whom they may signal.
+"""Landlock (landlock(7)): which files this process and what it starts may read and write, and whom they may
+signal.
 
-Loaded by `child.py` in zygotes and workers: the standard library and ctypes only, Python 3.8, Linux 5.13. A process can only ever give
-rights up, and needs no right to do so. Each worker is in a domain of its own: it cannot trace its neighbours, nor signal them (Linux 6.12).
+Loaded by `child.py` in zygotes and workers: the standard library and ctypes only, Python 3.8, Linux 5.13. A
+process can only ever give rights up, and needs no right to do so. Each worker is in a domain of its own: it
+cannot trace its neighbours, nor signal them (Linux 6.12).
 """
 
 import ctypes
@@ -35,14 +37,18 @@ def version() -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str], network: bool) -> None:
-    """From now on read and run only what is below `readable`, write only what is below `writable`, which is readable too. OSError on failure."""
+    """From now on read and run only what is below `readable`, write only what is below `writable`, which is
+    readable too. OSError on failure.
+    """
     known = version()
     handled = RIGHTS[min(max(known, 1), 5)]
     attributes = (ctypes.c_uint64 * 3)(handled, 0 if network or known < 4 else TCP_BOTH_WAYS, 0)
     size = 8 if known < 4 else 16
     if known >= 6:
         attributes[2], size = ABSTRACT_SOCKETS_AND_SIGNALS, 24
-    rules = int(libc.syscall(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint(0)))
+    rules = int(
+        libc.syscall(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint(0))
+    )
     if rules < 0:
         raise OSError(ctypes.get_errno(), "no Landlock ruleset")
     try:

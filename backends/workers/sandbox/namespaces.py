@@ -1,10 +1,13 @@
-"""The namespaces of a zygote: an empty network, processes and memory segments of its own, and a file tree of what it needs, read-only.
+"""The namespaces of a zygote: an empty network, processes and memory segments of its own, and a file tree of
+what it needs, read-only.
 
-Loaded by `child.py` in the zygote, never by the main process: the standard library and ctypes only, Python 3.8, Linux.
+Loaded by `child.py` in the zygote, never by the main process: the standard library and ctypes only, Python
+3.8, Linux.
 
-A user namespace gives an ordinary user the right to make the others (user_namespaces(7)); root, where they are refused, makes the others without.
-What the kernel refuses is noted in `lacks` and the rest is done. Two things cannot be done by halves, and raise `Incomplete`: the main
-process then starts the zygote anew without them.
+A user namespace gives an ordinary user the right to make the others (user_namespaces(7)); root, where they
+are refused, makes the others without. What the kernel refuses is noted in `lacks` and the rest is done. Two
+things cannot be done by halves, and raise `Incomplete`: the main process then starts the zygote anew without
+them.
 """
 
 import contextlib
@@ -15,7 +18,13 @@ import signal
 from typing import Dict, List
 
 libc = ctypes.CDLL(None, use_errno=True)
-FLAGS = {"user": 0x10000000, "files": 0x00020000, "network": 0x40000000, "ipc": 0x08000000, "processes": 0x20000000}
+FLAGS = {
+    "user": 0x10000000,
+    "files": 0x00020000,
+    "network": 0x40000000,
+    "ipc": 0x08000000,
+    "processes": 0x20000000,
+}
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
 MS_REC, MS_SLAVE = 16384, 1 << 19
 MNT_DETACH = 2
@@ -27,8 +36,28 @@ PROCESSES = 1024 + 64 * (os.cpu_count() or 1)  # of a zygote's namespace, thread
 FILE_BYTES = 1 << 30  # what a zygote and its workers may keep in files
 HOME = "/run/opsieve"  # where their scratch folder is
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/sys")
-SETTINGS = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf", "OpenCL")
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/sys",
+)
+SETTINGS = (
+    "alternatives",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "OpenCL",
+)
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -49,12 +78,20 @@ def check(result: int, what: str) -> None:
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
     """mount(2)."""
-    given = (source.encode(), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options.encode())
+    given = (
+        source.encode(),
+        os.fsencode(target),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        options.encode(),
+    )
     check(libc.mount(*given), "mount %s" % target)
 
 
 def unshare(wanted: List[str], lacks: Dict[str, str]) -> List[str]:
-    """Leave the namespaces of the parent, each by itself; the names of those that were left. One of processes begins at the next fork."""
+    """Leave the namespaces of the parent, each by itself; the names of those that were left. One of processes
+    begins at the next fork.
+    """
     left = []
     user, group = os.getuid(), os.getgid()
     for name in wanted:
@@ -82,7 +119,8 @@ def map_user(user: int, group: int) -> None:
 
 
 def first_process(scratch: str) -> None:
-    """Fork the first process of the new namespace of processes, which returns; this one ends with it, and it with this one.
+    """Fork the first process of the new namespace of processes, which returns; this one ends with it, and it
+    with this one.
 
     When both end, the folder `scratch` goes, which only this one may still see.
     """
@@ -101,10 +139,14 @@ def first_process(scratch: str) -> None:
             os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1)
 
 
-def build_tree(base: str, readable: List[str], kept: List[str], devices: List[str], own_processes: bool) -> None:
-    """Make a file tree in the empty folder `base` and make it this process's root: `readable` and what systems have, nothing else.
+def build_tree(
+    base: str, readable: List[str], kept: List[str], devices: List[str], own_processes: bool
+) -> None:
+    """Make a file tree in the empty folder `base` and make it this process's root: `readable` and what
+    systems have, nothing else.
 
-    `kept` are folders that may be written and stay; HOME, /tmp and /dev/shm are memory. Incomplete when it cannot be done.
+    `kept` are folders that may be written and stay; HOME, /tmp and /dev/shm are memory. Incomplete when it
+    cannot be done.
     """
     try:
         mount("none", "/", "", MS_REC | MS_SLAVE)
@@ -129,17 +171,23 @@ def build_tree(base: str, readable: List[str], kept: List[str], devices: List[st
 
 
 def outermost(paths: List[str]) -> List[str]:
-    """Those of the paths, and of where links lead them, that exist and are not below another one; a link at the top stays by itself."""
+    """Those of the paths, and of where links lead them, that exist and are not below another one; a link at
+    the top stays by itself.
+    """
     every = {os.path.abspath(path) for path in paths} | {os.path.realpath(path) for path in paths}
     found: List[str] = []
     for path in sorted(filter(os.path.exists, every), key=lambda path: path.count("/")):
-        if path != "/" and not any(path.startswith(above + "/") for above in found if not os.path.islink(above)):
+        if path != "/" and not any(
+            path.startswith(above + "/") for above in found if not os.path.islink(above)
+        ):
             found.append(path)
     return found
 
 
 def show(base: str, path: str, read_only: bool) -> None:
-    """Have the file or folder at `path` at the same place of the new tree; links at the top of the tree are links there too."""
+    """Have the file or folder at `path` at the same place of the new tree; links at the top of the tree are
+    links there too.
+    """
     place = base + path
     if os.path.islink(path) and path.count("/") == 1:
         os.symlink(os.readlink(path), place)
@@ -202,7 +250,9 @@ def write_users(base: str) -> None:
 
 
 def drop_privileges() -> None:
-    """No capability, none to be had by running a program, and no other process of the user may look into this one."""
+    """No capability, none to be had by running a program, and no other process of the user may look into this
+    one.
+    """
     capability = 0
     while libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
         capability += 1

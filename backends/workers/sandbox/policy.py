@@ -1,7 +1,9 @@
-"""What a zygote is to be shut in with: the user's wishes, the backend's, and what this machine was seen to refuse.
+"""What a zygote is to be shut in with: the user's wishes, the backend's, and what this machine was seen to
+refuse.
 
-`shut_in.py` does it, inside the zygote. OPSIEVE_SANDBOX=off (which `--no-sandbox` sets) has workers run as ordinary processes;
-OPSIEVE_SANDBOX_ALLOW lists, apart by commas, what they get besides: `network`, devices (`/dev/nvidia*`), and other files or folders to read.
+`shut_in.py` does it, inside the zygote. OPSIEVE_SANDBOX=off (which `--no-sandbox` sets) has workers run as
+ordinary processes; OPSIEVE_SANDBOX_ALLOW lists, apart by commas, what they get besides: `network`, devices
+(`/dev/nvidia*`), and other files or folders to read.
 """
 
 import contextlib
@@ -63,7 +65,9 @@ def switched_off() -> AbstractContextManager[None]:
 
 
 def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
-    """What `shut_in.py` needs to know for a zygote of the backend that reads these files besides its Python's; None without a sandbox."""
+    """What `shut_in.py` needs to know for a zygote of the backend that reads these files besides its
+    Python's; None without a sandbox.
+    """
     if not is_on():
         return None
     allowed, paths, devices = _allowed(backend), _allowed_paths(backend), allowed_devices(backend)
@@ -84,7 +88,9 @@ def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
 def allowed_devices(backend: Backend) -> list[str]:
     """The devices that workers of a backend may use, in a sandbox and without one; shared memory is none."""
     return [
-        path for path in _allowed_paths(backend) if path.startswith("/dev/") and not f"{path}/".startswith("/dev/shm/")
+        path
+        for path in _allowed_paths(backend)
+        if path.startswith("/dev/") and not f"{path}/".startswith("/dev/shm/")
     ]
 
 
@@ -103,9 +109,11 @@ def shut_in(
     python: Path,
     say: Callable[[str], None],
 ) -> Zygote:
-    """The zygote that `start` makes with as much of a sandbox as the kernel gives; what it does not give is said once on this machine.
+    """The zygote that `start` makes with as much of a sandbox as the kernel gives; what it does not give is
+    said once on this machine.
 
-    Its `python` cannot keep what it has compiled of modules, so that is made here, where none of them is imported.
+    Its `python` cannot keep what it has compiled of modules, so that is made here, where none of them is
+    imported.
     """
     readable = list(readable)
     while True:
@@ -113,7 +121,9 @@ def shut_in(
             made = start(config(backend, readable))
         except Refused as refused:
             if refused.feature in _refused:
-                raise Unavailable(f"it cannot be shut in ({refused}): --no-sandbox runs it as it is") from None
+                raise Unavailable(
+                    f"it cannot be shut in ({refused}): --no-sandbox runs it as it is"
+                ) from None
             _refused[refused.feature] = str(refused)  # the next ones do without
             continue
         _compile(python, made.uncompiled)
@@ -123,7 +133,9 @@ def shut_in(
 
 
 def _compile(python: Path, folders: Sequence[str]) -> None:
-    """Compile the modules in folders, each once in the life of an environment; where that is not allowed they stay as they are."""
+    """Compile the modules in folders, each once in the life of an environment; where that is not allowed they
+    stay as they are.
+    """
     wanted = [place for place in folders if place not in _compiled and os.access(place, os.W_OK)]
     _compiled.update(wanted)
     if wanted and not sys.dont_write_bytecode:
@@ -143,7 +155,11 @@ def lacks_sentence(lacks: Mapping[str, str]) -> str:
 def _say_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
     """Say what lacks, unless that was said on this machine before."""
     sentence = lacks_sentence(lacks)
-    mark = platformdirs.user_cache_path("opsieve") / "sandbox" / hashlib.sha256(sentence.encode()).hexdigest()[:16]
+    mark = (
+        platformdirs.user_cache_path("opsieve")
+        / "sandbox"
+        / hashlib.sha256(sentence.encode()).hexdigest()[:16]
+    )
     if sentence in _said or mark.exists():
         return
     _said.add(sentence)

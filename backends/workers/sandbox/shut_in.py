@@ -1,8 +1,10 @@
-"""How a zygote and its workers are shut in: namespaces for the zygote, Landlock and a filter of system calls for it and each worker.
+"""How a zygote and its workers are shut in: namespaces for the zygote, Landlock and a filter of system calls
+for it and each worker.
 
-Loaded by `child.py`, never by the main process: the standard library only, Python 3.8, Linux. The zygote shuts itself in before it imports the
-compiler, so that all of the compiler's code is inside; each worker then lets go of its neighbours, too. What the kernel does not give the
-main process hears of, in `lacks`; nothing fails for it.
+Loaded by `child.py`, never by the main process: the standard library only, Python 3.8, Linux. The zygote
+shuts itself in before it imports the compiler, so that all of the compiler's code is inside; each worker then
+lets go of its neighbours, too. What the kernel does not give the main process hears of, in `lacks`; nothing
+fails for it.
 """
 
 import contextlib
@@ -16,7 +18,9 @@ NAMESPACES = ["files", "network", "ipc", "processes"]  # in the order in which t
 
 
 class Walls:
-    """The walls of one zygote. `config` is what `policy.py` made; `load` gives a module from its name and file."""
+    """The walls of one zygote. `config` is what `policy.py` made; `load` gives a module from its name and
+    file.
+    """
 
     def __init__(self, config: Dict[str, Any], load: Callable[[str, str], Any]):
         self.config = config
@@ -30,7 +34,8 @@ class Walls:
         self.common = ""
 
     def enter(self, scratch: str) -> str:
-        """Shut this process in; returns its scratch folder, which may be another one now. `namespaces.Incomplete` as it says.
+        """Shut this process in; returns its scratch folder, which may be another one now.
+        `namespaces.Incomplete` as it says.
 
         Where processes get a namespace, another one returns: the first process there.
         """
@@ -43,7 +48,9 @@ class Walls:
         if "landlock" in without:
             pass
         elif self.landlock.version():
-            self.wall("landlock %d" % self.landlock.version(), lambda: self.restrict_files(scratch, self.kept))
+            self.wall(
+                "landlock %d" % self.landlock.version(), lambda: self.restrict_files(scratch, self.kept)
+            )
         else:
             self.lacks["landlock"] = "the kernel has none"
         if "filter" in without:
@@ -96,18 +103,26 @@ class Walls:
             self.lacks[name.partition(" ")[0]] = str(error)
 
     def restrict_files(self, scratch: str, kept: List[str]) -> None:
-        """Landlock: in a tree of the zygote's own all may be read; elsewhere what the tree would have held."""
+        """Landlock: in a tree of the zygote's own all may be read; elsewhere what the tree would have
+        held.
+        """
         devices = ["/dev/" + name for name in self.namespaces.DEVICES] + self.config["devices"]
         if "files" in self.left:
-            self.landlock.restrict(["/"], [scratch, "/tmp", "/dev/shm"] + devices + kept, self.config["network"])
+            self.landlock.restrict(
+                ["/"], [scratch, "/tmp", "/dev/shm"] + devices + kept, self.config["network"]
+            )
             return
         settings = ["/etc/" + name for name in self.namespaces.SETTINGS + ("passwd", "group")]
         readable = list(self.namespaces.SYSTEM) + settings + ["/proc"]
-        readable += sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"] + self.kept
+        readable += (
+            sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"] + self.kept
+        )
         self.landlock.restrict(readable, [scratch] + devices + kept, self.config["network"])
 
     def confine(self, scratch: str, processes: bool) -> None:
-        """In a forked worker: its own scratch folder is what it may write, its own domain whom it may signal."""
+        """In a forked worker: its own scratch folder is what it may write, its own domain whom it may
+        signal.
+        """
         self.namespaces.libc.prctl(self.namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
         version = self.landlock.version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:

@@ -1,7 +1,9 @@
-"""Which system calls a worker may make: a seccomp filter (seccomp(2)) against what no compiler of models does.
+"""Which system calls a worker may make: a seccomp filter (seccomp(2)) against what no compiler of models
+does.
 
-Loaded by `child.py` in zygotes and workers: the standard library and ctypes only, Python 3.8, Linux on x86-64. The filter is the classic BPF
-that the kernel wants, put together here from a list; what it forbids fails with EPERM, as if the user had not the right.
+Loaded by `child.py` in zygotes and workers: the standard library and ctypes only, Python 3.8, Linux on
+x86-64. The filter is the classic BPF that the kernel wants, put together here from a list; what it forbids
+fails with EPERM, as if the user had not the right.
 """
 
 import ctypes
@@ -17,14 +19,49 @@ NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
 OTHER_TABLE = 0x40000000  # the calls of x32
 NEW_NAMESPACES, THREAD = 0x7E020000, 0x00010000
 
-# Looking into or steering other processes, mounts and namespaces, the kernel's own matters, keys, files by handle, rings of calls.
+# Looking into or steering other processes, mounts and namespaces, the kernel's own matters, keys, files by
+# handle, rings of calls.
 FORBIDDEN = {
-    **dict(ptrace=101, process_vm_readv=310, process_vm_writev=311, kcmp=312, pidfd_getfd=438, process_madvise=440),
-    **dict(mount=165, umount2=166, pivot_root=155, chroot=161, setns=308, unshare=272, move_mount=429, open_tree=428),
-    **dict(fsopen=430, fsconfig=431, fsmount=432, fspick=433, mount_setattr=442, swapon=167, swapoff=168, acct=163),
-    **dict(bpf=321, perf_event_open=298, userfaultfd=323, init_module=175, finit_module=313, delete_module=176),
+    **dict(
+        ptrace=101,
+        process_vm_readv=310,
+        process_vm_writev=311,
+        kcmp=312,
+        pidfd_getfd=438,
+        process_madvise=440,
+    ),
+    **dict(
+        mount=165,
+        umount2=166,
+        pivot_root=155,
+        chroot=161,
+        setns=308,
+        unshare=272,
+        move_mount=429,
+        open_tree=428,
+    ),
+    **dict(
+        fsopen=430,
+        fsconfig=431,
+        fsmount=432,
+        fspick=433,
+        mount_setattr=442,
+        swapon=167,
+        swapoff=168,
+        acct=163,
+    ),
+    **dict(
+        bpf=321, perf_event_open=298, userfaultfd=323, init_module=175, finit_module=313, delete_module=176
+    ),
     **dict(kexec_load=246, kexec_file_load=320, reboot=169, syslog=103, iopl=172, ioperm=173, quotactl=179),
-    **dict(settimeofday=164, clock_settime=227, adjtimex=159, clock_adjtime=305, sethostname=170, setdomainname=171),
+    **dict(
+        settimeofday=164,
+        clock_settime=227,
+        adjtimex=159,
+        clock_adjtime=305,
+        sethostname=170,
+        setdomainname=171,
+    ),
     **dict(keyctl=250, add_key=248, request_key=249, name_to_handle_at=303, open_by_handle_at=304),
     **dict(io_uring_setup=425, io_uring_enter=426, io_uring_register=427, fanotify_init=300, vhangup=153),
 }
@@ -51,8 +88,15 @@ def only(number: int, test: List[bytes]) -> List[bytes]:
 
 
 def program(network: bool, processes: bool, alone: Optional[int]) -> List[bytes]:
-    """The filter. Without `processes` it may start threads only; with a process number `alone` it may signal that process only."""
-    steps = [step(LOAD, MACHINE), step(EQUAL, ARCHITECTURE, 1, 0), step(RETURN, ERROR | ENOSYS), step(LOAD, NUMBER)]
+    """The filter. Without `processes` it may start threads only; with a process number `alone` it may signal
+    that process only.
+    """
+    steps = [
+        step(LOAD, MACHINE),
+        step(EQUAL, ARCHITECTURE, 1, 0),
+        step(RETURN, ERROR | ENOSYS),
+        step(LOAD, NUMBER),
+    ]
     steps += [step(AT_LEAST, OTHER_TABLE, 0, 1), step(RETURN, ERROR | ENOSYS)]
     for number in FORBIDDEN.values():
         steps += refuse(number)

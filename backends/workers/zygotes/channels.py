@@ -1,4 +1,6 @@
-"""What lies between the main process and a child: pipes and sockets that are read with patience, files in memory."""
+"""What lies between the main process and a child: pipes and sockets that are read with patience, files in
+memory.
+"""
 
 import fcntl
 import json
@@ -14,7 +16,9 @@ _CREDENTIALS = struct.Struct("3i")  # process, user and group
 
 
 def sender(channel: socket.socket, seconds: float) -> int:
-    """The process that wrote the first line of a channel, by its number here as the kernel tells it; 0 when none comes."""
+    """The process that wrote the first line of a channel, by its number here as the kernel tells it; 0 when
+    none comes.
+    """
     if not wait_readable(channel.fileno(), seconds):
         return 0
     line, ancillary, _, _ = channel.recvmsg(3, socket.CMSG_SPACE(_CREDENTIALS.size))
@@ -25,7 +29,9 @@ def sender(channel: socket.socket, seconds: float) -> int:
 
 
 def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
-    """The next JSON object of a pipe on which `unread` came before, and what came after it; {} at its end, None when none comes in time."""
+    """The next JSON object of a pipe on which `unread` came before, and what came after it; {} at its end,
+    None when none comes in time.
+    """
     deadline = time.monotonic() + seconds
     while b"\n" not in unread:
         if not wait_readable(pipe, max(0.0, deadline - time.monotonic())):

@@ -1,7 +1,9 @@
-"""Zygotes that the lanes of a campaign have in common: the first that needs one starts it, the others connect to it.
+"""Zygotes that the lanes of a campaign have in common: the first that needs one starts it, the others connect
+to it.
 
-They meet at an abstract socket address (unix(7)), which one process can bind and which nothing is left of when the last holder ends. The
-zygote inherits the listening socket; who connects while it imports the compiler waits in the socket's queue.
+They meet at an abstract socket address (unix(7)), which one process can bind and which nothing is left of
+when the last holder ends. The zygote inherits the listening socket; who connects while it imports the
+compiler waits in the socket's queue.
 """
 
 import hashlib
@@ -22,13 +24,17 @@ _WAIT = 10 * START_SECONDS  # by the wall's clock: who started it watches its wo
 
 
 class JoinedZygote(Zygote):
-    """A zygote that another process of this user started. Closing it lets go of it. OSError where none is there, EOFError where it ends."""
+    """A zygote that another process of this user started. Closing it lets go of it. OSError where none is
+    there, EOFError where it ends.
+    """
 
     def __init__(self, address: bytes) -> None:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._control.connect(address)
-            _, user, _ = struct.unpack("3i", self._control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            _, user, _ = struct.unpack(
+                "3i", self._control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            )
             if user != os.geteuid():
                 raise PermissionError("another user's process is there")
             word = self._control.recv(1 << 20) if wait_readable(self._control.fileno(), _WAIT) else b""
@@ -52,7 +58,9 @@ class JoinedZygote(Zygote):
 
 
 def met(name: str, start: Callable[[socket.socket | None], Zygote]) -> Zygote:
-    """The zygote of a name that other processes know, too: joined, or started with a socket for the others. What `start` raises is raised."""
+    """The zygote of a name that other processes know, too: joined, or started with a socket for the others.
+    What `start` raises is raised.
+    """
     address = b"\0opsieve-" + hashlib.sha256(name.encode()).hexdigest()[:40].encode()
     for _ in range(_TRIES):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -1,4 +1,6 @@
-"""Zygotes that all `Workers` of this process share, and those of other lanes of its campaign: a compiler is imported once, however many ask it."""
+"""Zygotes that all `Workers` of this process share, and those of other lanes of its campaign: a compiler is
+imported once, however many ask it.
+"""
 
 import socket
 import sys
@@ -13,9 +15,11 @@ Start = Callable[[socket.socket | None], Zygote]  # with a socket on which other
 
 
 class SharedZygotes:
-    """Zygotes by what they were started with. What nobody uses any more is closed, but for those that `keep` asks for. Thread-safe.
+    """Zygotes by what they were started with. What nobody uses any more is closed, but for those that `keep`
+    asks for. Thread-safe.
 
-    A zygote serves several users at once: a request for a fork is a single message, and each fork has channels of its own.
+    A zygote serves several users at once: a request for a fork is a single message, and each fork has
+    channels of its own.
     """
 
     def __init__(self) -> None:
@@ -31,7 +35,8 @@ class SharedZygotes:
         self._meeting = name
 
     def take(self, what: Hashable | None, environment: Mapping[str, str], start: Start) -> Zygote:
-        """The living zygote of `what` (None: of the taker alone) in an environment, started when there is none. To be given back once.
+        """The living zygote of `what` (None: of the taker alone) in an environment, started when there is
+        none. To be given back once.
 
         What `start` raises is raised.
         """

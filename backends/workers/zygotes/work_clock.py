@@ -1,7 +1,8 @@
 """How long a process tree has had to work: CPU time, and the time in which nothing of it wanted to run.
 
-A wall clock makes a busy machine a hang. Here the time in which a process waits for a CPU (or for the disk) is not counted; the time
-in which all of it sleeps is, since nothing will wake it. A distant wall is behind both.
+A wall clock makes a busy machine a hang. Here the time in which a process waits for a CPU (or for the disk)
+is not counted; the time in which all of it sleeps is, since nothing will wake it. A distant wall is behind
+both.
 """
 
 import contextlib
@@ -21,7 +22,9 @@ _WANTS = frozenset("RD")  # running, waiting for a CPU, or for the disk
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a process tree has used, in CPU seconds, whether any thread of it wants to run, its processes, and their resident bytes summed."""
+    """What a process tree has used, in CPU seconds, whether any thread of it wants to run, its processes, and
+    their resident bytes summed.
+    """
 
     cpu: float
     wants: bool
@@ -30,7 +33,8 @@ class Load:
 
 
 class WorkClock:
-    """Counts the time that the process `pid` and its children have had; `expired` tells when it is `seconds` or more.
+    """Counts the time that the process `pid` and its children have had; `expired` tells when it is `seconds`
+    or more.
 
     `look` gives the load of a process tree, None when it cannot be read: then wall time counts.
     """
@@ -83,12 +87,15 @@ def load_of(pid: int) -> Load | None:
 
 
 def memory_of(pid: int) -> int:
-    """The bytes that a process and its descendants keep in memory, what they share counted once; 0 where that cannot be read."""
+    """The bytes that a process and its descendants keep in memory, what they share counted once; 0 where that
+    cannot be read.
+    """
     found, left = 0, [pid]
     while left:
         process = left.pop()
         with contextlib.suppress(OSError, ValueError, IndexError):
-            found += int(re.search(r"^Pss:\s+(\d+) kB", _text(f"/proc/{process}/smaps_rollup"), re.M)[1]) << 10  # type: ignore[index]
+            shares = re.findall(r"^Pss:\s+(\d+) kB", _text(f"/proc/{process}/smaps_rollup"), re.M)
+            found += int(shares[0]) << 10
         with contextlib.suppress(OSError, ValueError):
             for task in os.listdir(f"/proc/{process}/task"):
                 left.extend(map(int, _text(f"/proc/{process}/task/{task}/children").split()))
@@ -106,9 +113,13 @@ def _text(path: str) -> str:
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed for want of memory so far, on this machine and in this container."""
+    """How many processes the kernel has killed for want of memory so far, on this machine and in this
+    container.
+    """
     found = 0
     for path in ("/proc/vmstat", "/sys/fs/cgroup/memory.events"):
         with contextlib.suppress(OSError, ValueError):
-            found += sum(int(line.split()[1]) for line in _text(path).splitlines() if line.startswith("oom_kill "))
+            found += sum(
+                int(line.split()[1]) for line in _text(path).splitlines() if line.startswith("oom_kill ")
+            )
     return found

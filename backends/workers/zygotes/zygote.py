@@ -1,4 +1,6 @@
-"""The main process's side of `child.py`: one zygote for a compiler in an environment, and the workers it forks."""
+"""The main process's side of `child.py`: one zygote for a compiler in an environment, and the workers it
+forks.
+"""
 
 import array
 import contextlib
@@ -38,7 +40,9 @@ _FROM_JSON = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a test may use: seconds of work (work_clock.py), bytes of address space, of outputs and of what it prints or writes to one file."""
+    """What a test may use: seconds of work (work_clock.py), bytes of address space, of outputs and of what it
+    prints or writes to one file.
+    """
 
     seconds: float = 60.0
     memory: int = 4 << 30
@@ -64,7 +68,9 @@ class Interrupted(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a worker ended without answering: the test (position in its frame) and stage it was in, and what it left."""
+    """How a worker ended without answering: the test (position in its frame) and stage it was in, and what it
+    left.
+    """
 
     index: int
     stage: str
@@ -80,7 +86,8 @@ class Death:
 
 
 class TemplateProcess:
-    """A warm process that has imported what all releases of a backend share in one environment; zygotes are forked from it.
+    """A warm process that has imported what all releases of a backend share in one environment; zygotes are
+    forked from it.
 
     Close it after its zygotes: it ends with it what they left.
     """
@@ -92,7 +99,8 @@ class TemplateProcess:
         """A process with the state of the template process; `config` is for `child.py`."""
         status_read, status_write = os.pipe()
         fds = array.array("i", [control.fileno(), log, status_write])
-        with contextlib.suppress(OSError):  # of a template process that has ended the child's end is learnt by the pipe
+        # of a template process that has ended the child's end is learnt by the pipe
+        with contextlib.suppress(OSError):
             self._zygote.send(config, fds)
         os.close(status_write)
         return ChildProcess(status_read)
@@ -108,7 +116,9 @@ class TemplateProcess:
 
 
 class ChildProcess:
-    """What `Popen` is to a child of this process, for one that a template process forked: all that is known of it comes by a pipe."""
+    """What `Popen` is to a child of this process, for one that a template process forked: all that is known
+    of it comes by a pipe.
+    """
 
     def __init__(self, status: int):
         self._status = status
@@ -144,22 +154,29 @@ class ChildProcess:
         return code
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
-        """The template's next word, None when none comes in time; a template process that is gone knows no status."""
+        """The template's next word, None when none comes in time; a template process that is gone knows no
+        status.
+        """
         word, self._unread = read_line(self._status, self._unread, seconds)
         return {"pid": 0, "status": -1} if word == {} else word
 
 
 class Zygote:
-    """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with it.
+    """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with
+    it.
 
-    It is a program of its own, or forked from a `template` (True: it is to be one). With a `listener` other processes may ask it for
-    workers, too (shared_zygotes.py), and it ends with the last of them.
+    It is a program of its own, or forked from a `template` (True: it is to be one). With a `listener` other
+    processes may ask it for workers, too (shared_zygotes.py), and it ends with the last of them.
     """
 
     version = ""
-    lacks: dict[str, str] | None = None  # what it could not be shut in with, and why; None when it was not to be
+    lacks: dict[str, str] | None = (
+        None  # what it could not be shut in with, and why; None when it was not to be
+    )
     walls: Sequence[str] = ()
-    uncompiled: Sequence[str] = ()  # folders of modules that it has to compile each time, for it may not write
+    uncompiled: Sequence[
+        str
+    ] = ()  # folders of modules that it has to compile each time, for it may not write
     modules: Sequence[str] = ()  # the libraries that it has loaded, where it is to be traced
     _probes: "Probes | None" = None
 
@@ -230,7 +247,9 @@ class Zygote:
         if not message:
             log = read_log(self._log).strip()
             why = log.splitlines()[-1][:300] if log else "no word from it"
-            raise Interrupted(f"its process ended while importing: {why}" if readable else "its import takes too long")
+            raise Interrupted(
+                f"its process ended while importing: {why}" if readable else "its import takes too long"
+            )
         return message
 
     def _hear(self, word: bytes) -> None:
@@ -239,7 +258,8 @@ class Zygote:
             raise Refused(str(answer["refused"]), str(answer["why"]))
         if not answer["ready"]:
             raise Unavailable(
-                f"{answer['exception']}: {answer['message'].splitlines()[0][:300] if answer['message'] else ''}"
+                f"{answer['exception']}:"
+                f" {answer['message'].splitlines()[0][:300] if answer['message'] else ''}"
             )
         self.modules = [str(path) for path in answer.get("modules", ())]
         if "lacks" in answer:
@@ -248,10 +268,17 @@ class Zygote:
         self.version = str(answer["version"])
 
     def trace(self, probes: "Probes") -> int:
-        """Plant probes for all workers forked from now on; returns how many stand. Unavailable when none can be planted."""
-        self.send({"trace": {"total": probes.total, "libraries": probes.libraries()}}, array.array("i", [probes.file]))
+        """Plant probes for all workers forked from now on; returns how many stand. Unavailable when none can
+        be planted.
+        """
+        self.send(
+            {"trace": {"total": probes.total, "libraries": probes.libraries()}},
+            array.array("i", [probes.file]),
+        )
         message = self._control.recv(1 << 16) if wait_readable(self._control.fileno(), START_SECONDS) else b""
-        answer: dict[str, Any] = json.loads(message) if message else {"planted": 0, "why": "its process ended"}
+        answer: dict[str, Any] = (
+            json.loads(message) if message else {"planted": 0, "why": "its process ended"}
+        )
         if "why" in answer:
             raise Unavailable(f"coverage cannot be traced: {answer['why']}")
         self._probes = probes if probes.total else None
@@ -264,9 +291,11 @@ class Zygote:
         processes: bool = True,
         devices: bool = False,
     ) -> "Worker":
-        """A new worker under `limits`; it serves the zygote's backend, or the `plugin` whose file and attribute these are.
+        """A new worker under `limits`; it serves the zygote's backend, or the `plugin` whose file and
+        attribute these are.
 
-        Where the zygote is shut in, a worker without `processes` can start none. With `devices`, what is bounded is not what it reserves.
+        Where the zygote is shut in, a worker without `processes` can start none. With `devices`, what is
+        bounded is not what it reserves.
         """
         ours, theirs = socket.socketpair()
         log, state = memory_file("log", append=True), memory_file("state")
@@ -302,7 +331,9 @@ class Zygote:
         self._control.close()
 
     def close(self) -> None:
-        """End it and, through it, all of its workers; waits until they are gone. One that is shared ends when nobody is left to ask it."""
+        """End it and, through it, all of its workers; waits until they are gone. One that is shared ends when
+        nobody is left to ask it.
+        """
         self.dismiss()
         try:
             self._wait(0.3 if self._shared and self.version else 15)
@@ -329,7 +360,9 @@ class Zygote:
 
 
 class Excess(Exception):
-    """What a worker and the processes that it started have together is over a limit; the message says what."""
+    """What a worker and the processes that it started have together is over a limit; the message says
+    what.
+    """
 
 
 class Worker:
@@ -357,7 +390,9 @@ class Worker:
             raise Unavailable("its process ended")
 
     def submit(self, frame: Sequence[Any], tests: int, file: int | None = None) -> None:
-        """Send one frame, in pieces, that holds `tests` tests, and a descriptor with it; a worker that has died is noticed by `reply`."""
+        """Send one frame, in pieces, that holds `tests` tests, and a descriptor with it; a worker that has
+        died is noticed by `reply`.
+        """
         self.tests += tests
         self._connection.settimeout(max(self._limits.seconds, 10.0))
         with contextlib.suppress(OSError):
@@ -386,14 +421,22 @@ class Worker:
             self.first_peak = self.first_peak or reply["peak"]
             if self._notes and "reached" in reply:
                 begin, end = map(int, reply["reached"])
-                reply["reached"] = self._notes.every(begin, end) if reply.get("again") else self._notes.new(begin, end)
+                reply["reached"] = (
+                    self._notes.every(begin, end) if reply.get("again") else self._notes.new(begin, end)
+                )
             return reply, memoryview(body)
         except TimeoutError:
             self._dump_stack()
             return self._end(timed_out=True)
         except Excess as excess:
             return replace(self._end(timed_out=True), timed_out=False, excess=str(excess))
-        except (OSError, EOFError, ValueError, RecursionError):  # it closed the channel, or wrote what is no frame
+        except (
+            OSError,
+            EOFError,
+            ValueError,
+            RecursionError,
+        ):
+            # it closed the channel, or wrote what is no frame
             return self._end(timed_out=False)
 
     def _read(self, size: int, clock: WorkClock) -> bytearray:
@@ -414,7 +457,9 @@ class Worker:
         return buffer
 
     def _check_family(self, clock: WorkClock) -> None:
-        """Excess when the worker and what it started are too many or keep too much memory together; alone it has a limit of its own."""
+        """Excess when the worker and what it started are too many or keep too much memory together; alone it
+        has a limit of its own.
+        """
         load = clock.seen
         if load is None or load.processes == 1:
             return
@@ -422,10 +467,14 @@ class Worker:
             raise Excess(f"it had {load.processes} processes at once, and may have {PROCESSES}")
         if load.resident > self._limits.memory and (memory := memory_of(self.pid)) > self._limits.memory:
             most = self._limits.memory >> 20
-            raise Excess(f"it and its processes kept {memory >> 20} MiB in memory, and may keep {most} MiB together")
+            raise Excess(
+                f"it and its processes kept {memory >> 20} MiB in memory, and may keep {most} MiB together"
+            )
 
     def _dump_stack(self) -> None:
-        """Have a hanging worker write its Python stack to its log (faulthandler answers from C, whatever it runs)."""
+        """Have a hanging worker write its Python stack to its log (faulthandler answers from C, whatever it
+        runs).
+        """
         before = os.fstat(self._log).st_size
         try:
             os.kill(self.pid, signal.SIGUSR1)

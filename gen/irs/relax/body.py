@@ -27,9 +27,10 @@ class FreshNames:
 
 @dataclass(slots=True)
 class Body:
-    """The sequence being built. `scope` holds the variables that may be read, in order of binding; `symbols` the values of the
-    symbols that shapes may use here; `plain` is true where no branch may stand (in a dataflow block); `settled` are the variables
-    that TVM puts a constant in the place of."""
+    """The sequence being built. `scope` holds the variables that may be read, in order of binding; `symbols`
+    the values of the symbols that shapes may use here; `plain` is true where no branch may stand (in a
+    dataflow block); `settled` are the variables that TVM puts a constant in the place of.
+    """
 
     names: FreshNames
     scope: list[Var] = field(default_factory=list)
@@ -55,7 +56,9 @@ class Body:
 
     def nested(self) -> "Body":
         """The body of a branch or of a local function: it sees what is in scope here."""
-        return Body(self.names, list(self.scope), dict(self.symbols), False, self.depth + 1, set(self.settled))
+        return Body(
+            self.names, list(self.scope), dict(self.symbols), False, self.depth + 1, set(self.settled)
+        )
 
     @contextmanager
     def dataflow(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
-"""Where TVM 0.27 gives a value the storage of another one inside a branch that may not have been taken (its memory planner keeps one
-pool for a whole function): the values that are planned, as far as it shows before lowering.
+"""Where TVM 0.27 gives a value the storage of another one inside a branch that may not have been taken (its
+memory planner keeps one pool for a whole function): the values that are planned, as far as it shows before
+lowering.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,9 @@ class Side:
 
 
 def lending(function: Function) -> tuple[Side, ...]:
-    """The sides of branches that give storage back which something outside of them, behind in the text, may be given; outer ones first."""
+    """The sides of branches that give storage back which something outside of them, behind in the text, may
+    be given; outer ones first.
+    """
     return tuple(dict.fromkeys(_lending(function.body, [])))
 
 
@@ -63,7 +66,9 @@ def planned(binding: Binding) -> set[str]:
 
 
 def given_back(side: Seq) -> set[str]:
-    """The types of element of what is computed in a side by operators, and neither leaves it nor is handed to a function."""
+    """The types of element of what is computed in a side by operators, and neither leaves it nor is handed to
+    a function.
+    """
     bound = {binding.var.name: binding for binding in all_bindings(side)}
     left = list(reads(side.body) | {name for binding in bound.values() for name in _handed_on(binding)})
     kept: set[str] = set()
@@ -102,7 +107,9 @@ def _handed_on(binding: Binding) -> set[str]:
 
 
 def _same_storage(binding: Binding) -> set[str]:
-    """The variables whose storage the variable of a binding has: it is another name of theirs, or a tuple of them."""
+    """The variables whose storage the variable of a binding has: it is another name of theirs, or a tuple of
+    them.
+    """
     value = binding.value
     if isinstance(value, If):
         return reads(value.then.body) | reads(value.other.body)

@@ -1,4 +1,6 @@
-"""All operators that are declared, found by type; what ONNX's declarations say of their values; a cache of solutions."""
+"""All operators that are declared, found by type; what ONNX's declarations say of their values; a cache of
+solutions.
+"""
 
 import math
 import random
@@ -43,7 +45,11 @@ def family(name: str) -> str:
 
 @cache
 def _families() -> dict[str, str]:
-    return {declared.name: module.__name__.rpartition(".")[2] for module in _FAMILIES for declared in module.OPERATORS}
+    return {
+        declared.name: module.__name__.rpartition(".")[2]
+        for module in _FAMILIES
+        for declared in module.OPERATORS
+    }
 
 
 @cache
@@ -76,7 +82,9 @@ def domain(onnx: str, position: int) -> tuple[float, float] | None:
 
 
 class Solutions:
-    """Sampled solutions by result type, kept over a whole run (the RFC's cache): a type that is met again needs no solver."""
+    """Sampled solutions by result type, kept over a whole run (the RFC's cache): a type that is met again
+    needs no solver.
+    """
 
     def __init__(self, draw: Draw, count: int = 4, only: Iterable[str] = ()) -> None:
         self._known: dict[RelaxTensorType, list[tuple[Declared, Solution]]] = {}

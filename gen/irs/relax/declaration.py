@@ -1,13 +1,15 @@
-"""What the generator knows of one operator of Relax: which types it can yield, and what to feed it for one of them.
+"""What the generator knows of one operator of Relax: which types it can yield, and what to feed it for one of
+them.
 
 After the RFC on type-directed fuzzing (TVM, "Handling Operators"), an operator has
 
     accepts(type)        recogniser: whether the type can be its result
-    solve(draw, type)    solver: arguments and attributes that yield exactly this type; always there when `accepts` says so
-    sample(draw)         sampler: a result type and its solution
+    solve(draw, type)    solver: arguments and attributes that yield exactly this type; always there when
+    `accepts` says so sample(draw)         sampler: a result type and its solution
 
-A solution names the type wanted of each argument, or the leaf itself where its value matters (an axis, an index). What values an
-argument may have comes from the declaration of the ONNX operator that corresponds (`onnx`): its `safe` domains.
+A solution names the type wanted of each argument, or the leaf itself where its value matters (an axis, an
+index). What values an argument may have comes from the declaration of the ONNX operator that corresponds
+(`onnx`): its `safe` domains.
 """
 
 import random
@@ -41,7 +43,9 @@ Given = Union[Want, Expr, "tuple[Given, ...]"]  # a tuple stands for a tuple of 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Arguments and attributes of a call; where it yields a tuple that the wanted type is a field of, that type and the index."""
+    """Arguments and attributes of a call; where it yields a tuple that the wanted type is a field of, that
+    type and the index.
+    """
 
     args: tuple[Given, ...]
     attrs: Attributes | None = None
@@ -54,7 +58,8 @@ Solver = Callable[[Draw, RelaxTensorType], Solution]
 
 @dataclass(frozen=True, slots=True)
 class Recogniser:
-    """Which tensors may be the result: element types, ranks (both ends included), static shape if need be, and a condition.
+    """Which tensors may be the result: element types, ranks (both ends included), static shape if need be,
+    and a condition.
 
     Compared by value: operators that share one are found together.
     """

@@ -34,7 +34,9 @@ DTYPES = ("float32",) * 8 + (
 
 @dataclass(slots=True)
 class Draw:
-    """A source of choices. `symbols` are those that a shape may use here, with the values they have when the program runs."""
+    """A source of choices. `symbols` are those that a shape may use here, with the values they have when the
+    program runs.
+    """
 
     rng: random.Random
     symbols: Mapping[str, int] = field(default_factory=dict)
@@ -110,7 +112,9 @@ class Draw:
         return axis - rank if self.chance(RATES.negative_axis) else axis
 
     def constant(self, dtype: str, shape: Sequence[int], low: float = -3, high: float = 3) -> Constant:
-        """A constant with elements between two numbers, both included; of whole numbers where the type has no others."""
+        """A constant with elements between two numbers, both included; of whole numbers where the type has no
+        others.
+        """
         count = math.prod(shape)
         if dtype.startswith(("float", "bfloat")):
             return numbers(dtype, shape, [round(self.rng.uniform(low, high), 3) for _ in range(count)])

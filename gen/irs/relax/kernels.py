@@ -1,15 +1,24 @@
-"""Kernels of TIR for `call_tir`: one nest of loops that computes each element of the output from the element of each input there."""
+"""Kernels of TIR for `call_tir`: one nest of loops that computes each element of the output from the element
+of each input there.
+"""
 
 from opsieve.gen.irs.relax.types import RelaxTensorType
 from opsieve.gen.irs.relax.writing import node, number
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value
 
 # By name: how many inputs there are, and the node of TIR that combines them.
-KINDS = {"exchange": (1, ""), "add": (2, "Add"), "subtract": (2, "Sub"), "larger": (2, "Max"), "smaller": (2, "Min")}
+KINDS = {
+    "exchange": (1, ""),
+    "add": (2, "Add"),
+    "subtract": (2, "Sub"),
+    "larger": (2, "Max"),
+    "smaller": (2, "Min"),
+}
 
 
 def kernel(name: str, kind: str, of: RelaxTensorType) -> ObjectNode:
-    """A function of TIR with the name, of one of `KINDS`, on tensors of one static type (rank 1 and more): inputs, then the output.
+    """A function of TIR with the name, of one of `KINDS`, on tensors of one static type (rank 1 and more):
+    inputs, then the output.
 
     Source: the form that TVM 0.27 parses `T.prim_func(s_tir=True)` with one block of axes S into.
     """
@@ -18,7 +27,9 @@ def kernel(name: str, kind: str, of: RelaxTensorType) -> ObjectNode:
     element = node("ir.PrimType", dtype=of.dtype)
     buffers = [_buffer(letter, element, sizes) for letter in "ABC"[: count + 1]]
     axes = [_var(f"v{n}") for n in range(len(sizes))]
-    loads: list[Value] = [node("ir.TensorLoad", ty=element, source=b, indices=tuple(axes)) for b in buffers[:-1]]
+    loads: list[Value] = [
+        node("ir.TensorLoad", ty=element, source=b, indices=tuple(axes)) for b in buffers[:-1]
+    ]
     value = loads[0] if count == 1 else node(f"prim.{combine}", ty=element, a=loads[0], b=loads[1])
     store = node("tirx.BufferStore", buffer=buffers[-1], value=value, indices=tuple(axes))
     block = _block(
@@ -56,9 +67,13 @@ def kernel(name: str, kind: str, of: RelaxTensorType) -> ObjectNode:
 
 def _signature(of: RelaxTensorType, count: int) -> ObjectNode:
     sizes = tuple(number(size, "int64") for size in of.shape or () if isinstance(size, int))
-    shape = node("relax.expr.ShapeExpr", ty=node("relax.ShapeType", values=sizes, ndim=len(sizes)), values=sizes)
+    shape = node(
+        "relax.expr.ShapeExpr", ty=node("relax.ShapeType", values=sizes, ndim=len(sizes)), values=sizes
+    )
     tensor = node("relax.TensorType", shape=shape, dtype=node("ir.PrimType", dtype=of.dtype), ndim=len(sizes))
-    return node("relax.FuncType", params=(tensor,) * (count + 1), ret=node("ir.TupleType", fields=()), purity=False)
+    return node(
+        "relax.FuncType", params=(tensor,) * (count + 1), ret=node("ir.TupleType", fields=()), purity=False
+    )
 
 
 def _buffer(name: str, element: ObjectNode, sizes: list[int]) -> ObjectNode:
@@ -97,7 +112,9 @@ def _region(buffer: ObjectNode, axes: list[ObjectNode]) -> ObjectNode:
     )
 
 
-def _block(name: str, body: ObjectNode, iter_vars: Value = (), reads: Value = (), writes: Value = ()) -> ObjectNode:
+def _block(
+    name: str, body: ObjectNode, iter_vars: Value = (), reads: Value = (), writes: Value = ()
+) -> ObjectNode:
     return node(
         "s_tir.SBlock",
         iter_vars=iter_vars,

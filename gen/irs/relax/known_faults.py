@@ -1,7 +1,7 @@
 """What TVM 0.27 is known to fail at, always and in the same way (docs/explanation/tvm.md): found in a module.
 
-The generator makes none of it unless its policy says so, and the reducer does not lead one failure into another: an edit may not bring in a
-pattern that the module did not have.
+The generator makes none of it unless its policy says so, and the reducer does not lead one failure into
+another: an edit may not bring in a pattern that the module did not have.
 """
 
 from collections.abc import Collection
@@ -75,7 +75,9 @@ def settled(body: Seq) -> set[str]:
 
 
 def settles(value: Expr, known: Collection[str]) -> bool:
-    """Whether a value is such a constant: by way of variables, tuples and casts of its elements, which the lowering computes itself."""
+    """Whether a value is such a constant: by way of variables, tuples and casts of its elements, which the
+    lowering computes itself.
+    """
     if isinstance(value, Tuple):
         return any(settles(field, known) for field in value.fields)
     if isinstance(value, Projection):
@@ -101,4 +103,6 @@ def _is_constant(expr: Expr | Seq, values: dict[str, Expr]) -> bool:
     while isinstance(expr, Var) and expr.name not in seen:
         seen.add(expr.name)
         expr = values.get(expr.name, expr)
-    return isinstance(expr, Constant) or (isinstance(expr, Tuple) and any(_is_constant(f, values) for f in expr.fields))
+    return isinstance(expr, Constant) or (
+        isinstance(expr, Tuple) and any(_is_constant(f, values) for f in expr.fields)
+    )

@@ -1,7 +1,8 @@
-"""Changes to a module that is there: a subtree replaced by a generated one of the same type, or by one of a wrong type.
+"""Changes to a module that is there: a subtree replaced by a generated one of the same type, or by one of a
+wrong type.
 
-The RFC names both ("A program mutator", "programs that are known to be incorrect"). It works on generated modules and on modules read
-from TVM's JSON alike.
+The RFC names both ("A program mutator", "programs that are known to be incorrect"). It works on generated
+modules and on modules read from TVM's JSON alike.
 """
 
 import random
@@ -39,7 +40,9 @@ from opsieve.gen.model.invalid_marker import FAULT
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A binding that may be replaced: the function it is in, its variable, what is in scope before it, and what stands around it."""
+    """A binding that may be replaced: the function it is in, its variable, what is in scope before it, and
+    what stands around it.
+    """
 
     function: str
     var: Var
@@ -68,12 +71,18 @@ def _in_function(
     yield from _in_seq(name, function.body, (*scope, *function.params), known | bound, depth)
 
 
-def _in_seq(name: str, seq: Seq, scope: tuple[Var, ...], known: frozenset[str], depth: int) -> Iterator[Place]:
+def _in_seq(
+    name: str, seq: Seq, scope: tuple[Var, ...], known: frozenset[str], depth: int
+) -> Iterator[Place]:
     for block in seq.blocks:
         inner = scope
         for binding in block.bindings:
             value = binding.value
-            if isinstance(binding, Bind) and isinstance(binding.var.type, RelaxTensorType) and isinstance(value, Call):
+            if (
+                isinstance(binding, Bind)
+                and isinstance(binding.var.type, RelaxTensorType)
+                and isinstance(value, Call)
+            ):
                 yield Place(name, binding.var, inner, known, block.dataflow, depth)
             if isinstance(value, If):
                 for side in (value.then, value.other):
@@ -93,9 +102,11 @@ def mutated(
     sizes: Mapping[str, int] | None = None,
     solutions: Solutions | None = None,
 ) -> Module | None:
-    """The module with one operation replaced by a generated expression of the same type; None where there is nothing to replace.
+    """The module with one operation replaced by a generated expression of the same type; None where there is
+    nothing to replace.
 
-    `sizes` are the values that symbols have in the run at hand; where a symbol has none, what depends on it is left alone.
+    `sizes` are the values that symbols have in the run at hand; where a symbol has none, what depends on it
+    is left alone.
     """
     sizes = sizes or {}
     possible = [place for place in places(module) if _is_known(place.var.type, place, sizes)]
@@ -152,7 +163,9 @@ def _splice(seq: Seq, place: Place, blocks: tuple[BindingBlock, ...], made: Expr
 
 
 def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
-    """Neighbouring blocks of one kind as one: a dataflow block that was cut in two reads its own variables."""
+    """Neighbouring blocks of one kind as one: a dataflow block that was cut in two reads its own
+    variables.
+    """
     done: list[BindingBlock] = []
     for block in blocks:
         if done and done[-1].dataflow == block.dataflow:
@@ -163,11 +176,11 @@ def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
 
 
 def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
-    """The module with one argument replaced by one of a wrong type, and what is wrong (it says so itself, in an attribute); None where
-    there is no place for it.
+    """The module with one argument replaced by one of a wrong type, and what is wrong (it says so itself, in
+    an attribute); None where there is no place for it.
 
-    Element types of the operands of these operators have to agree, and a function takes what its signature says, so the result
-    never happens to be right.
+    Element types of the operands of these operators have to agree, and a function takes what its signature
+    says, so the result never happens to be right.
     """
     sites = [
         (name, binding)
@@ -187,20 +200,24 @@ def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     what = call.op.name if isinstance(call.op, RelaxOperator | GlobalVar) else "call"
     said = f"{what} argument {place} in {name}"
     made = tuple(
-        (n, replace(f, body=_swap(f.body, broken)) if isinstance(f, Function) else f) for n, f in module.functions
+        (n, replace(f, body=_swap(f.body, broken)) if isinstance(f, Function) else f)
+        for n, f in module.functions
     )
     return Module(made, (*module.attrs, (FAULT, said))), said
 
 
 _AGREEING = frozenset(
-    f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "matmul")
+    f"relax.{name}"
+    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "matmul")
 )
 
 
 def _breakable(call: Call) -> bool:
     if isinstance(call.op, RelaxOperator):
         return call.op.name in _AGREEING and isinstance(call.args[0].type, RelaxTensorType)
-    return isinstance(call.op, GlobalVar) and bool(call.args) and isinstance(call.args[-1].type, RelaxTensorType)
+    return (
+        isinstance(call.op, GlobalVar) and bool(call.args) and isinstance(call.args[-1].type, RelaxTensorType)
+    )
 
 
 def _swap(seq: Seq, new: Bind) -> Seq:

@@ -1,4 +1,6 @@
-"""Sides of branches as functions of their own: each function has its own plan of memory, so TVM 0.27 builds what it fails at otherwise."""
+"""Sides of branches as functions of their own: each function has its own plan of memory, so TVM 0.27 builds
+what it fails at otherwise.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +28,9 @@ from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, expressions, funct
 
 
 def with_own_sides(module: Module) -> Module:
-    """The module with every side of a branch that lends storage to what stands outside of it as a function of its own."""
+    """The module with every side of a branch that lends storage to what stands outside of it as a function of
+    its own.
+    """
     waiting = [(name, function) for name, function in functions(module) if lending(function)]
     if not waiting:
         return module
@@ -80,8 +84,12 @@ def _copied(body: Seq, given: Sequence[Var | ShapeValue], kind: Type, names: Fre
     """A function of what is given that does what a sequence does, all in it under new names."""
     params = [item if isinstance(item, Var) else Var("s", item.type) for item in given]
     made = Function(tuple(params), body, kind)
-    inner = [item for expr in (made, *expressions(body)) if isinstance(expr, Function) for item in expr.params]
-    bound = {var.name: names.fresh(var.name + "_") for var in (*inner, *(item.var for item in all_bindings(body)))}
+    inner = [
+        item for expr in (made, *expressions(body)) if isinstance(expr, Function) for item in expr.params
+    ]
+    bound = {
+        var.name: names.fresh(var.name + "_") for var in (*inner, *(item.var for item in all_bindings(body)))
+    }
     renamed = Renamed(bound, {name: Sym(names.fresh(name + "_")) for name in symbols_in(made)})
     return renamed.function(made)
 

@@ -1,8 +1,9 @@
-"""The passes of Relax that a program may be put through before it is compiled, where each is legal, and sequences of them.
+"""The passes of Relax that a program may be put through before it is compiled, where each is legal, and
+sequences of them.
 
-Read from TVM 0.27 (`tvm.relax.transform`) by running each on modules at five stages. A pass that changes what main takes or
-yields, needs data of its own (a codegen, a tuning record, a mesh) or belongs to the end of lowering is not in the table; `LEFT_OUT`
-says why.
+Read from TVM 0.27 (`tvm.relax.transform`) by running each on modules at five stages. A pass that changes what
+main takes or yields, needs data of its own (a codegen, a tuning record, a mesh) or belongs to the end of
+lowering is not in the table; `LEFT_OUT` says why.
 """
 
 import random
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PassRule:
-    """One pass: its name in `tvm.relax.transform`, arguments to choose from ("" for none), the passes that must have run at any place
-    before it, in this order of need, and whether it may change results by more than rounding (`loose`)."""
+    """One pass: its name in `tvm.relax.transform`, arguments to choose from ("" for none), the passes that
+    must have run at any place before it, in this order of need, and whether it may change results by more
+    than rounding (`loose`).
+    """
 
     name: str
     arguments: tuple[str, ...] = ("",)

@@ -1,4 +1,6 @@
-"""What kind of programs to generate: each policy is a short class. A new one extends `GenerationPolicy` and changes what it wants to."""
+"""What kind of programs to generate: each policy is a short class. A new one extends `GenerationPolicy` and
+changes what it wants to.
+"""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -37,7 +39,9 @@ class GenerationPolicy:
     symbols = 1  # how many symbols main has at most
     fuel = 7  # how deep expressions nest
     bindings = 18  # how many bindings are made at most, about
-    known_faults = False  # whether to generate what TVM 0.27 is known to fail at, always and in the same way (docs/explanation/tvm.md)
+    # whether to generate what TVM 0.27 is known to fail at, always and in the same way
+    # (docs/explanation/tvm.md)
+    known_faults = False
     guarded = 0.95  # the share of arguments with a domain that are kept inside it
 
     def weight(self, operator: str) -> float:
@@ -52,24 +56,39 @@ class GenerationPolicy:
 
 
 class FusableChains(GenerationPolicy):
-    """Chains that operator fusion merges: elementwise operators, broadcasts and layouts around a product or a reduction, in dataflow
-    blocks, without branches."""
+    """Chains that operator fusion merges: elementwise operators, broadcasts and layouts around a product or a
+    reduction, in dataflow blocks, without branches.
+    """
 
     name = "fusable"
-    forms: ClassVar[Mapping[str, float]] = {"operator": 12, "variable": 3, "dataflow": 3, "let": 0.5, "kernel": 1.5}
+    forms: ClassVar[Mapping[str, float]] = {
+        "operator": 12,
+        "variable": 3,
+        "dataflow": 3,
+        "let": 0.5,
+        "kernel": 1.5,
+    }
     dtypes: ClassVar[Sequence[str]] = ("float32",) * 6 + ("float64", "float16", "bool", "int64")
     bindings = 24
 
     def weight(self, operator: str) -> float:
         """Elementwise operators most, selections hardly."""
-        return {"elementwise": 1.0, "layouts": 0.7, "reductions": 0.7, "products": 1.0}.get(family(operator), 0.1)
+        return {"elementwise": 1.0, "layouts": 0.7, "reductions": 0.7, "products": 1.0}.get(
+            family(operator), 0.1
+        )
 
 
 class ControlFlow(GenerationPolicy):
     """Branches, recursion and calls between functions."""
 
     name = "control-flow"
-    forms: ClassVar[Mapping[str, float]] = {**FORMS, "branch": 5, "recursion": 2, "function": 3, "dataflow": 0.5}
+    forms: ClassVar[Mapping[str, float]] = {
+        **FORMS,
+        "branch": 5,
+        "recursion": 2,
+        "function": 3,
+        "dataflow": 0.5,
+    }
 
 
 class SymbolicShapes(GenerationPolicy):
@@ -99,11 +118,19 @@ class HigherOrder(GenerationPolicy):
     """Closures, functions that take functions."""
 
     name = "higher-order"
-    forms: ClassVar[Mapping[str, float]] = {**FORMS, "closure": 4, "higher_order": 3, "function": 2, "dataflow": 0.5}
+    forms: ClassVar[Mapping[str, float]] = {
+        **FORMS,
+        "closure": 4,
+        "higher_order": 3,
+        "function": 2,
+        "dataflow": 0.5,
+    }
 
 
 class KnownFaults(HigherOrder):
-    """What TVM 0.27 is known to fail at: closures that capture what is computed, casts of constants, operators without lowering."""
+    """What TVM 0.27 is known to fail at: closures that capture what is computed, casts of constants,
+    operators without lowering.
+    """
 
     name = "known-faults"
     known_faults = True
@@ -111,7 +138,15 @@ class KnownFaults(HigherOrder):
 
 POLICIES: Mapping[str, type[GenerationPolicy]] = {
     policy.name: policy
-    for policy in (GenerationPolicy, FusableChains, ControlFlow, SymbolicShapes, Dtypes, HigherOrder, KnownFaults)
+    for policy in (
+        GenerationPolicy,
+        FusableChains,
+        ControlFlow,
+        SymbolicShapes,
+        Dtypes,
+        HigherOrder,
+        KnownFaults,
+    )
 }
 
 

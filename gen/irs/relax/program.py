@@ -20,7 +20,9 @@ def inputs(module: Module) -> dict[str, RelaxTensorType]:
 
 
 def outputs(module: Module) -> dict[str, Type]:
-    """The tensors that main yields: `output_0`, `output_1`, ... in the order in which they stand in nested tuples."""
+    """The tensors that main yields: `output_0`, `output_1`, ... in the order in which they stand in nested
+    tuples.
+    """
     return {f"output_{place}": kind for place, kind in enumerate(_flat(module.main.result))}
 
 

@@ -1,4 +1,6 @@
-"""A module from the nodes of TVM's JSON. What a tree cannot hold is refused, nothing is dropped but places in source files."""
+"""A module from the nodes of TVM's JSON. What a tree cannot hold is refused, nothing is dropped but places in
+source files.
+"""
 
 import re
 
@@ -50,7 +52,8 @@ def from_json(text: str) -> Module:
     """The module of a JSON graph.
 
     Raises:
-        MalformedGraph: the graph is damaged or hostile, is no module, or has what these trees cannot hold; the message says what.
+        MalformedGraph: the graph is damaged or hostile, is no module, or has what these trees cannot hold;
+            the message says what.
     """
     root = _expect(decode(text), "ir.IRModule")
     return _Reader().module(root)
@@ -166,7 +169,9 @@ class _Reader:
                 return self._bound[id(value)]
             kind = self.type(value["ty"])
             if not isinstance(kind, PrimType):
-                raise MalformedGraph(f"the variable {_text(value['name'])[:60]!r} is read where it is not bound")
+                raise MalformedGraph(
+                    f"the variable {_text(value['name'])[:60]!r} is read where it is not bound"
+                )
             return Scalar(Sym(self.name(value), kind.dtype), kind.dtype)
         reader = getattr(self, "_" + value.type.rpartition(".")[2].lower(), None)
         if reader is None or value.type not in _EXPRESSIONS:
@@ -201,8 +206,12 @@ class _Reader:
 
     def _globalvar(self, found: ObjectNode) -> Expr:
         if id(found) not in self._globals:
-            raise MalformedGraph(f"the module has no function {_text(found['name_hint'])[:60]!r} that is called in it")
-        return GlobalVar(self._globals[id(found)], self.type(found["ty"]) if _is_relax(found["ty"]) else AnyType())
+            raise MalformedGraph(
+                f"the module has no function {_text(found['name_hint'])[:60]!r} that is called in it"
+            )
+        return GlobalVar(
+            self._globals[id(found)], self.type(found["ty"]) if _is_relax(found["ty"]) else AnyType()
+        )
 
     def _externfunc(self, found: ObjectNode) -> Expr:
         return Extern(_text(found["global_symbol"]), self.type(found["ty"]))
@@ -212,7 +221,9 @@ class _Reader:
 
     def _if(self, found: ObjectNode) -> Expr:
         condition = self.expr(found["cond"])
-        return If(condition, self.seq(found["true_branch"]), self.seq(found["false_branch"]), self.type(found["ty"]))
+        return If(
+            condition, self.seq(found["true_branch"]), self.seq(found["false_branch"]), self.type(found["ty"])
+        )
 
     def _call(self, found: ObjectNode) -> Expr:
         callee = found["op"]
@@ -236,7 +247,11 @@ class _Reader:
             if found.get("vdevice") is not None:
                 raise MalformedGraph("tensors on a device of their own cannot be read")
             dtype = "" if found["dtype"] is None else _text(_expect(found["dtype"], "ir.PrimType")["dtype"])
-            shape = None if found["shape"] is None else self.shape(_expect(found["shape"], "relax.expr.ShapeExpr"))
+            shape = (
+                None
+                if found["shape"] is None
+                else self.shape(_expect(found["shape"], "relax.expr.ShapeExpr"))
+            )
             return RelaxTensorType(dtype, shape, _integer(found["ndim"]))
         if found.type == "relax.ShapeType":
             sizes = None if found["values"] is None else self.shape(found)

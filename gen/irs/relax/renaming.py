@@ -13,7 +13,9 @@ def all_names(module: Module) -> set[str]:
     found = {name for name, _ in module.functions}
     for _, function in functions(module):
         variables = [*function.params, *(binding.var for binding in all_bindings(function.body))]
-        variables += [p for b in all_bindings(function.body) if isinstance(b.value, Function) for p in b.value.params]
+        variables += [
+            p for b in all_bindings(function.body) if isinstance(b.value, Function) for p in b.value.params
+        ]
         for var in variables:
             found.add(var.name)
             found.update(symbols(var.type))
@@ -69,7 +71,9 @@ class _Symbols(Rebuild):
         return kind
 
     def leaf(self, expr: Expr) -> Expr:
-        sizes = expr.sizes if isinstance(expr, ShapeValue) else (expr.value,) if isinstance(expr, Scalar) else ()
+        sizes = (
+            expr.sizes if isinstance(expr, ShapeValue) else (expr.value,) if isinstance(expr, Scalar) else ()
+        )
         self.found.update(dict.fromkeys(symbols(tuple(sizes))))
         return expr
 

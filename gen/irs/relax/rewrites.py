@@ -1,7 +1,8 @@
 """HirFuzz's three rewrites of functions (section 3.3.2, figure 4): other chains of calls, the same results.
 
 1. `closure`   a function becomes the local closure of a new one, which calls it and is called in its place
-2. `wrapped`   a function is wrapped by one without parameters that yields it; calls go through what that yields
+2. `wrapped`   a function is wrapped by one without parameters that yields it; calls go through what that
+   yields
 3. `returned`  a new function returns the call of the function; calls go to the new one
 """
 
@@ -68,7 +69,9 @@ def returned(module: Module, name: str) -> Module:
     kind = renamed(function.result)
     moved = replace(function, attrs=())
     result = body.bind(Call(GlobalVar(inner, moved.type), params, kind), kind)
-    return _with(module, {inner: moved, name: replace(function, params=params, body=body.seq(result), result=kind)})
+    return _with(
+        module, {inner: moved, name: replace(function, params=params, body=body.seq(result), result=kind)}
+    )
 
 
 REWRITES: dict[str, Rewrite] = {"closure": closure, "wrapped": wrapped, "returned": returned}
@@ -89,8 +92,9 @@ def _function(module: Module, name: str) -> Function:
 
 
 def _with(module: Module, changed: dict[str, Function]) -> Module:
-    """The module with functions replaced, new ones before the one that stands for the original; one that calls itself then calls
-    the new one of its name, which has the same results."""
+    """The module with functions replaced, new ones before the one that stands for the original; one that
+    calls itself then calls the new one of its name, which has the same results.
+    """
     made: list[tuple[str, Function | ObjectNode]] = []
     for name, function in module.functions:
         if name in changed:
@@ -102,5 +106,7 @@ def _with(module: Module, changed: dict[str, Function]) -> Module:
 def _signature(function: Function, names: FreshNames) -> tuple[tuple[Var, ...], Callable[[Type], Type]]:
     """Parameters of the same types under new names and symbols, and what renames the symbols of a type."""
     found = {name: Sym(names.fresh(name + "_")) for param in function.params for name in symbols(param.type)}
-    params = tuple(Var(names.fresh(param.name + "_"), renamed_type(param.type, found)) for param in function.params)
+    params = tuple(
+        Var(names.fresh(param.name + "_"), renamed_type(param.type, found)) for param in function.params
+    )
     return params, lambda kind: renamed_type(kind, found)

@@ -47,7 +47,10 @@ def module_text(module: Module) -> str:
             private = "" if dict(function.attrs).get("global_symbol") else "(private=True)"
             lines += [f"{_INDENT}@R.function{private}", *_indented(_function(name, function))]
         else:
-            lines += [f"{_INDENT}@T.prim_func(s_tir=True)", f"{_INDENT}def {_label(name)}{_kernel(function)}: ..."]
+            lines += [
+                f"{_INDENT}@T.prim_func(s_tir=True)",
+                f"{_INDENT}def {_label(name)}{_kernel(function)}: ...",
+            ]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -129,7 +132,11 @@ def expr_text(expr: Expr) -> str:
     if isinstance(expr, GlobalVar | Extern):
         return f"Module.{_label(expr.name)}" if isinstance(expr, GlobalVar) else repr(expr.name)
     if isinstance(expr, Call):
-        op = f"R.{expr.op.name.removeprefix('relax.')}" if isinstance(expr.op, RelaxOperator) else expr_text(expr.op)
+        op = (
+            f"R.{expr.op.name.removeprefix('relax.')}"
+            if isinstance(expr.op, RelaxOperator)
+            else expr_text(expr.op)
+        )
         parts = [expr_text(arg) for arg in expr.args]
         parts += [f"{name}={_value(value)}" for name, value in (expr.attrs.items if expr.attrs else ())]
         parts += [f"out_ty={type_text(kind)}" for kind in expr.type_args]

@@ -1,8 +1,9 @@
 """Modules of Relax as plain trees: frozen, typed, compared by value, without TVM.
 
-A variable is known by its name, which is unique in a module (as symbols are). The form is TVM's own normal form: the value of a
-binding is one operation on leaves, and leaves are variables, constants, shapes, scalars, strings, and tuples of leaves. A kernel of TIR
-(`PrimFunc`) and what stands in attributes is kept as the nodes of TVM's JSON. Source: apache-tvm 0.27, `tvm.relax.expr`.
+A variable is known by its name, which is unique in a module (as symbols are). The form is TVM's own normal
+form: the value of a binding is one operation on leaves, and leaves are variables, constants, shapes, scalars,
+strings, and tuples of leaves. A kernel of TIR (`PrimFunc`) and what stands in attributes is kept as the nodes
+of TVM's JSON. Source: apache-tvm 0.27, `tvm.relax.expr`.
 """
 
 from collections.abc import Iterator
@@ -169,7 +170,9 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class MatchCast:
-    """`var = R.match_cast(value, type)`: the value is checked at run time and the symbols in `type` that are new get their values."""
+    """`var = R.match_cast(value, type)`: the value is checked at run time and the symbols in `type` that are
+    new get their values.
+    """
 
     var: Var
     value: "Expr"
@@ -207,7 +210,9 @@ class Seq:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of a module, or a local one. `attrs` are those that TVM knows by name (`global_symbol`, `Primitive`, ...)."""
+    """A function of a module, or a local one. `attrs` are those that TVM knows by name (`global_symbol`,
+    `Primitive`, ...).
+    """
 
     params: tuple[Var, ...]
     body: Seq
@@ -221,12 +226,27 @@ class Function:
         return FuncType(tuple(param.type for param in self.params), self.result, self.pure)
 
 
-Expr = Var | Constant | Scalar | ShapeValue | Text | Tuple | Projection | GlobalVar | Extern | Call | If | Function
+Expr = (
+    Var
+    | Constant
+    | Scalar
+    | ShapeValue
+    | Text
+    | Tuple
+    | Projection
+    | GlobalVar
+    | Extern
+    | Call
+    | If
+    | Function
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """The functions of a module by name, in order; a kernel of TIR is the `tirx.PrimFunc` node of TVM's JSON."""
+    """The functions of a module by name, in order; a kernel of TIR is the `tirx.PrimFunc` node of TVM's
+    JSON.
+    """
 
     functions: tuple[tuple[str, "Function | ObjectNode"], ...]
     attrs: tuple[tuple[str, Value], ...] = ()

@@ -1,7 +1,8 @@
-"""The types of Relax: tensors with symbolic shapes, shapes, scalars, tuples, functions, and the one that holds anything.
+"""The types of Relax: tensors with symbolic shapes, shapes, scalars, tuples, functions, and the one that
+holds anything.
 
-Frozen and compared by value. A symbol is known by its name, which is unique in a module. Sources: apache-tvm 0.27,
-`tvm.relax.type` and include/tvm/relax/type.h.
+Frozen and compared by value. A symbol is known by its name, which is unique in a module. Sources: apache-tvm
+0.27, `tvm.relax.type` and include/tvm/relax/type.h.
 """
 
 import math
@@ -20,7 +21,9 @@ class Sym:
 
 @dataclass(frozen=True, slots=True)
 class SizeOp:
-    """Arithmetic of sizes: `op` is the name of TVM's node (`Add`, `Sub`, `Mul`, `FloorDiv`, `FloorMod`, `Min`, `Max`)."""
+    """Arithmetic of sizes: `op` is the name of TVM's node (`Add`, `Sub`, `Mul`, `FloorDiv`, `FloorMod`,
+    `Min`, `Max`).
+    """
 
     op: str
     left: "Size"
@@ -44,7 +47,9 @@ SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
 @dataclass(frozen=True, slots=True)
 class RelaxTensorType:
-    """A tensor. `dtype` is "" and `shape` None where they are not known; `rank` is -1 where that is not known either."""
+    """A tensor. `dtype` is "" and `shape` None where they are not known; `rank` is -1 where that is not known
+    either.
+    """
 
     dtype: str
     shape: Shape | None
@@ -83,7 +88,9 @@ class TupleType:
 
 @dataclass(frozen=True, slots=True)
 class FuncType:
-    """A function; `params` is None where they are not known, then `derive` names what infers the result of a call."""
+    """A function; `params` is None where they are not known, then `derive` names what infers the result of a
+    call.
+    """
 
     params: tuple["Type", ...] | None
     result: "Type"

@@ -46,7 +46,9 @@ def bodies(expr: Expr) -> tuple[Seq, ...]:
 
 
 def expressions(root: Expr | Seq | Binding) -> Iterator[Expr]:
-    """Every expression below, the root first when it is one, then in order of reading; leaves as often as they are read."""
+    """Every expression below, the root first when it is one, then in order of reading; leaves as often as
+    they are read.
+    """
     if isinstance(root, Seq):
         for binding in root.bindings():
             yield from expressions(binding)
@@ -95,7 +97,9 @@ def count(root: Expr | Seq) -> int:
 
 
 class Rebuild:
-    """Makes a tree anew, bottom up; a subclass changes what it wants of it. What is not changed stays the same object."""
+    """Makes a tree anew, bottom up; a subclass changes what it wants of it. What is not changed stays the
+    same object.
+    """
 
     def type(self, kind: Type) -> Type:
         """A type, wherever one stands."""
@@ -128,7 +132,8 @@ class Rebuild:
             return self.value(Projection(self.expr(expr.tuple), expr.index, self.type(expr.type)))
         if isinstance(expr, Call):
             op = self.expr(expr.op) if isinstance(expr.op, Var | GlobalVar) else expr.op
-            assert isinstance(op, RelaxOperator | GlobalVar | Extern | Var)  # only a variable is called by a local name
+            # only a variable is called by a local name
+            assert isinstance(op, RelaxOperator | GlobalVar | Extern | Var)
             return self.value(
                 replace(
                     expr,
@@ -149,7 +154,9 @@ class Rebuild:
     def function(self, function: Function) -> Function:
         """A function: its parameters, body and result."""
         params = tuple(map(self.var, function.params))
-        return replace(function, params=params, body=self.seq(function.body), result=self.type(function.result))
+        return replace(
+            function, params=params, body=self.seq(function.body), result=self.type(function.result)
+        )
 
     def seq(self, seq: Seq) -> Seq:
         """A sequence; blocks that end up empty are left out."""

@@ -51,7 +51,9 @@ def node(kind: str, /, **fields: Value) -> ObjectNode:
 def number(value: int | float | bool, dtype: str) -> ObjectNode:
     """The node of a scalar number."""
     kind = "ir.FloatImm" if dtype.startswith(("float", "bfloat")) else "ir.IntImm"
-    return node(kind, ty=node("ir.PrimType", dtype=dtype), value=float(value) if kind == "ir.FloatImm" else int(value))
+    return node(
+        kind, ty=node("ir.PrimType", dtype=dtype), value=float(value) if kind == "ir.FloatImm" else int(value)
+    )
 
 
 class _Writer:
@@ -128,7 +130,9 @@ class _Writer:
             return self._globals[expr.name]
         if isinstance(expr, Extern):
             attrs = _dictionary(())
-            return node("relax.expr.ExternFunc", ty=self.type(expr.type), attrs=attrs, global_symbol=expr.name)
+            return node(
+                "relax.expr.ExternFunc", ty=self.type(expr.type), attrs=attrs, global_symbol=expr.name
+            )
         return self.operation(expr)
 
     def operation(self, expr: "Projection | Call | If | Function") -> ObjectNode:
@@ -141,7 +145,11 @@ class _Writer:
             condition, kind = self.expr(expr.condition), self.type(expr.type)
             then, other = self.seq(expr.then), self.seq(expr.other)
             return node("relax.expr.If", ty=kind, cond=condition, true_branch=then, false_branch=other)
-        op = ObjectNode("ir.Op", raw=expr.op.name) if isinstance(expr.op, RelaxOperator) else self.expr(expr.op)
+        op = (
+            ObjectNode("ir.Op", raw=expr.op.name)
+            if isinstance(expr.op, RelaxOperator)
+            else self.expr(expr.op)
+        )
         return node(
             "ir.Call",
             ty=self.type(expr.type),
@@ -172,7 +180,11 @@ class _Writer:
             params = None if kind.params is None else tuple(map(self.type, kind.params))
             derive = ObjectNode("ir.EnvFunc", raw=kind.derive) if kind.derive else None
             return node(
-                "relax.FuncType", params=params, ret=self.type(kind.result), derive_func=derive, purity=kind.pure
+                "relax.FuncType",
+                params=params,
+                ret=self.type(kind.result),
+                derive_func=derive,
+                purity=kind.pure,
             )
         return node("ir.StringType" if isinstance(kind, StringType) else "relax.AnyType")
 
@@ -200,7 +212,9 @@ def _dictionary(items: tuple[tuple[str, Value], ...]) -> ObjectNode:
 
 def _attributes(attrs: Attributes) -> ObjectNode:
     declared = schema().get(attrs.kind, {})
-    return ObjectNode(attrs.kind, {name: _immediate(value, declared.get(name, "")) for name, value in attrs.items})
+    return ObjectNode(
+        attrs.kind, {name: _immediate(value, declared.get(name, "")) for name, value in attrs.items}
+    )
 
 
 def _immediate(value: Value, declared: str) -> Value:
@@ -209,6 +223,7 @@ def _immediate(value: Value, declared: str) -> Value:
         return tuple(_immediate(item, declared) for item in value)
     if isinstance(value, int | float) and "ir.FloatImm" in declared:
         return number(float(value), "float32")
-    if isinstance(value, int) and ("ir.IntImm" in declared or declared == "@ffi.Object"):  # the sections of a split
+    # the sections of a split
+    if isinstance(value, int) and ("ir.IntImm" in declared or declared == "@ffi.Object"):
         return number(value, "int64")
     return value

@@ -1,4 +1,6 @@
-"""The three mutators of Tzer that know what tensor compilers optimise (section 3.3): loops, memory, threads."""
+"""The three mutators of Tzer that know what tensor compilers optimise (section 3.3): loops, memory,
+threads.
+"""
 
 from dataclasses import replace
 
@@ -26,7 +28,9 @@ TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockI
 
 
 def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """New loops around a statement, some of its indices made of theirs; or another kind, split or annotation for a loop."""
+    """New loops around a statement, some of its indices made of theirs; or another kind, split or annotation
+    for a loop.
+    """
     hole = _statement_hole(rng, function)
     if hole is None:
         return None
@@ -44,7 +48,9 @@ def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A load, a store or a buffer more: before or behind a statement, or a value taken from memory instead."""
+    """A load, a store or a buffer more: before or behind a statement, or a value taken from memory
+    instead.
+    """
     hole = _statement_hole(rng, function)
     if hole is None:
         return None
@@ -56,7 +62,9 @@ def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if not hole.scope.buffers:
         made = allocation(rng, hole.scope, FUEL)
     else:
-        made = rng.choice((write, accumulated, accumulated, allocation))(rng, hole.scope, rng.between(1, FUEL))
+        made = rng.choice((write, accumulated, accumulated, allocation))(
+            rng, hole.scope, rng.between(1, FUEL)
+        )
     return put(
         function,
         hole.path,
@@ -65,7 +73,9 @@ def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A statement done by threads: virtual ones, those of a parallel loop, or (which a CPU's code refuses) a GPU's."""
+    """A statement done by threads: virtual ones, those of a parallel loop, or (which a CPU's code refuses) a
+    GPU's.
+    """
     hole = _statement_hole(rng, function)
     if hole is None:
         return None
@@ -99,14 +109,20 @@ def _reindexed(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> Object
     """The statement with some indices of its accesses made of variables that are new around it."""
     wrap = N.function([], body)
     places = [hole for hole in holes(wrap) if hole.role == "index"]
-    places = [hole for hole in places if hole.bound > 1 and N.dtype(hole.node) == "int32" and not hole.scope.block]
+    places = [
+        hole for hole in places if hole.bound > 1 and N.dtype(hole.node) == "int32" and not hole.scope.block
+    ]
     if not places:
         return body
     new = tuple(item for item in inner.ranges if item not in outer.ranges)
     # Deeper places first: the way to a place that is left stays what it was.
-    for hole in sorted(rng.some(places, min(len(places), rng.between(1, 3))), key=lambda item: -len(item.path)):
+    for hole in sorted(
+        rng.some(places, min(len(places), rng.between(1, 3))), key=lambda item: -len(item.path)
+    ):
         scope = replace(
-            hole.scope, ranges=(*hole.scope.ranges, *new), variables=(*hole.scope.variables, *(v for v, _, _ in new))
+            hole.scope,
+            ranges=(*hole.scope.ranges, *new),
+            variables=(*hole.scope.variables, *(v for v, _, _ in new)),
         )
         try:
             wrap = put(wrap, hole.path, index(rng, scope, hole.bound))
@@ -124,16 +140,24 @@ def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
     assert isinstance(into, ObjectNode)
     assert isinstance(value, ObjectNode)
     assert isinstance(at, tuple)
-    small = N.buffer(f"c{rng.below(1000)}", [rng.choice((1, 2, 4))], N.dtype(value), rng.choice(MEMORY_SCOPES))
+    small = N.buffer(
+        f"c{rng.below(1000)}", [rng.choice((1, 2, 4))], N.dtype(value), rng.choice(MEMORY_SCOPES)
+    )
     place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
-    steps = [N.allocate(small), N.store(small, value, place), N.with_fields(node, value=N.load(small, N.again(place)))]
+    steps = [
+        N.allocate(small),
+        N.store(small, value, place),
+        N.with_fields(node, value=N.load(small, N.again(place))),
+    ]
     if rng.chance(RATES.filled_first):
         steps.insert(1, filled(rng, hole.scope, small))
     return N.sequence(*steps)
 
 
 def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
-    """Something said of memory around a statement: a buffer filled twice over in a loop, or one behind a branch."""
+    """Something said of memory around a statement: a buffer filled twice over in a loop, or one behind a
+    branch.
+    """
     if not hole.scope.buffers:
         return None
     if rng.chance(RATES.behind_branch):
@@ -142,13 +166,18 @@ def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | 
         )
         return put(function, hole.path, N.branch(condition, hole.node))
     of = N.buffer(
-        f"d{rng.below(1000)}", [rng.choice(EXTENTS[1:5])], "float32", rng.choice(("local", "shared", "global"))
+        f"d{rng.below(1000)}",
+        [rng.choice(EXTENTS[1:5])],
+        "float32",
+        rng.choice(("local", "shared", "global")),
     )
     inner = hole.scope.with_buffer(of)
     var = N.variable("r")
     turn = inner.with_variable(var, 0, 3)
     body = N.sequence(
-        N.attribute("double_buffer_scope", N.integer(1), filled(rng, turn, of), of), write(rng, turn, 3), hole.node
+        N.attribute("double_buffer_scope", N.integer(1), filled(rng, turn, of), of),
+        write(rng, turn, 3),
+        hole.node,
     )
     said = Pairs() if rng.chance(RATES.bare_double_buffer) else annotations(rng)
     return put(

@@ -1,6 +1,8 @@
-"""Expressions from scratch: of a wanted type, over what is in scope, of a given size (the generator of Tzer, section 3.2).
+"""Expressions from scratch: of a wanted type, over what is in scope, of a given size (the generator of Tzer,
+section 3.2).
 
-An index is always inside its buffer, a divisor never zero, a shift never as wide as its type; all else is left to chance.
+An index is always inside its buffer, a divisor never zero, a shift never as wide as its type; all else is
+left to chance.
 """
 
 from collections.abc import Sequence
@@ -38,7 +40,9 @@ def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
 def built(
     rng: Rng, scope: Scope, form: IntrinsicSignature, kind: str, fuel: int, given: Sequence[ObjectNode] = ()
 ) -> ObjectNode:
-    """An operator of a form that gives `kind`; nodes in `given` are taken for arguments where their types fit."""
+    """An operator of a form that gives `kind`; nodes in `given` are taken for arguments where their types
+    fit.
+    """
     chosen = kind if form.gives == "T" else rng.choice(form.of) if form.of else ""
     left = list(given)
     each = max(0, (fuel - 1) // max(1, len(form.args)))
@@ -119,8 +123,12 @@ def element(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
 
 
 def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
-    """An int32 from 0 to `size` - 1: a loop's variable that stays there, a sum of two, a constant, anything modulo `size`."""
-    fitting = [(var, high) for var, low, high in scope.ranges if low >= 0 and high < size and N.dtype(var) == "int32"]
+    """An int32 from 0 to `size` - 1: a loop's variable that stays there, a sum of two, a constant, anything
+    modulo `size`.
+    """
+    fitting = [
+        (var, high) for var, low, high in scope.ranges if low >= 0 and high < size and N.dtype(var) == "int32"
+    ]
     way = rng.random()
     if fitting and way < 0.6:
         var, high = rng.choice(fitting)
@@ -144,4 +152,6 @@ def _affine(rng: Rng, counting: Sequence[ObjectNode]) -> ObjectNode:
     scaled = N.binary("Mul", first, N.integer(rng.choice((1, 2, 3, 4, 8))))
     if rng.chance(RATES.index_divided):
         scaled = N.binary(rng.choice(("FloorDiv", "FloorMod")), scaled, N.integer(rng.choice((2, 3, 4))))
-    return N.binary("Add", scaled, rng.choice(counting) if rng.chance(RATES.index_of_two) else N.integer(rng.below(8)))
+    return N.binary(
+        "Add", scaled, rng.choice(counting) if rng.chance(RATES.index_of_two) else N.integer(rng.below(8))
+    )

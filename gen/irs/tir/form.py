@@ -18,7 +18,9 @@ def program(function: ObjectNode, passes: tuple[str, ...] = (), name: str = "") 
 
 
 def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
-    """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and plain type, or two share a name."""
+    """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and
+    plain type, or two share a name.
+    """
     params = function["params"]
     found: dict[str, ObjectNode] = {}
     elements = 0
@@ -52,7 +54,9 @@ def with_own_names(function: ObjectNode) -> ObjectNode:
 
 
 def values(function: ObjectNode, seed: int | str) -> dict[str, Any]:
-    """Values for the arguments by name: small whole numbers, quarters, both signs; ValueError where there can be none."""
+    """Values for the arguments by name: small whole numbers, quarters, both signs; ValueError where there can
+    be none.
+    """
     wanted = arguments(function)
     if wanted is None:
         raise ValueError("the function has an argument that is no dense buffer of constant shape")

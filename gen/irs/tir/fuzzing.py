@@ -1,7 +1,9 @@
-"""Tzer's fuzzing loop (Algorithm 1 of the paper) without its input and output: what is tried next, what is learnt from it.
+"""Tzer's fuzzing loop (Algorithm 1 of the paper) without its input and output: what is tried next, what is
+learnt from it.
 
-Seeds are pairs of a function and a pass sequence with a counter. A seed whose function was mutated `patience` times (N_max) without
-new coverage has its passes mutated once; what reaches something new is kept, and what fails is reported and not kept.
+Seeds are pairs of a function and a pass sequence with a counter. A seed whose function was mutated `patience`
+times (N_max) without new coverage has its passes mutated once; what reaches something new is kept, and what
+fails is reported and not kept.
 """
 
 from collections.abc import Sequence
@@ -25,8 +27,9 @@ LEAST = 0.1  # of the new functions go either way
 class Settings:
     """What is on: the paper's ablation (figure 6) turns these off one by one.
 
-    `joint` is `none` (no passes), `random` (each new function with a new random sequence), `evolving` (Algorithm 1) or `adaptive`: Algorithm 1,
-    in which a new function goes with a new sequence as often as that has lately paid more than going with its seed's own.
+    `joint` is `none` (no passes), `random` (each new function with a new random sequence), `evolving`
+    (Algorithm 1) or `adaptive`: Algorithm 1, in which a new function goes with a new sequence as often as
+    that has lately paid more than going with its seed's own.
     """
 
     coverage: bool = True
@@ -38,7 +41,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A function and a sequence to try, what was changed ("function", "passes" or "both") and the seed it came from."""
+    """A function and a sequence to try, what was changed ("function", "passes" or "both") and the seed it
+    came from.
+    """
 
     function: ObjectNode
     sequence: tuple[str, ...]
@@ -86,12 +91,16 @@ class SeedPool:
         return Mutant(function, seed.sequence, "function", at, how)
 
     def _share(self) -> float:
-        """How many of the new functions go with a new sequence: by what either has lately paid, and never none."""
+        """How many of the new functions go with a new sequence: by what either has lately paid, and never
+        none.
+        """
         both, function = self._paid["both"], self._paid["function"]
         return min(max(both / (both + function + 1e-9), LEAST), 1 - LEAST)
 
     def learn(self, candidate: Mutant, failed: bool, new: bool) -> None:
-        """Lines 9 to 26: what fails was reported by whoever ran it; what reached something new becomes a seed."""
+        """Lines 9 to 26: what fails was reported by whoever ran it; what reached something new becomes a
+        seed.
+        """
         seed = self.pool[candidate.seed]
         if new and not failed:
             self.valuable += 1
@@ -116,8 +125,8 @@ class SeedPool:
                 seed.failed = 0
         elif candidate.changed == "function":
             if failed:
-                # The paper's line 20 reports and lets the counter be; its program counts, and else a sequence that suits no
-                # mutant of its function would never be exchanged.
+                # The paper's line 20 reports and lets the counter be; its program counts, and else a sequence
+                # that suits no mutant of its function would never be exchanged.
                 seed.failed += 1
             elif keep:
                 self._add(candidate)
@@ -131,7 +140,9 @@ class SeedPool:
 
 
 def mutated(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:
-    """The function after one mutation that changed it, and the mutator's name; itself when none of some tries did."""
+    """The function after one mutation that changed it, and the mutator's name; itself when none of some tries
+    did.
+    """
     for _ in range(TRIES):
         mutator = rng.choice((*GENERAL, *DOMAIN) if domain else GENERAL)
         changed = mutator(rng, function)

@@ -1,4 +1,6 @@
-"""The three general mutators of Tzer (section 3.2): insertion, deletion, replacement, each under the constraints of a hole."""
+"""The three general mutators of Tzer (section 3.2): insertion, deletion, replacement, each under the
+constraints of a hole.
+"""
 
 from collections.abc import Callable
 
@@ -50,7 +52,9 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     if hole.role == "statement":
         if hole.node.type == "tirx.SeqStmt":
             return _without_one(rng, function, hole)
-        inner = [part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known]
+        inner = [
+            part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known
+        ]
         if not inner:
             return None
         return put(function, hole.path, rng.choice(inner))
@@ -58,7 +62,10 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     parts = [
         part
         for part in N.walk(hole.node)
-        if part is not hole.node and N.dtype(part) == kind and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
+        if part is not hole.node
+        and N.dtype(part) == kind
+        and not N.is_buffer(part)
+        and free(part) <= _seen(hole.scope)
     ]
     if not parts or hole.role not in ("value", "condition"):
         return None
@@ -66,7 +73,9 @@ def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
 
 
 def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
-    """A leaf gets another value, an operator becomes another one over the same parts, a loop another kind or extent."""
+    """A leaf gets another value, an operator becomes another one over the same parts, a loop another kind or
+    extent.
+    """
     hole = picked(rng, function)
     if hole is None:
         return None
@@ -84,12 +93,18 @@ def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
             rng.choice(leaves) if leaves and rng.chance(RATES.leaf_by_leaf) else constant(rng, kind),
         )
     parts = [
-        part for part in N.children(node) if N.dtype(part) and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
+        part
+        for part in N.children(node)
+        if N.dtype(part) and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
     ]
     if rng.chance(RATES.swapped) and (swapped := _swapped(rng, node, kind)) is not None:
         return put(function, hole.path, swapped)
     forms = giving(kind)
-    return put(function, hole.path, built(rng, hole.scope, rng.choice(forms), kind, FUEL, parts)) if forms else None
+    return (
+        put(function, hole.path, built(rng, hole.scope, rng.choice(forms), kind, FUEL, parts))
+        if forms
+        else None
+    )
 
 
 def picked(rng: Rng, function: ObjectNode) -> Hole | None:
@@ -164,7 +179,9 @@ def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | N
 def _without_one(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
     items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
     needed = [free(item) for item in items]
-    loose = [at for at in range(len(items)) if not any(defines(items[at]) & used for used in needed[at + 1 :])]
+    loose = [
+        at for at in range(len(items)) if not any(defines(items[at]) & used for used in needed[at + 1 :])
+    ]
     if not loose:
         return None
     at = rng.choice(loose)

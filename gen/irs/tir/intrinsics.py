@@ -15,8 +15,8 @@ TYPES = ("float32", "int32", "bool", "int64", "float64", "float16", "int8", "uin
 class IntrinsicSignature:
     """An operator with argument types and a result type; "T" is the one type of all, drawn from `of`.
 
-    `guard` says what an argument is held to: the last one `nonzero` or a `shift` amount, the first one `above:X`, `inside:X`
-    (from -X to X) or `below:X`.
+    `guard` says what an argument is held to: the last one `nonzero` or a `shift` amount, the first one
+    `above:X`, `inside:X` (from -X to X) or `below:X`.
     """
 
     name: str
@@ -26,7 +26,8 @@ class IntrinsicSignature:
     guard: str = ""
 
 
-# Name -> what its argument is held to, so that the result is mostly a number. `asinh`, `fmod` and some others are not among
+# Name -> what its argument is held to, so that the result is mostly a number. `asinh`, `fmod` and some others
+# are not among
 # them: TVM has no code for a CPU of these.
 _UNARY = {
     "tirx.acos": "inside:0.9", "tirx.acosh": "above:1.1", "tirx.asin": "inside:0.9", "tirx.atan": "",
@@ -46,7 +47,10 @@ _FLOAT_PAIR = {
 
 INTRINSICS: tuple[IntrinsicSignature, ...] = (
     *(IntrinsicSignature(name, ("T",), "T", FLOATS, guard) for name, guard in _UNARY.items()),
-    *(IntrinsicSignature(name, ("T", "T"), "T", ("float32", "float64"), guard) for name, guard in _FLOAT_PAIR.items()),
+    *(
+        IntrinsicSignature(name, ("T", "T"), "T", ("float32", "float64"), guard)
+        for name, guard in _FLOAT_PAIR.items()
+    ),
     IntrinsicSignature("tirx.fma", ("T", "T", "T"), "T", ("float32", "float64")),
     IntrinsicSignature("tirx.ldexp", ("float32", "int32"), "float32"),
     IntrinsicSignature("tirx.isnan", ("T",), "bool", ("float32", "float64")),
@@ -57,10 +61,19 @@ INTRINSICS: tuple[IntrinsicSignature, ...] = (
     IntrinsicSignature("tirx.q_multiply_shift", ("int32", "int32", "int32", "int32"), "int32", (), "q"),
 )
 OPERATORS: tuple[IntrinsicSignature, ...] = (
-    *(IntrinsicSignature(name, ("T", "T"), "T", (*FLOATS, *INTS)) for name in ("Add", "Sub", "Mul", "Min", "Max")),
+    *(
+        IntrinsicSignature(name, ("T", "T"), "T", (*FLOATS, *INTS))
+        for name in ("Add", "Sub", "Mul", "Min", "Max")
+    ),
     IntrinsicSignature("Div", ("T", "T"), "T", FLOATS),
-    *(IntrinsicSignature(name, ("T", "T"), "T", INTS, "nonzero") for name in ("Div", "Mod", "FloorDiv", "FloorMod")),
-    *(IntrinsicSignature(name, ("T", "T"), "bool", (*FLOATS, *INTS)) for name in ("EQ", "NE", "LT", "LE", "GT", "GE")),
+    *(
+        IntrinsicSignature(name, ("T", "T"), "T", INTS, "nonzero")
+        for name in ("Div", "Mod", "FloorDiv", "FloorMod")
+    ),
+    *(
+        IntrinsicSignature(name, ("T", "T"), "bool", (*FLOATS, *INTS))
+        for name in ("EQ", "NE", "LT", "LE", "GT", "GE")
+    ),
     *(IntrinsicSignature(name, ("bool", "bool"), "bool") for name in ("And", "Or")),
     *(IntrinsicSignature(name, ("T", "T"), "T", INTS) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
     *(IntrinsicSignature(name, ("T", "T"), "T", INTS, "shift") for name in ("LShift", "RShift")),

@@ -19,11 +19,15 @@ ANNOTATIONS: dict[str, tuple[Value, ...]] = {
     "irregular_loop_mark": (1,),
     "disable_lower_init_block": (True,),
 }
-OUT_OF_PLACE = 0.05  # how often a loop gets a kind that TVM states it does not take there, or that breaks its promise
+OUT_OF_PLACE = (
+    0.05  # how often a loop gets a kind that TVM states it does not take there, or that breaks its promise
+)
 
 
 def kind_for(rng: Rng, around: Sequence[int], var: ObjectNode, extent: int | None, body: ObjectNode) -> int:
-    """A kind for a loop over a body inside others: mostly one that its place allows and that says the truth."""
+    """A kind for a loop over a body inside others: mostly one that its place allows and that says the
+    truth.
+    """
     if rng.chance(OUT_OF_PLACE):
         return rng.choice(KINDS)
     bad = set()
@@ -37,7 +41,9 @@ def kind_for(rng: Rng, around: Sequence[int], var: ObjectNode, extent: int | Non
 
 
 def independent(body: ObjectNode, var: ObjectNode) -> bool:
-    """Whether every store to memory from outside has the variable in its indices, as iterations that do not meet have."""
+    """Whether every store to memory from outside has the variable in its indices, as iterations that do not
+    meet have.
+    """
     own = {of for item in N.walk(body) for of in defines(item)}
     for item in N.walk(body):
         if item.type == "tirx.BufferStore" and item["buffer"] not in own:
@@ -56,7 +62,9 @@ def has_loops(node: ObjectNode) -> bool:
 
 def parallel_inside(node: ObjectNode) -> bool:
     """Whether a statement has parallel or vectorised loops in it."""
-    return any(item.type == "tirx.For" and item["kind"] in (N.PARALLEL, N.VECTORIZED) for item in N.walk(node))
+    return any(
+        item.type == "tirx.For" and item["kind"] in (N.PARALLEL, N.VECTORIZED) for item in N.walk(node)
+    )
 
 
 def pipelined(rng: Rng, body: ObjectNode) -> Pairs:
@@ -127,7 +135,9 @@ def annotated(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
 
 
 def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
-    """A loop as two: with a branch at the end where the factor does not divide the extent, as schedules make them."""
+    """A loop as two: with a branch at the end where the factor does not divide the extent, as schedules make
+    them.
+    """
     extent, var, body = N.number(node["extent"]), node["loop_var"], node["body"]
     if (
         extent is None
@@ -145,7 +155,11 @@ def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     done = N.rewritten(body, lambda item: whole if item is var else None)
     if extent % factor:
         holds = N.binary("LT", whole, N.integer(extent))
-        done = N.branch(N.call("prim.likely", "bool", holds) if rng.chance(RATES.said_likely) else holds, done)
-    deep = N.loop(inner, N.integer(factor), done, kind_for(rng, scope.kinds, inner, factor, done), annotations(rng))
+        done = N.branch(
+            N.call("prim.likely", "bool", holds) if rng.chance(RATES.said_likely) else holds, done
+        )
+    deep = N.loop(
+        inner, N.integer(factor), done, kind_for(rng, scope.kinds, inner, factor, done), annotations(rng)
+    )
     turns = -(-extent // factor)
     return N.loop(outer, N.integer(turns), deep, kind_for(rng, scope.kinds, outer, turns, deep))

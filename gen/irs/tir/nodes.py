@@ -1,4 +1,5 @@
-"""TIR's nodes made and read: short names over `gen/irs/tvm`, and which children of a node are expressions, statements or variables.
+"""TIR's nodes made and read: short names over `gen/irs/tvm`, and which children of a node are expressions,
+statements or variables.
 
 Nodes are immutable and compared by identity, as in TVM: a variable is one node. What TVM says of them:
 https://tvm.apache.org/docs/reference/api/python/tirx/ (statements and expressions of apache-tvm 0.27).
@@ -134,7 +135,8 @@ def negation(a: ObjectNode) -> ObjectNode:
 def select(condition: ObjectNode, a: ObjectNode, b: ObjectNode) -> ObjectNode:
     """`a` where the condition holds, else `b`; both are evaluated."""
     return ObjectNode(
-        "prim.Select", {"span": None, "ty": prim(dtype(a)), "condition": condition, "true_value": a, "false_value": b}
+        "prim.Select",
+        {"span": None, "ty": prim(dtype(a)), "condition": condition, "true_value": a, "false_value": b},
     )
 
 
@@ -145,18 +147,27 @@ def cast(a: ObjectNode, kind: str) -> ObjectNode:
 
 def let(var: ObjectNode, value: ObjectNode, body: ObjectNode) -> ObjectNode:
     """An expression with a variable of its own."""
-    return ObjectNode("prim.Let", {"span": None, "ty": prim(dtype(body)), "var": var, "value": value, "body": body})
+    return ObjectNode(
+        "prim.Let", {"span": None, "ty": prim(dtype(body)), "var": var, "value": value, "body": body}
+    )
 
 
 def call(name: str, kind: str, *args: ObjectNode) -> ObjectNode:
     """A call of an intrinsic (`tirx.exp`)."""
-    fields: dict[str, Value] = {"span": None, "ty": prim(kind), "op": ObjectNode("ir.Op", raw=name), "args": args}
+    fields: dict[str, Value] = {
+        "span": None,
+        "ty": prim(kind),
+        "op": ObjectNode("ir.Op", raw=name),
+        "args": args,
+    }
     return ObjectNode("ir.Call", {**fields, "attrs": None, "ty_args": ()})
 
 
 def load(source: ObjectNode, *indices: ObjectNode) -> ObjectNode:
     """An element of a buffer."""
-    return ObjectNode("ir.TensorLoad", {"span": None, "ty": prim(dtype(source)), "source": source, "indices": indices})
+    return ObjectNode(
+        "ir.TensorLoad", {"span": None, "ty": prim(dtype(source)), "source": source, "indices": indices}
+    )
 
 
 def store(into: ObjectNode, value: ObjectNode, *indices: ObjectNode) -> ObjectNode:
@@ -237,10 +248,14 @@ def evaluate(value: ObjectNode) -> ObjectNode:
 
 def attribute(key: str, value: ObjectNode, body: ObjectNode, node: Value = None) -> ObjectNode:
     """A statement with something said of it."""
-    return ObjectNode("tirx.AttrStmt", {"span": None, "node": node, "attr_key": key, "value": value, "body": body})
+    return ObjectNode(
+        "tirx.AttrStmt", {"span": None, "node": node, "attr_key": key, "value": value, "body": body}
+    )
 
 
-def function(params: Sequence[ObjectNode], body: ObjectNode, attrs: Sequence[tuple[str, Value]] = ()) -> ObjectNode:
+def function(
+    params: Sequence[ObjectNode], body: ObjectNode, attrs: Sequence[tuple[str, Value]] = ()
+) -> ObjectNode:
     """A function without a result; the worker has TVM work its type out."""
     attributes = ObjectNode("ir.DictAttrs", {"__dict__": Pairs((("global_symbol", "main"), *attrs))})
     unit = ObjectNode("ir.TupleType", {"span": None, "fields": ()})
@@ -252,7 +267,10 @@ def function(params: Sequence[ObjectNode], body: ObjectNode, attrs: Sequence[tup
 def module(of: ObjectNode) -> ObjectNode:
     """A module with a function as its `main`."""
     name = ObjectNode("ir.GlobalVar", {"span": None, "ty": of["ty"], "name_hint": "main"})
-    fields: dict[str, Value] = {"functions": Pairs(((name, of),)), "global_var_map_": Pairs((("main", name),))}
+    fields: dict[str, Value] = {
+        "functions": Pairs(((name, of),)),
+        "global_var_map_": Pairs((("main", name),)),
+    }
     fields["source_map"] = ObjectNode("ir.SourceMap", {"source_map": Pairs()})
     fields["attrs"] = ObjectNode("ir.DictAttrs", {"__dict__": Pairs()})
     return ObjectNode("ir.IRModule", {**fields, "global_infos": Pairs()})
@@ -287,12 +305,15 @@ def children_of(value: Value) -> Iterator[ObjectNode]:
 
 
 def rewritten(node: ObjectNode, change: Callable[[ObjectNode], ObjectNode | None]) -> ObjectNode:
-    """A copy in which `change` gave another node for some; what it gives is not looked into. Untouched parts are shared."""
+    """A copy in which `change` gave another node for some; what it gives is not looked into. Untouched parts
+    are shared.
+    """
     other = change(node)
     if other is not None:
         return other
     fields = {
-        name: value if name in ("ty", "span") else _rewritten(value, change) for name, value in node.fields.items()
+        name: value if name in ("ty", "span") else _rewritten(value, change)
+        for name, value in node.fields.items()
     }
     if all(fields[name] is node.fields[name] for name in fields):
         return node
@@ -313,7 +334,9 @@ def _rewritten(value: Value, change: Callable[[ObjectNode], ObjectNode | None]) 
 
 
 def again(node: ObjectNode) -> ObjectNode:
-    """The expression for use at a second place: its own variables are new ones, as every variable is defined once."""
+    """The expression for use at a second place: its own variables are new ones, as every variable is defined
+    once.
+    """
     for item in walk(node):
         if item.type == "prim.Let" and isinstance(var := item["var"], ObjectNode):
             node = replaced(node, var, with_fields(var, name=f"{var['name']!s}_"))
@@ -341,5 +364,7 @@ def walk(node: ObjectNode) -> Iterator[ObjectNode]:
 def size(node: ObjectNode) -> int:
     """How many statements and expressions a tree has."""
     return sum(
-        1 for item in walk(node) if item.type.startswith(("tirx.", "prim.", "ir.Call", "ir.TensorLoad", "s_tir."))
+        1
+        for item in walk(node)
+        if item.type.startswith(("tirx.", "prim.", "ir.Call", "ir.TensorLoad", "s_tir."))
     )

@@ -1,8 +1,9 @@
 """Sequences of TVM's passes over TIR: which there are, how they are drawn, mutated and crossed over.
 
-Names are `dialect.Pass`, with an argument behind a colon (`tirx.NarrowDataType:32`). An item that begins with `=` sets an option of
-the context for all of the sequence (`=tirx.UnrollLoop.auto_max_step:16`). After the sequence the default lowering goes on, so that a
-sequence stands for what a user's own pipeline would do first.
+Names are `dialect.Pass`, with an argument behind a colon (`tirx.NarrowDataType:32`). An item that begins with
+`=` sets an option of the context for all of the sequence (`=tirx.UnrollLoop.auto_max_step:16`). After the
+sequence the default lowering goes on, so that a sequence stands for what a user's own pipeline would do
+first.
 """
 
 from opsieve.gen.declarations.rng import Rng
@@ -27,7 +28,8 @@ ANYWHERE = (
     "s_tir.LowerThreadAllreduce", "s_tir.InferFragment", "s_tir.LowerVtcmAlloc", "s_tir.VerifyVTCMLimit",
     "s_tir.LowerAsyncDMA", "s_tir.InjectPTXAsyncCopy", "s_tir.InjectPTXLDG32", "s_tir.DefaultGPUSchedule",
 )  # fmt: skip
-# Passes that want flat buffers, in the order in which the default lowering has them; what comes behind them is the rest of it.
+# Passes that want flat buffers, in the order in which the default lowering has them; what comes behind them
+# is the rest of it.
 FLAT = (
     "tirx.FlattenBuffer", "tirx.VectorizeLoop", "tirx.StorageRewrite", "tirx.PointerValueTypeRewrite",
 )  # fmt: skip
@@ -73,7 +75,9 @@ def passes() -> tuple[str, ...]:
 
 
 def drawn(rng: Rng) -> Passes:
-    """A new sequence: any passes in any order, or some of the default lowering in its order with others between."""
+    """A new sequence: any passes in any order, or some of the default lowering in its order with others
+    between.
+    """
     if rng.chance(RATES.any_order):
         items = [rng.choice(ANYWHERE) for _ in range(rng.between(1, 8))]
         if rng.chance(RATES.some_flat):
@@ -90,12 +94,15 @@ def options(rng: Rng) -> Passes:
     """At times one or two options of passes."""
     if rng.chance(RATES.no_options):
         return ()
-    return tuple(f"{name}:{rng.choice(OPTIONS[name])}" for name in rng.some(sorted(OPTIONS), rng.between(1, 3)))
+    return tuple(
+        f"{name}:{rng.choice(OPTIONS[name])}" for name in rng.some(sorted(OPTIONS), rng.between(1, 3))
+    )
 
 
 def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
-    """Another one, half of the time a new one (line 7 of Tzer's algorithm: "another random sequence"); else the same with an item more,
-    less, elsewhere, twice or another, or with its tail exchanged for `other`'s."""
+    """Another one, half of the time a new one (line 7 of Tzer's algorithm: "another random sequence"); else
+    the same with an item more, less, elsewhere, twice or another, or with its tail exchanged for `other`'s.
+    """
     items = list(sequence)
     if not items or rng.chance(RATES.new_sequence):
         return drawn(rng)
@@ -116,7 +123,8 @@ def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
 
 
 def ordered(sequence: Passes) -> Passes:
-    """The same items in an order that TVM allows: options first, passes of the packed stage last and each behind the one it needs.
+    """The same items in an order that TVM allows: options first, passes of the packed stage last and each
+    behind the one it needs.
 
     Between them any order is tried: a pass that wants another one before it says so, which is a rejection.
     """
@@ -131,5 +139,7 @@ def ordered(sequence: Passes) -> Passes:
 
 
 def runnable(sequence: Passes) -> Passes:
-    """The sequence without its packed stage: what that makes cannot be lowered once more, which is how functions are run."""
+    """The sequence without its packed stage: what that makes cannot be lowered once more, which is how
+    functions are run.
+    """
     return tuple(item for item in sequence if item not in PACKED)

@@ -1,6 +1,8 @@
-"""Holes: every place of a function where another expression or statement could stand, and what it would have to respect.
+"""Holes: every place of a function where another expression or statement could stand, and what it would have
+to respect.
 
-Tzer, section 3.2, derives the same constraints: the wanted kind of node, the wanted type, the variables in scope, the declared buffers.
+Tzer, section 3.2, derives the same constraints: the wanted kind of node, the wanted type, the variables in
+scope, the declared buffers.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,9 @@ Path = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What may be used at a place: scalar variables (with the values they take, where known), buffers, and what is around it."""
+    """What may be used at a place: scalar variables (with the values they take, where known), buffers, and
+    what is around it.
+    """
 
     variables: tuple[ObjectNode, ...] = ()
     ranges: tuple[tuple[ObjectNode, int, int], ...] = ()  # of loops: the least and the greatest value
@@ -34,7 +38,9 @@ class Scope:
 
     def with_buffer(self, *buffers: ObjectNode) -> "Scope":
         """The scope with more buffers: those of plain elements and constant shape."""
-        fit = tuple(item for item in buffers if N.is_buffer(item) and N.shape(item) is not None and N.dtype(item))
+        fit = tuple(
+            item for item in buffers if N.is_buffer(item) and N.shape(item) is not None and N.dtype(item)
+        )
         return replace(self, buffers=(*self.buffers, *fit))
 
 
@@ -42,7 +48,8 @@ class Scope:
 class Hole:
     """A place: the path to it, the node that stands there, the scope, what it is for.
 
-    `role` is `statement`, `value`, `condition`, `index` (of a dimension of `bound` elements), `extent` or `bound` of a loop.
+    `role` is `statement`, `value`, `condition`, `index` (of a dimension of `bound` elements), `extent` or
+    `bound` of a loop.
     """
 
     path: Path
@@ -146,7 +153,9 @@ def _loop(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
 
 
 def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
-    """A block sees its own iteration variables and no loop around it, and of memory what it says that it writes."""
+    """A block sees its own iteration variables and no loop around it, and of memory what it says that it
+    writes.
+    """
     block = _field(node, "block")
     if block is None:
         return
@@ -195,7 +204,8 @@ def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: in
     if not N.dtype(node) or N.is_buffer(node):
         return
     yield Hole(path, node, scope, role, bound)
-    # What stands deep in an index is still held in its bounds by what is around it only if that is one of ours: leave it.
+    # What stands deep in an index is still held in its bounds by what is around it only if that is one of
+    # ours: leave it.
     inner = "part" if role in ("index", "extent", "bound") else "value"
     if node.type == "ir.TensorLoad":
         yield from _indices(node, "source", path, scope)
@@ -219,7 +229,9 @@ def defines(item: ObjectNode) -> set[ObjectNode]:
 
 
 def open_holes(function: ObjectNode) -> list[Hole]:
-    """The holes that can be filled otherwise or built around: not the definitions that statements behind them need."""
+    """The holes that can be filled otherwise or built around: not the definitions that statements behind them
+    need.
+    """
     return [hole for hole in holes(function) if not defines(hole.node)]
 
 

@@ -1,4 +1,6 @@
-"""Functions to begin with that need no TVM: the empty one (Tzer, section 5.3, finds it as good as models), and the usual kernels."""
+"""Functions to begin with that need no TVM: the empty one (Tzer, section 5.3, finds it as good as models),
+and the usual kernels.
+"""
 
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tvm.nodes import ObjectNode
@@ -23,7 +25,9 @@ def elementwise() -> ObjectNode:
     """B = exp(A) + 1."""
     a, b = (N.buffer(name, (_SIDE, _SIDE)) for name in "AB")
     i, j = N.variable("i"), N.variable("j")
-    value = N.binary("Add", N.call("tirx.exp", "float32", N.binary("Min", N.load(a, i, j), N.real(4.0))), N.real(1.0))
+    value = N.binary(
+        "Add", N.call("tirx.exp", "float32", N.binary("Min", N.load(a, i, j), N.real(4.0))), N.real(1.0)
+    )
     return N.function([a, b], _nest([(i, _SIDE), (j, _SIDE)], N.store(b, value, i, j)))
 
 
@@ -33,7 +37,9 @@ def product() -> ObjectNode:
     i, j, k = (N.variable(name) for name in "ijk")
     begin = N.branch(N.binary("EQ", k, N.integer(0)), N.store(c, N.real(0.0), i, j))
     more = N.binary("Add", N.load(c, i, j), N.binary("Mul", N.load(a, i, k), N.load(b, k, j)))
-    return N.function([a, b, c], _nest([(i, _SIDE), (j, _SIDE), (k, _SIDE)], N.sequence(begin, N.store(c, more, i, j))))
+    return N.function(
+        [a, b, c], _nest([(i, _SIDE), (j, _SIDE), (k, _SIDE)], N.sequence(begin, N.store(c, more, i, j)))
+    )
 
 
 def convolution() -> ObjectNode:

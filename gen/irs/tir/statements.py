@@ -1,4 +1,6 @@
-"""Statements from scratch: stores, loops of every kind, branches, buffers of one's own, counted `while` loops."""
+"""Statements from scratch: stores, loops of every kind, branches, buffers of one's own, counted `while`
+loops.
+"""
 
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import nodes as N
@@ -95,10 +97,12 @@ def guarded(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     way = rng.below(3)
     if way == 0:
         text = ObjectNode(
-            "ir.StringImm", {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "holds"}
+            "ir.StringImm",
+            {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "holds"},
         )
         kind = ObjectNode(
-            "ir.StringImm", {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "RuntimeError"}
+            "ir.StringImm",
+            {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "RuntimeError"},
         )
         fields: dict[str, Value] = {
             "span": None,
@@ -134,5 +138,7 @@ def accumulated(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
         return N.store(of, there, *here)
     value = N.binary(rng.choice(("Add", "Max")), N.load(of, *map(N.again, here)), there)
     return N.store(
-        of, value if fuel < 3 else N.binary("Min", value, expression(rng, scope, N.dtype(of), fuel // 2)), *here
+        of,
+        value if fuel < 3 else N.binary("Min", value, expression(rng, scope, N.dtype(of), fuel // 2)),
+        *here,
     )

@@ -1,12 +1,14 @@
 """TVM's JSON of an IR, read and written without TVM: a graph of typed nodes, any node type, nothing lost.
 
-The format is that of tvm_ffi's `ToJSONGraph` (src/ffi/extra/serialization.cc of apache-tvm-ffi 0.1): a list of nodes, each
-`{"type": KEY, "data": ...}`, that refer to one another by index, children first. Whether an integer in an object is a number or an
-index depends on the declared type of the field, which `schema.json` holds for TVM 0.27 (read from TVM's own reflection;
-tests/workers check that it still is). A node of a type that the table lacks is refused: its references cannot be distinguished from its numbers.
+The format is that of tvm_ffi's `ToJSONGraph` (src/ffi/extra/serialization.cc of apache-tvm-ffi 0.1): a list
+of nodes, each `{"type": KEY, "data": ...}`, that refer to one another by index, children first. Whether an
+integer in an object is a number or an index depends on the declared type of the field, which `schema.json`
+holds for TVM 0.27 (read from TVM's own reflection; tests/workers check that it still is). A node of a type
+that the table lacks is refused: its references cannot be distinguished from its numbers.
 
-In Python a string, number, boolean or None of the graph is itself; an array is a tuple, a map `Pairs`, an element type `Dtype`,
-anything else a `ObjectNode`. Nodes are equal when they are the same object, as in TVM: a variable is one node, wherever it is read.
+In Python a string, number, boolean or None of the graph is itself; an array is a tuple, a map `Pairs`, an
+element type `Dtype`, anything else a `ObjectNode`. Nodes are equal when they are the same object, as in TVM:
+a variable is one node, wherever it is read.
 """
 
 import json
@@ -24,7 +26,9 @@ _PLAIN: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "ffi.
 
 
 class MalformedGraph(ValueError):
-    """A text that is no JSON graph of TVM's, or one of a size or type that cannot be read; the message says which."""
+    """A text that is no JSON graph of TVM's, or one of a size or type that cannot be read; the message says
+    which.
+    """
 
 
 class Dtype(str):
@@ -46,7 +50,9 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectNode:
-    """An object of the graph: its type key and its fields, or the raw JSON of a type that has its own form (`ir.Op`: its name)."""
+    """An object of the graph: its type key and its fields, or the raw JSON of a type that has its own form
+    (`ir.Op`: its name).
+    """
 
     type: str
     fields: dict[str, "Value"] = field(default_factory=dict)
@@ -70,7 +76,9 @@ Value = Union[None, bool, int, float, str, bytes, Dtype, Pairs, ObjectNode, "tup
 @cache
 def schema() -> dict[str, dict[str, str]]:
     """Fields by type key: `int`, `bool`, `float`, `dtype` are written in place, `@TYPE` by reference."""
-    table: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+    table: dict[str, dict[str, str]] = json.loads(
+        Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
+    )
     return table
 
 
@@ -78,7 +86,8 @@ def decode(text: str) -> Value:
     """The root of a JSON graph.
 
     Raises:
-        MalformedGraph: it is not one, a node refers to a later one or to none, a type is unknown, or it is too large or deep.
+        MalformedGraph: it is not one, a node refers to a later one or to none, a type is unknown, or it is
+            too large or deep.
     """
     try:
         graph = json.loads(text)
@@ -139,7 +148,8 @@ class _NodeReader:
             return ObjectNode(kind, raw=data)
         if kind not in schema():
             raise MalformedGraph(
-                f"a node of type {kind[:80]!r} is not known here (the nodes of TVM {VERSION} for Relax and TIR are)"
+                f"a node of type {kind[:80]!r} is not known here (the nodes of TVM {VERSION} for Relax and"
+                " TIR are)"
             )
         return ObjectNode(kind, self.fields(kind, data))
 
@@ -157,7 +167,9 @@ class _NodeReader:
                 raise MalformedGraph(f"node {len(self.values)}: {kind}.{name} is no {declared}")
         unknown = sorted(set(data) - set(found))
         if unknown:
-            raise MalformedGraph(f"node {len(self.values)}: {kind} has no field {unknown[0][:80]!r} in TVM {VERSION}")
+            raise MalformedGraph(
+                f"node {len(self.values)}: {kind} has no field {unknown[0][:80]!r} in TVM {VERSION}"
+            )
         return found
 
 
@@ -180,7 +192,13 @@ class _NodeWriter:
 
     def index(self, value: Value) -> int:
         """Where a value stands in the list, written now if it is not there."""
-        key = value if isinstance(value, ObjectNode) else (type(value), repr(value)) if _is_plain(value) else None
+        key = (
+            value
+            if isinstance(value, ObjectNode)
+            else (type(value), repr(value))
+            if _is_plain(value)
+            else None
+        )
         if key is not None and key in self.known:
             return self.known[key]
         entry = self.entry(value)

@@ -1,9 +1,10 @@
 """Programs in TVM's own IRs: a module in TVM's JSON, and the passes that are run on it before it is built.
 
-Read without TVM (gen/irs/tvm); the text that TVM's printer makes of a module is for people and never read back in this process.
-A Relax module is run by its function `main`. What `main` takes is fed by name: a tensor as it is, a shape as int64 of one dimension,
-a scalar as an array of rank 0, a tuple field by field (`pair.0`, `pair.1.0`). What it gives is `output_0`, `output_1`, ..., the leaves of nested
-tuples in order. A TIR module is run by its one function with the attribute `global_symbol` (or its only one): every buffer is fed, and
+Read without TVM (gen/irs/tvm); the text that TVM's printer makes of a module is for people and never read
+back in this process. A Relax module is run by its function `main`. What `main` takes is fed by name: a tensor
+as it is, a shape as int64 of one dimension, a scalar as an array of rank 0, a tuple field by field (`pair.0`,
+`pair.1.0`). What it gives is `output_0`, `output_1`, ..., the leaves of nested tuples in order. A TIR module
+is run by its one function with the attribute `global_symbol` (or its only one): every buffer is fed, and
 every buffer is read afterwards.
 """
 
@@ -28,7 +29,9 @@ _NO_OPERATORS = frozenset(("BufferType", "IterVar", "SeqStmt", "BufferRegionType
 
 @dataclass(frozen=True)
 class TvmProgram(Program):
-    """A module of TVM as the text of its JSON (`tvm.ir.save_json`), with the passes that belong to the test."""
+    """A module of TVM as the text of its JSON (`tvm.ir.save_json`), with the passes that belong to the
+    test.
+    """
 
     module: bytes
     passes: tuple[str, ...] = ()
@@ -53,9 +56,13 @@ class TvmProgram(Program):
         try:
             found = decode(self.module.decode("utf-8"))
         except (MalformedGraph, UnicodeDecodeError) as error:
-            raise BadInput(f"{shown(self.name or 'the module')} cannot be read: {shown(str(error), 200)}") from None
+            raise BadInput(
+                f"{shown(self.name or 'the module')} cannot be read: {shown(str(error), 200)}"
+            ) from None
         if not isinstance(found, ObjectNode) or found.type not in ("ir.IRModule", self.entry_type):
-            raise BadInput(f"{shown(self.name or 'the module')} is no module of TVM: its root is of another type")
+            raise BadInput(
+                f"{shown(self.name or 'the module')} is no module of TVM: its root is of another type"
+            )
         return found
 
     @cached_property
@@ -75,20 +82,27 @@ class TvmProgram(Program):
         """The function that is run; BadInput when there is none."""
         candidates = {name: node for name, node in self.functions.items() if node.type == self.entry_type}
         exposed = [node for node in candidates.values() if _attribute(node, "global_symbol") is not None]
-        chosen = candidates.get("main") or next(iter(exposed if len(exposed) == 1 else candidates.values()), None)
+        chosen = candidates.get("main") or next(
+            iter(exposed if len(exposed) == 1 else candidates.values()), None
+        )
         if chosen is None:
             raise BadInput(
-                f"{shown(self.name or 'the module')} is no {self.kind.partition(' ')[2]}: it has no function to run"
+                f"{shown(self.name or 'the module')} is no {self.kind.partition(' ')[2]}: it has no function"
+                " to run"
             )
         return chosen
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether every text in the graph is words alone, so that what TVM prints of it cannot hold code of a stranger's."""
+        """Whether every text in the graph is words alone, so that what TVM prints of it cannot hold code of a
+        stranger's.
+        """
         return all(_WORDS.fullmatch(text) for text in _texts(self.root))
 
     def operators(self) -> list[str]:
-        """The operators that are called, in order; `ir.Op` names without their dialect's registry prefix (`relax.add`)."""
+        """The operators that are called, in order; `ir.Op` names without their dialect's registry prefix
+        (`relax.add`).
+        """
         return [name for function in self.functions.values() for name in _operators(function)]
 
     def edges(self) -> Iterator[tuple[str, str]]:
@@ -102,7 +116,11 @@ class TvmProgram(Program):
                     made[id(node.get("var"))] = name
                 if name := _called(node):
                     calls.append((name, node))
-        yield from ((made.get(id(argument), ""), name) for name, node in calls for argument in _nodes(node.get("args")))
+        yield from (
+            (made.get(id(argument), ""), name)
+            for name, node in calls
+            for argument in _nodes(node.get("args"))
+        )
 
     def names(self) -> Iterable[str]:
         """Names of functions, parameters and variables."""
@@ -184,7 +202,9 @@ class TirProgram(TvmProgram):
     entry_type: ClassVar[str] = "tirx.PrimFunc"
 
     def inputs(self) -> dict[str, ValueType]:
-        """The buffers and scalars that the function takes; a name that stands twice gets its place behind it."""
+        """The buffers and scalars that the function takes; a name that stands twice gets its place behind
+        it.
+        """
         found: dict[str, ValueType] = {}
         for place, parameter in enumerate(_nodes(self.entry.get("params"))):
             name = str(parameter.get("name"))

@@ -1,7 +1,7 @@
 """The constants of a graph: TVM's base64 of a tensor, with shape and element type.
 
-The bytes are those of TVM's `SaveDLTensor`: magic, reserved, device, rank, element type (code, bits, lanes), dimensions, size and data,
-little-endian.
+The bytes are those of TVM's `SaveDLTensor`: magic, reserved, device, rank, element type (code, bits, lanes),
+dimensions, size and data, little-endian.
 """
 
 import base64
@@ -21,7 +21,9 @@ _HEAD = struct.Struct("<QQiiiBBH")
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A dense tensor: element type (TVM's name), shape, and the bytes of its elements, row by row, little-endian."""
+    """A dense tensor: element type (TVM's name), shape, and the bytes of its elements, row by row,
+    little-endian.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -30,7 +32,9 @@ class Array:
     def __post_init__(self) -> None:
         wanted = math.prod(self.shape) * width(self.dtype)
         if len(self.data) != wanted:
-            raise ValueError(f"a tensor of {self.dtype} {list(self.shape)} has {wanted} bytes, not {len(self.data)}")
+            raise ValueError(
+                f"a tensor of {self.dtype} {list(self.shape)} has {wanted} bytes, not {len(self.data)}"
+            )
 
 
 def width(dtype: str) -> int:

@@ -1,4 +1,6 @@
-"""The choices of the baselines, apart from those of the core: Isra's own script was run on the models that they lead to."""
+"""The choices of the baselines, apart from those of the core: Isra's own script was run on the models that
+they lead to.
+"""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,4 +1,6 @@
-"""The operators of the baselines, with their shape rules and no more: which shapes go, what comes out (ONNX operator pages, opset 13)."""
+"""The operators of the baselines, with their shape rules and no more: which shapes go, what comes out (ONNX
+operator pages, opset 13).
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,8 +26,10 @@ def fits(shape: Shape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BaselineOperator:
-    """`attributes` draws attributes without a look at shapes; `result` is the shape that comes out, None where the operands do not go;
-    `mended` are shapes near those given that might go, for the same number of operands."""
+    """`attributes` draws attributes without a look at shapes; `result` is the shape that comes out, None
+    where the operands do not go; `mended` are shapes near those given that might go, for the same number of
+    operands.
+    """
 
     name: str
     arity: tuple[int, int]
@@ -73,7 +77,9 @@ def _like_first(shapes: Shapes, _attributes: Attributes) -> list[Shape]:
 
 
 def _of_rank(rank: int) -> Callable[[Shapes, Attributes], list[Shape]]:
-    """The first operand with its rank made right; sides are kept to 5 so that folding dimensions does not make long ones."""
+    """The first operand with its rank made right; sides are kept to 5 so that folding dimensions does not
+    make long ones.
+    """
 
     def mended(shapes: Shapes, _attributes: Attributes) -> list[Shape]:
         first = ((1,) * rank + shapes[0])[-rank:]
@@ -162,7 +168,11 @@ def _gemm(shapes: Shapes, attributes: Attributes) -> Shape | None:
 def _gemm_mended(shapes: Shapes, attributes: Attributes) -> list[Shape]:
     a, b = ((1, 1, *shape)[-2:] for shape in shapes[:2])
     inner, columns = (a[0] if attributes["transA"] else a[1]), b[1]
-    return [a, (columns, inner) if attributes["transB"] else (inner, columns), *([(columns,)] * (len(shapes) - 2))]
+    return [
+        a,
+        (columns, inner) if attributes["transB"] else (inner, columns),
+        *([(columns,)] * (len(shapes) - 2)),
+    ]
 
 
 def _to_depth(shapes: Shapes, attributes: Attributes) -> Shape | None:
@@ -223,28 +233,48 @@ def _normalised_mended(shapes: Shapes, _attributes: Attributes) -> list[Shape]:
 
 
 _SAME = (
-    "Abs Neg Floor Ceil Erf Sign Exp Softsign Sigmoid HardSigmoid Relu LeakyRelu Sin Cos Round Selu Elu Tanh ThresholdedRelu"
-    " Softplus Identity"
+    "Abs Neg Floor Ceil Erf Sign Exp Softsign Sigmoid HardSigmoid Relu LeakyRelu Sin Cos Round Selu Elu Tanh"
+    " ThresholdedRelu Softplus Identity"
 )
 OPERATORS: tuple[BaselineOperator, ...] = (
     *(BaselineOperator(name, (1, 1), _none, _same, _as_they_are) for name in _SAME.split()),
-    *(BaselineOperator(name, (2, 2), _none, _broadcast, _like_first) for name in ("Add", "Sub", "Mul", "Div")),
-    *(BaselineOperator(name, (1, 4), _none, _broadcast, _like_first) for name in ("Max", "Min", "Mean", "Sum")),
+    *(
+        BaselineOperator(name, (2, 2), _none, _broadcast, _like_first)
+        for name in ("Add", "Sub", "Mul", "Div")
+    ),
+    *(
+        BaselineOperator(name, (1, 4), _none, _broadcast, _like_first)
+        for name in ("Max", "Min", "Mean", "Sum")
+    ),
     BaselineOperator("PRelu", (2, 2), _none, _one_way, _like_first),
     *(BaselineOperator(name, (1, 1), _axis, _along, _as_they_are) for name in ("Softmax", "LogSoftmax")),
     BaselineOperator("Flatten", (1, 1), _axis, _flat, _as_they_are),
     BaselineOperator("Transpose", (1, 1), _order, _turned, _as_they_are),
     *(
         BaselineOperator(name, (1, 1), _axes, _reduced, _as_they_are)
-        for name in ("ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare")
+        for name in (
+            "ReduceMax",
+            "ReduceMin",
+            "ReduceMean",
+            "ReduceProd",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceSumSquare",
+        )
     ),
     BaselineOperator("Concat", (1, 4), _axis, _joined, _like_first),
     BaselineOperator("MatMul", (2, 2), _none, _product, _product_mended),
     BaselineOperator("Gemm", (2, 3), _turns, _gemm, _gemm_mended),
     BaselineOperator("SpaceToDepth", (1, 1), _block, _to_depth, _of_rank(4)),
     BaselineOperator("DepthToSpace", (1, 1), _block, _to_space, _of_rank(4)),
-    *(BaselineOperator(name, (1, 1), _window, _pooled, _of_rank(4)) for name in ("MaxPool", "AveragePool", "LpPool")),
-    *(BaselineOperator(name, (1, 1), _none, _global, _of_rank(4)) for name in ("GlobalAveragePool", "GlobalMaxPool")),
+    *(
+        BaselineOperator(name, (1, 1), _window, _pooled, _of_rank(4))
+        for name in ("MaxPool", "AveragePool", "LpPool")
+    ),
+    *(
+        BaselineOperator(name, (1, 1), _none, _global, _of_rank(4))
+        for name in ("GlobalAveragePool", "GlobalMaxPool")
+    ),
     BaselineOperator("Conv", (2, 3), _window, _convolved, _convolved_mended),
     BaselineOperator("BatchNormalization", (5, 5), _none, _normalised, _normalised_mended),
 )

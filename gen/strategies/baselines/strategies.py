@@ -1,11 +1,13 @@
-"""Three simple generators to compare with, as others have evaluated or built them; float32, opset 13, small shapes.
+"""Three simple generators to compare with, as others have evaluated or built them; float32, opset 13, small
+shapes.
 
-    declarative  a whole graph of random operators, shapes and attributes, kept when it happens to be valid (DeclGen of Isra's evaluation)
-    randoop      one random operation after another, each kept when it is valid (Randoop-Gen of the same)
-    pad-slice    random operations whose operands are forced into shape with Reshape, Slice and Pad (as GraphFuzzer does)
+    declarative  a whole graph of random operators, shapes and attributes, kept when it happens to be valid
+    (DeclGen of Isra's evaluation) randoop      one random operation after another, each kept when it is valid
+    (Randoop-Gen of the same) pad-slice    random operations whose operands are forced into shape with
+    Reshape, Slice and Pad (as GraphFuzzer does)
 
-Each is a function of a seed and a number of nodes. `declarative` gives graphs of at most that many nodes, nearly always few: that is
-what filtering leaves. Equal seeds give equal bytes.
+Each is a function of a seed and a number of nodes. `declarative` gives graphs of at most that many nodes,
+nearly always few: that is what filtering leaves. Equal seeds give equal bytes.
 """
 
 from collections.abc import Callable
@@ -30,7 +32,9 @@ _TRIES = 20  # draws of an operator's attributes before another operator is take
 
 
 def declarative(seed: int, nodes: int) -> Case:
-    """The first valid of random graphs whose sizes are drawn from 1 to `nodes`; BadInput unless 1 <= nodes <= 2000."""
+    """The first valid of random graphs whose sizes are drawn from 1 to `nodes`; BadInput unless 1 <= nodes <=
+    2000.
+    """
     rng = _rng(seed, nodes)
     while True:
         # A graph is given up at its first invalid node: what comes after could not make it valid again.
@@ -49,7 +53,9 @@ def randoop(seed: int, nodes: int) -> Case:
 
 
 def pad_slice(seed: int, nodes: int) -> Case:
-    """A graph of exactly `nodes` nodes whose operands were made to fit; BadInput unless 1 <= nodes <= 2000."""
+    """A graph of exactly `nodes` nodes whose operands were made to fit; BadInput unless 1 <= nodes <=
+    2000.
+    """
     builder = _SmallGraph(_rng(seed, nodes))
     while len(builder.nodes) < nodes:
         _force(builder, nodes - len(builder.nodes))
@@ -73,7 +79,9 @@ class _Tensor:
 
 @dataclass(slots=True)
 class _SmallGraph:
-    """A graph while it grows. `values` are all tensors that may be read; `read` the names of those that are."""
+    """A graph while it grows. `values` are all tensors that may be read; `read` the names of those that
+    are.
+    """
 
     rng: StreamRng
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -98,7 +106,9 @@ class _SmallGraph:
                 operand = self._born(operand.shape)
             names.append(operand.name)
         result = _Tensor(f"v{len(self.made)}", shape)
-        self.nodes.append(helper.make_node(operator, names, [result.name], f"n{len(self.nodes)}", **attributes))
+        self.nodes.append(
+            helper.make_node(operator, names, [result.name], f"n{len(self.nodes)}", **attributes)
+        )
         self.read.update(names)
         self.values.append(result)
         self.made.append(result)
@@ -123,7 +133,9 @@ class _SmallGraph:
 
         values = {tensor.name: filled(tensor.shape) for tensor in self.inputs}
         initializers = [numpy_helper.from_array(filled(tensor.shape), tensor.name) for tensor in self.weights]
-        initializers += [numpy_helper.from_array(np.array(n, np.int64), name) for name, n in self.constants.items()]
+        initializers += [
+            numpy_helper.from_array(np.array(n, np.int64), name) for name, n in self.constants.items()
+        ]
         graph = helper.make_graph(
             self.nodes,
             generator,
@@ -133,12 +145,16 @@ class _SmallGraph:
             value_info=infos([tensor for tensor in self.made if tensor.name in self.read]),
         )
         imports = [helper.make_opsetid("", OPSET)]
-        model: onnx.ModelProto = helper.make_model(graph, opset_imports=imports, ir_version=7, producer_name="opsieve")
+        model: onnx.ModelProto = helper.make_model(
+            graph, opset_imports=imports, ir_version=7, producer_name="opsieve"
+        )
         program = OnnxProgram(model.SerializeToString(deterministic=True), f"{generator}-{seed}")
         return Case(program, dict(values), None, Origin(generator, seed, {}, "generated"))
 
     def _born(self, shape: Shape) -> _Tensor:
-        tensors, letter = (self.inputs, "x") if not self.inputs or self.rng.chance(50) else (self.weights, "w")
+        tensors, letter = (
+            (self.inputs, "x") if not self.inputs or self.rng.chance(50) else (self.weights, "w")
+        )
         tensor = _Tensor(f"{letter}{len(tensors)}", shape)
         tensors.append(tensor)
         self.values.append(tensor)
@@ -165,7 +181,9 @@ def _append(builder: _SmallGraph) -> bool:
 
 
 def _force(builder: _SmallGraph, room: int) -> None:
-    """Draw an operator and add it, behind what makes its operands fit; nothing where that takes more than `room` nodes."""
+    """Draw an operator and add it, behind what makes its operands fit; nothing where that takes more than
+    `room` nodes.
+    """
     rng = builder.rng
     operator = rng.choice(OPERATORS)
     operands = [builder.operand() for _ in range(rng.between(*operator.arity))]
@@ -183,7 +201,9 @@ def _force(builder: _SmallGraph, room: int) -> None:
 def _demand(
     operator: BaselineOperator, shapes: list[Shape], rng: StreamRng
 ) -> tuple[list[Shape], Attributes, Shape] | None:
-    """Shapes near these that the operator takes, with attributes, and the shape it gives; None when none was found."""
+    """Shapes near these that the operator takes, with attributes, and the shape it gives; None when none was
+    found.
+    """
     for _ in range(_TRIES):
         attributes = operator.attributes(rng)
         wanted = operator.mended(shapes, attributes)

@@ -1,7 +1,9 @@
-"""Numbers for which relations over open sizes hold, or that there are none: z3, asked where a repair found nothing.
+"""Numbers for which relations over open sizes hold, or that there are none: z3, asked where a repair found
+nothing.
 
-Each question has a z3 context of its own, so that an answer depends on the question and on nothing that was solved before in the process, and a limit in
-z3's own units of work rather than seconds: it ends, and ends the same way on every machine. This imports z3: whoever asks does so when it asks.
+Each question has a z3 context of its own, so that an answer depends on the question and on nothing that was
+solved before in the process, and a limit in z3's own units of work rather than seconds: it ends, and ends the
+same way on every machine. This imports z3: whoever asks does so when it asks.
 
 Source: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`).
 """
@@ -20,7 +22,9 @@ _MAKERS = {**COMPUTED, "//": operator.truediv, IF: z3.If, OR: z3.Or, AND: z3.And
 
 
 def solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> dict[int, int] | None:
-    """A number for each place of `ends`, between its ends, so that all relations hold; None where there are none, or none are found."""
+    """A number for each place of `ends`, between its ends, so that all relations hold; None where there are
+    none, or none are found.
+    """
     context = z3.Context()
     solver = z3.SimpleSolver(ctx=context)
     solver.set("rlimit", _WORK)
@@ -33,12 +37,15 @@ def solution(relations: Sequence[Term], ends: Mapping[int, tuple[int, int]]) -> 
         return None
     model = solver.model()
     found = {place: int(model.eval(term, model_completion=True).as_long()) for place, term in numbers.items()}
-    # z3 rounds a quotient as Python does where the divisor is positive, as sizes are: what holds there is made sure of here.
+    # z3 rounds a quotient as Python does where the divisor is positive, as sizes are: what holds there is
+    # made sure of here.
     return found if all(value(relation, found) for relation in relations) else None
 
 
 def _asked(term: Any, numbers: Mapping[int, Any], known: dict[int, Any], context: Any) -> Any:
-    """A term or relation as z3 has it. `known` are those made before, by id: sizes behind a choice hold it several times."""
+    """A term or relation as z3 has it. `known` are those made before, by id: sizes behind a choice hold it
+    several times.
+    """
     if not isinstance(term, Term):
         return z3.BoolVal(term, context) if isinstance(term, bool) else z3.IntVal(term, context)
     if term.op == NUMBER:

@@ -1,13 +1,17 @@
-"""Relations over open sizes, and numbers for which all of them hold: found by repairing a solution, and by z3 where that finds none.
+"""Relations over open sizes, and numbers for which all of them hold: found by repairing a solution, and by z3
+where that finds none.
 
-There are numbers for the open sizes at any time, for which every relation holds that was taken in. New relations, of which most hold as they are, are
-made to hold by moves: of a relation that does not, one number is changed so that it does, the one by which fewest others break, and then
-what broke. Every move follows from the relation itself: what `a + b` is to be tells what `a` is to be. So most answers cost some dozens
-of evaluations. What is not found within a number of moves is asked of z3, with all relations that share a number with it: only z3 says that
-something is impossible. Answers depend on what was asked and on nothing else.
+There are numbers for the open sizes at any time, for which every relation holds that was taken in. New
+relations, of which most hold as they are, are made to hold by moves: of a relation that does not, one number
+is changed so that it does, the one by which fewest others break, and then what broke. Every move follows from
+the relation itself: what `a + b` is to be tells what `a` is to be. So most answers cost some dozens of
+evaluations. What is not found within a number of moves is asked of z3, with all relations that share a number
+with it: only z3 says that something is impossible. Answers depend on what was asked and on nothing else.
 
-Sources: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`) and Algorithm 2 (attribute binning), and the special bins of section 4. The search: min-conflicts (Minton and others, Artificial Intelligence 58, 1992), whose moves go down the terms as in
-Niemetz, Preiner and Biere, "Precise and complete propagation based local search" (CAV 2016).
+Sources: NNSmith (ASPLOS 2023), section 3.2, Algorithm 1 (`Solve`) and Algorithm 2 (attribute binning), and
+the special bins of section 4. The search: min-conflicts (Minton and others, Artificial Intelligence 58,
+1992), whose moves go down the terms as in Niemetz, Preiner and Biere, "Precise and complete propagation based
+local search" (CAV 2016).
 """
 
 import math
@@ -28,7 +32,9 @@ _FAR = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BinnedNumber:
-    """A number to be spread over bins: where it may lie, and single values that have a bin of their own (0 for a padding)."""
+    """A number to be spread over bins: where it may lie, and single values that have a bin of their own (0
+    for a padding).
+    """
 
     place: int
     low: int
@@ -37,7 +43,9 @@ class BinnedNumber:
 
 
 class Constraints:
-    """What the sizes of one program must satisfy. Relations are only kept when numbers are found for which all hold."""
+    """What the sizes of one program must satisfy. Relations are only kept when numbers are found for which
+    all hold.
+    """
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
@@ -46,7 +54,9 @@ class Constraints:
         self._binned: list[BinnedNumber] = []
 
     def number(self, low: int, high: int = _FAR, own: tuple[int, ...] = (), spread: bool = True) -> Size:
-        """A new number from `low` to `high`; `own` values get bins of their own, and one that is not `spread` gets none."""
+        """A new number from `low` to `high`; `own` values get bins of their own, and one that is not `spread`
+        gets none.
+        """
         place = len(self._numbers)
         self._numbers.append(low)
         self._ends.append((low, high))
@@ -56,7 +66,9 @@ class Constraints:
         return Term(NUMBER, (place,))
 
     def hold(self, relations: Iterable[Truth]) -> bool:
-        """Take relations in when all can hold; else False, and nothing has changed. A question on which z3 works too long counts as no."""
+        """Take relations in when all can hold; else False, and nothing has changed. A question on which z3
+        works too long counts as no.
+        """
         terms = [relation for relation in relations if relation is not True]
         if any(relation is False for relation in terms):
             return False
@@ -64,9 +76,9 @@ class Constraints:
         for term, found in asked:
             for place in found:
                 self._about[place].append(term)
-        if self._repaired([term for term in terms if not value(term, self._numbers)], _MOVES, -1) or self._solved(
-            asked
-        ):
+        if self._repaired(
+            [term for term in terms if not value(term, self._numbers)], _MOVES, -1
+        ) or self._solved(asked):
             return True
         for _, found in reversed(asked):
             for place in found:
@@ -74,7 +86,9 @@ class Constraints:
         return False
 
     def _solved(self, asked: Iterable[tuple[Term, Iterable[int]]]) -> bool:
-        """Have z3 find numbers for relations and for all that those they are about are in, too; else False, and nothing has changed."""
+        """Have z3 find numbers for relations and for all that those they are about are in, too; else False,
+        and nothing has changed.
+        """
         from opsieve.gen.strategies.nnsmith.smt import solution  # z3: most programs need none
 
         relations = {id(term): term for term, _ in asked}
@@ -102,7 +116,9 @@ class Constraints:
         del self._binned[mark:]
 
     def spread(self, rng: Rng) -> None:
-        """Move every number into a drawn part of a drawn bin, as many of them as can be had together (Algorithm 2), or part of the way."""
+        """Move every number into a drawn part of a drawn bin, as many of them as can be had together
+        (Algorithm 2), or part of the way.
+        """
         if not rng.bins:
             return
         for binned in rng.shuffled(self._binned):
@@ -124,7 +140,9 @@ class Constraints:
         return [term for term in self._about[place] if not value(term, self._numbers)]
 
     def _repaired(self, broken: list[Term], moves: int, fixed: int) -> bool:
-        """Make relations hold by moving other numbers than the one that is fixed; else False, and nothing has changed."""
+        """Make relations hold by moving other numbers than the one that is fixed; else False, and nothing has
+        changed.
+        """
         numbers, before = self._numbers, list(self._numbers) if broken else []
         moved = [0] * len(numbers)
         while broken:
@@ -206,7 +224,9 @@ def _towards(term: Any, wanted: int, numbers: Sequence[int]) -> Iterator[tuple[i
 
 
 def _bin(binned: BinnedNumber, rng: Rng) -> tuple[int, int]:
-    """The ends of a part of one of a number's bins (Algorithm 2, SampleFromBin), or of the whole of one that is open."""
+    """The ends of a part of one of a number's bins (Algorithm 2, SampleFromBin), or of the whole of one that
+    is open.
+    """
     low, high = binned.low, binned.high
     if binned.own and rng.random() < len(binned.own) / (len(binned.own) + 2):
         number = rng.choice(binned.own)

@@ -1,10 +1,12 @@
 """Programs whose sizes and attributes a solver chooses (NNSmith, ASPLOS 2023, section 3.2).
 
-Nodes are inserted forwards (they read existing tensors) and backwards (they take the place of a placeholder) as often; each insertion
-is kept when numbers are found for which its relations hold together with those of all others (Algorithm 1). Then sizes and attributes are spread
-over bins (Algorithm 2), and the program is emitted once more with numbers through the core, which knows intervals of values: where an
-edge would carry values that its reader can make no sense of (a logarithm of a negative number), they are clipped, and where that cannot be
-the edge is cut and the reader gets a leaf of the same type. So programs need no search for inputs. Long programs are solved in rounds, each on top of what is finished.
+Nodes are inserted forwards (they read existing tensors) and backwards (they take the place of a placeholder)
+as often; each insertion is kept when numbers are found for which its relations hold together with those of
+all others (Algorithm 1). Then sizes and attributes are spread over bins (Algorithm 2), and the program is
+emitted once more with numbers through the core, which knows intervals of values: where an edge would carry
+values that its reader can make no sense of (a logarithm of a negative number), they are clipped, and where
+that cannot be the edge is cut and the reader gets a leaf of the same type. So programs need no search for
+inputs. Long programs are solved in rounds, each on top of what is finished.
 """
 
 from collections.abc import Sequence
@@ -89,15 +91,21 @@ def _forwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
 
 
 def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
-    """A node on placeholders of its own, one output of which takes the place of a placeholder (Algorithm 1, BackwardInsert)."""
+    """A node on placeholders of its own, one output of which takes the place of a placeholder (Algorithm 1,
+    BackwardInsert).
+    """
     rng, target = symbolic.rng, symbolic.rng.choice(symbolic.placeholders)
     for _ in range(3):
         mark = symbolic.begin(True)
         dtype = (
-            target.dtype if target.dtype in choice.dtypes and rng.random() < _OWN_DTYPE else rng.choice(choice.leaves)
+            target.dtype
+            if target.dtype in choice.dtypes and rng.random() < _OWN_DTYPE
+            else rng.choice(choice.leaves)
         )
         rank = min(max(target.rank + rng.choice((0, 0, 0, 0, -1, 1)), choice.low), choice.high)
-        made = _instance(symbolic, choice.op, symbolic.placeholder(dtype, symbolic.shape(rank, rank), "input"))
+        made = _instance(
+            symbolic, choice.op, symbolic.placeholder(dtype, symbolic.shape(rank, rank), "input")
+        )
         if made is None:
             symbolic.refuse(mark)
             return None
@@ -116,7 +124,9 @@ def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
 
 
 def _instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[Instance, list[Any]] | None:
-    """An instance and the types of its outputs; what they ask for is in the symbolic builder's relations. None when there is no such instance."""
+    """An instance and the types of its outputs; what they ask for is in the symbolic builder's relations.
+    None when there is no such instance.
+    """
     try:
         made = op.open_instance(symbolic, x)
         if made is None:
@@ -188,7 +198,9 @@ class _Emission:
                     self.emit(node)
 
     def emit(self, node: Insertion) -> None:
-        """Emit one node; when its result leaves the range of its type, on leaves of its own; not at all when that does not help."""
+        """Emit one node; when its result leaves the range of its type, on leaves of its own; not at all when
+        that does not help.
+        """
         attrs = {name: self.concrete(value) for name, value in node.instance.attributes.items()}
         outs = None
         for cut in (False, True):
@@ -204,7 +216,9 @@ class _Emission:
                 self.known[open_.name] = made
 
     def placed(self, tensor: Tensor, asked: Domain, cut: bool) -> Tensor:
-        """The tensor with numbers for sizes, or a leaf in its place where its values are not what is asked."""
+        """The tensor with numbers for sizes, or a leaf in its place where its values are not what is
+        asked.
+        """
         domain = self.domain(asked)
         shape = tuple(self.value(side) for side in tensor.shape)
         if tensor.values is not None:

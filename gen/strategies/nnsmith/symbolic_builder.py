@@ -1,8 +1,10 @@
-"""A program whose sizes are still open: what samplers are given in place of a `GraphBuilder` when sizes are chosen afterwards.
+"""A program whose sizes are still open: what samplers are given in place of a `GraphBuilder` when sizes are
+chosen afterwards.
 
-It answers the questions that samplers ask (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes are terms. So one sampler
-serves both: most run here as they are. What is asked of existing tensors becomes relations, and what cannot be found a placeholder:
-a tensor that is a leaf unless a later node is put in its place (NNSmith, section 3.2).
+It answers the questions that samplers ask (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes
+are terms. So one sampler serves both: most run here as they are. What is asked of existing tensors becomes
+relations, and what cannot be found a placeholder: a tensor that is a leaf unless a later node is put in its
+place (NNSmith, section 3.2).
 """
 
 from collections.abc import Sequence
@@ -22,7 +24,11 @@ from opsieve.gen.strategies.nnsmith.solving import Constraints
 
 Sizes = tuple[Size, ...]
 _TRIES = 3
-_MATCHED, _PARTNERED = 0.7, 0.8  # of the rate at which tensors are picked: a further input, one that broadcasts
+# of the rate at which tensors are picked: a further input, one that broadcasts
+_MATCHED, _PARTNERED = (
+    0.7,
+    0.8,
+)
 _SAME_RANK = 0.7  # of those that broadcast
 _UNREAD = 0.7  # are tensors that no node reads yet, where there is one
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
@@ -41,7 +47,9 @@ class Insertion:
 
 
 class SymbolicBuilder:
-    """The open part of a program: placeholders, nodes, and the relations that a new instance asks for until it is taken or refused."""
+    """The open part of a program: placeholders, nodes, and the relations that a new instance asks for until
+    it is taken or refused.
+    """
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.rng = builder.rng
@@ -58,7 +66,8 @@ class SymbolicBuilder:
         self.relations: list[Truth] = []
         self.asked: dict[str, Domain] = {}
         self.made: list[Tensor] = []
-        self.copied: set[tuple[str, int]] = set()  # elements of shapes to be written as 0: that of the same axis
+        # elements of shapes to be written as 0: that of the same axis
+        self.copied: set[tuple[str, int]] = set()
         self.inferred: set[tuple[str, int]] = set()  # and as -1: what is left
         self._count = 0
         self._small: set[Sizes] = set()
@@ -70,8 +79,12 @@ class SymbolicBuilder:
         return self.constraints.number(1, self.most(1))
 
     def most(self, rank: int) -> int:
-        """What the sizes of a tensor may add up to: numbers with this sum have at most the budget's product (the mean inequality)."""
-        return max(rank, int(rank * self.budget.tensor ** (1 / rank) / (8 if rank == 1 else 1))) if rank else 0
+        """What the sizes of a tensor may add up to: numbers with this sum have at most the budget's product
+        (the mean inequality).
+        """
+        return (
+            max(rank, int(rank * self.budget.tensor ** (1 / rank) / (8 if rank == 1 else 1))) if rank else 0
+        )
 
     def number(self, low: int, high: int = 64, own: tuple[int, ...] = (), spread: bool = True) -> Size:
         """An open number of an instance, such as a kernel's size."""
@@ -122,10 +135,14 @@ class SymbolicBuilder:
     def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
         """A leaf with these elements, some of which may be open."""
         self._count += 1
-        return Tensor(f"k{self._count}", dtype, (len(values),) if shape is None else shape, values=tuple(values))
+        return Tensor(
+            f"k{self._count}", dtype, (len(values),) if shape is None else shape, values=tuple(values)
+        )
 
     def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
-        """A tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to have it."""
+        """A tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to have
+        it.
+        """
         if not self.fresh and self.rng.random() < self.style.pick * _MATCHED:
             found = self.matching(dtype, shape, domain)
             if found is not None:
@@ -152,7 +169,9 @@ class SymbolicBuilder:
             if pool:
                 other = rng.choice(pool)
                 for p, q in zip(reversed(shape), reversed(other.shape), strict=False):
-                    self.relations.append(either(p == q, q == 1) if oneway else either(p == q, p == 1, q == 1))
+                    self.relations.append(
+                        either(p == q, q == 1) if oneway else either(p == q, p == 1, q == 1)
+                    )
                 return self._asked(other, domain)
         kept = shape[rng.below(len(shape) + 1) :] if rng.random() < self.style.suffix else shape
         if kept and rng.random() < self.style.stretched:
@@ -173,7 +192,9 @@ class SymbolicBuilder:
         return self.builder.liked(allowed)
 
     def first(self, choice: OpChoice) -> Tensor | None:
-        """An existing tensor as first input of an operator, which no node reads yet if there is one; None when none fits."""
+        """An existing tensor as first input of an operator, which no node reads yet if there is one; None
+        when none fits.
+        """
         fitting = [
             tensor
             for (dtype, rank), pool in self.pools.items()
@@ -210,7 +231,9 @@ class SymbolicBuilder:
         self.pools.setdefault((tensor.dtype, tensor.rank), []).append(tensor)
 
     def typed(self, op: Operator, made: Instance) -> list[Any]:
-        """The outputs of an instance as tensors without names, None where one is left out, each asked to fit the budget."""
+        """The outputs of an instance as tensors without names, None where one is left out, each asked to fit
+        the budget.
+        """
         outs: list[Any] = []
         for typed in op.infer(made.inputs, made.attributes)[: made.outputs]:  # type: ignore[arg-type]
             if typed is None or typed[0] not in LARGEST or any(isinstance(side, str) for side in typed[1]):

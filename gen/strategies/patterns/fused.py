@@ -1,7 +1,9 @@
-"""Structures of arithmetic that optimisers fuse: products, convolutions, normalisations, activations, attention, quantisation.
+"""Structures of arithmetic that optimisers fuse: products, convolutions, normalisations, activations,
+attention, quantisation.
 
-Each lays a few nodes on a builder. Read in the documents and logs of onnxruntime, onnxoptimizer, onnxscript and TVM, and in the models that
-exporters write. A twisted one is a near miss: an axis off by one, an inner tensor read from outside, a constant that is none.
+Each lays a few nodes on a builder. Read in the documents and logs of onnxruntime, onnxoptimizer, onnxscript
+and TVM, and in the models that exporters write. A twisted one is a near miss: an axis off by one, an inner
+tensor read from outside, a constant that is none.
 """
 
 import math
@@ -62,7 +64,9 @@ def conv_bn(w: PatternBuilder) -> Tensor:
     """Conv and BatchNormalization."""
     y = w.tap(_conv(w, _image(w), w.rng.chance(w.rates.even)))
     channels = (y.shape[1],)
-    scale, bias, mean = (w.weight(y.dtype, channels, domain) for domain in (_SCALE, Domain(-1, 1), Domain(-1, 1)))
+    scale, bias, mean = (
+        w.weight(y.dtype, channels, domain) for domain in (_SCALE, Domain(-1, 1), Domain(-1, 1))
+    )
     return w.op("BatchNormalization", y, scale, bias, mean, w.weight(y.dtype, channels, Domain(0.5, 2)))
 
 
@@ -108,7 +112,9 @@ def pad_window(w: PatternBuilder) -> Tensor:
         padded = w.op("Pad", filters, w.ints(0, 0, 0, 0, 0, 0, *(min(1, side - 1) for side in y.shape[2:])))
         return w.op("Conv", y, padded)
     kernel = [w.rng.between(1, min(2, side)) for side in y.shape[2:]]
-    return w.op(kind, y, kernel_shape=kernel, count_include_pad=w.rng.below(2) if kind == "AveragePool" else None)
+    return w.op(
+        kind, y, kernel_shape=kernel, count_include_pad=w.rng.below(2) if kind == "AveragePool" else None
+    )
 
 
 def layer_norm(w: PatternBuilder) -> Tensor:
@@ -118,7 +124,9 @@ def layer_norm(w: PatternBuilder) -> Tensor:
     mean = mean_over(w, x, last)
     centred = w.tap(w.op("Sub", x, mean))
     squared = (
-        w.op("Mul", centred, centred) if w.rng.chance(w.rates.even) else w.op("Pow", centred, w.scalar(2, x.dtype))
+        w.op("Mul", centred, centred)
+        if w.rng.chance(w.rates.even)
+        else w.op("Pow", centred, w.scalar(2, x.dtype))
     )
     deviation = w.op("Sqrt", w.op("Add", mean_over(w, squared, last), w.builder.ints([0.01], x.dtype, ())))
     y = (
@@ -141,7 +149,9 @@ def rms_norm(w: PatternBuilder) -> Tensor:
     """RMSNormalization from primitives."""
     x = w.x(2, 4)
     squared = w.op("Pow", x, w.scalar(2, x.dtype))
-    root = w.op("Sqrt", w.op("Add", mean_over(w, squared, w.axis(-1, 1)), w.builder.ints([0.01], x.dtype, ())))
+    root = w.op(
+        "Sqrt", w.op("Add", mean_over(w, squared, w.axis(-1, 1)), w.builder.ints([0.01], x.dtype, ()))
+    )
     return w.op("Mul", w.tap(w.op("Div", x, root)), w.weight(x.dtype, x.shape[-1:]))
 
 
@@ -175,7 +185,11 @@ def gelu_erf(w: PatternBuilder) -> Tensor:
 def gelu_tanh(w: PatternBuilder) -> Tensor:
     """GELU by Tanh."""
     x = w.x(1, 4, domain=Domain(-8, 8))
-    cube = w.op("Mul", w.op("Mul", x, x), x) if w.rng.chance(w.rates.even) else w.op("Pow", x, w.scalar(3, x.dtype))
+    cube = (
+        w.op("Mul", w.op("Mul", x, x), x)
+        if w.rng.chance(w.rates.even)
+        else w.op("Pow", x, w.scalar(3, x.dtype))
+    )
     inner = w.op("Add", x, w.op("Mul", cube, w.scalar(0.044715, x.dtype)))
     gate = w.op("Add", w.op("Tanh", w.op("Mul", inner, w.scalar(0.7978846, x.dtype))), w.scalar(1, x.dtype))
     return w.op("Mul", w.op("Mul", x, w.scalar(0.5, x.dtype)), w.tap(gate))
@@ -221,7 +235,9 @@ def _quantised(w: PatternBuilder, x: Tensor) -> Tensor:
 def qdq(w: PatternBuilder) -> Tensor:
     """Pairs of QuantizeLinear and DequantizeLinear around an operator."""
     x = _quantised(w, w.x(2, 4, dtype="float32"))
-    kind = w.one_of("Add", "MatMul", "Relu", "Reshape", "Transpose", "Softmax", "Conv", "MaxPool", "Concat", "Sigmoid")
+    kind = w.one_of(
+        "Add", "MatMul", "Relu", "Reshape", "Transpose", "Softmax", "Conv", "MaxPool", "Concat", "Sigmoid"
+    )
     if kind == "Add":
         y = w.op("Add", x, _quantised(w, w.builder.match("float32", x.shape)))
     elif kind == "MatMul":
@@ -301,7 +317,11 @@ def global_pool(w: PatternBuilder) -> Tensor:
     if w.rng.chance(w.rates.even):
         y = w.op("GlobalAveragePool", x)
     else:
-        y = w.op("ReduceMean", x, w.ints(2, 3)) if w.builder.opset >= 18 else w.op("ReduceMean", x, axes=[2, 3])
+        y = (
+            w.op("ReduceMean", x, w.ints(2, 3))
+            if w.builder.opset >= 18
+            else w.op("ReduceMean", x, axes=[2, 3])
+        )
     return _dense(w, w.op("Flatten", w.tap(y)))
 
 

@@ -1,4 +1,6 @@
-"""Structures that optimisers simplify away: elements moved there and back, casts, slices, neutral elements, constants."""
+"""Structures that optimisers simplify away: elements moved there and back, casts, slices, neutral elements,
+constants.
+"""
 
 import math
 from typing import Final
@@ -21,7 +23,9 @@ def transposes(w: PatternBuilder) -> Tensor:
     back = [order.index(axis) for axis in range(x.rank)]
     if y.rank != x.rank:
         raise Misfit
-    return w.op("Transpose", y, perm=w.order(*back) if w.rng.chance(w.rates.mostly) else w.rng.shuffled(range(x.rank)))
+    return w.op(
+        "Transpose", y, perm=w.order(*back) if w.rng.chance(w.rates.mostly) else w.rng.shuffled(range(x.rank))
+    )
 
 
 def transpose_reduced(w: PatternBuilder) -> Tensor:
@@ -66,7 +70,10 @@ def squeezes(w: PatternBuilder) -> Tensor:
 def casts(w: PatternBuilder) -> Tensor:
     """Casts in a row: widening, narrowing, there and back."""
     x = w.x(0, 4)
-    for dtype in (w.one_of("float16", "float64", "int32", "bool", "float32"), w.one_of("float32", "int64", x.dtype)):
+    for dtype in (
+        w.one_of("float16", "float64", "int32", "bool", "float32"),
+        w.one_of("float32", "int64", x.dtype),
+    ):
         if dtype != x.dtype:
             x = w.tap(w.op("Cast", x, to=NUMBER[dtype]))
     return x
@@ -97,7 +104,9 @@ def concat_split(w: PatternBuilder) -> Tensor:
         sizes = (side - 1, side + 1) if side > 1 and w.breaks(w.rates.mostly) else (side, side)
         parts = w.ops("Split", y, w.ints(*sizes), axis=axis)
     else:
-        parts = [w.op("Slice", y, w.ints(a), w.ints(b), w.ints(axis)) for a, b in ((0, side), (side, 2 * side))]
+        parts = [
+            w.op("Slice", y, w.ints(a), w.ints(b), w.ints(axis)) for a, b in ((0, side), (side, 2 * side))
+        ]
     return w.op("Concat", *w.rng.shuffled(parts), axis=axis)
 
 
@@ -199,7 +208,10 @@ def folded(w: PatternBuilder) -> Tensor:
     c = w.weight(x.dtype, x.shape)
     c = w.chain(
         c,
-        [w.one_of("Neg", "Abs", "Relu", "Tanh", "Floor", "Transpose", "Transpose") for _ in range(w.rng.between(1, 3))],
+        [
+            w.one_of("Neg", "Abs", "Relu", "Tanh", "Floor", "Transpose", "Transpose")
+            for _ in range(w.rng.between(1, 3))
+        ],
     )
     if c.shape != x.shape:
         c = w.op("Reshape", c, w.ints(*x.shape))
@@ -231,7 +243,9 @@ def depth_to_space(w: PatternBuilder) -> Tensor:
     """DepthToSpace from Reshape, Transpose, Reshape."""
     n, c, h, s = w.rng.between(1, 2), w.rng.between(1, 2), w.rng.between(1, 3), 2
     x = w.builder.match(w.real(), (n, c * s * s, h, h))
-    y = w.op("Reshape", x, w.ints(n, c, s, s, h, h) if w.rng.chance(w.rates.even) else w.ints(n, s, s, c, h, h))
+    y = w.op(
+        "Reshape", x, w.ints(n, c, s, s, h, h) if w.rng.chance(w.rates.even) else w.ints(n, s, s, c, h, h)
+    )
     crd = y.shape[1] == c
     y = w.tap(w.op("Transpose", y, perm=w.order(0, 1, 4, 2, 5, 3) if crd else w.order(0, 3, 4, 1, 5, 2)))
     return w.op("Reshape", y, w.ints(n, c, h * s, h * s))
@@ -263,7 +277,9 @@ def gather_slices(w: PatternBuilder) -> Tensor:
     a = w.op(
         "Gather",
         x,
-        w.ints(*(w.rng.below(side) for _ in range(side))) if w.breaks(w.rates.mostly) else w.ints(*range(side)),
+        w.ints(*(w.rng.below(side) for _ in range(side)))
+        if w.breaks(w.rates.mostly)
+        else w.ints(*range(side)),
         axis=axis,
     )
     b = w.op("Gather", x, w.builder.ints([w.rng.below(side)], "int64", ()), axis=axis)

@@ -1,7 +1,8 @@
 """Programs with structures that optimisers look for (gen/strategies/patterns/tables.py), among random nodes.
 
-Rewrites are to meet: a structure begins at what the last one gave or at a tensor inside of it, stands in a body, and gives an inner tensor as an
-output; two of five are near misses, half of which break exactly one condition.
+Rewrites are to meet: a structure begins at what the last one gave or at a tensor inside of it, stands in a
+body, and gives an inner tensor as an output; two of five are near misses, half of which break exactly one
+condition.
 """
 
 import contextlib
@@ -37,7 +38,9 @@ def pattern(request: GenRequest, seed: int) -> Case:
 
 
 def planted(request: GenRequest, seed: int) -> GraphBuilder:
-    """A structure first, then in turn with random nodes and bodies others, until there are as many nodes as wished."""
+    """A structure first, then in turn with random nodes and bodies others, until there are as many nodes as
+    wished.
+    """
     builder = start(request, seed, NAME, palettes=_PALETTES)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     rng, rates = builder.rng, PatternBuilder.rates
@@ -55,7 +58,9 @@ def planted(request: GenRequest, seed: int) -> GraphBuilder:
 
 
 class Planter:
-    """Lays structures in a program and its bodies. Of the last one `given` is what it gives, and `inner` are tensors inside of it."""
+    """Lays structures in a program and its bodies. Of the last one `given` is what it gives, and `inner` are
+    tensors inside of it.
+    """
 
     def __init__(self) -> None:
         self.given: list[Tensor] = []
@@ -77,10 +82,14 @@ class Planter:
                 return
 
     def _begin(self, builder: GraphBuilder) -> Tensor | None:
-        """A tensor of the last structure that the next can begin at: what it gave, or an inner one; None where there is none in sight."""
+        """A tensor of the last structure that the next can begin at: what it gave, or an inner one; None
+        where there is none in sight.
+        """
         scope: TensorScope | None = builder.scope
         while scope is not None and scope is not self._where:
             scope = scope.outer
         shared = self.inner and builder.rng.chance(PatternBuilder.rates.shared)
-        known = [x for x in (self.inner if shared else self.given) if is_numeric_result(x) and is_closed(x.shape)]
+        known = [
+            x for x in (self.inner if shared else self.given) if is_numeric_result(x) and is_closed(x.shape)
+        ]
         return builder.rng.choice(known) if known and scope is not None else None

@@ -1,10 +1,11 @@
-"""Which dimensions must stay equal: classes of (tensor, axis), found by running the operators' declarations (gen/analysis/size_ties.py).
+"""Which dimensions must stay equal: classes of (tensor, axis), found by running the operators' declarations
+(gen/analysis/size_ties.py).
 
-Two dimensions fall into one class when changing one alone would make the model invalid or change a type that is not computed
-from it. A rule only says what is equal *at the sizes that are there*: dimensions of size 1 are left out, since they neither
-shrink nor hold a broadcast partner. An operator whose declaration says nothing of a node is treated as elementwise when its inputs broadcast
-to its output, else as one that keeps the shape of its first input when it does; nothing is taken on trust, as the shrunk
-model is inferred anew.
+Two dimensions fall into one class when changing one alone would make the model invalid or change a type that
+is not computed from it. A rule only says what is equal *at the sizes that are there*: dimensions of size 1
+are left out, since they neither shrink nor hold a broadcast partner. An operator whose declaration says
+nothing of a node is treated as elementwise when its inputs broadcast to its output, else as one that keeps
+the shape of its first input when it does; nothing is taken on trust, as the shrunk model is inferred anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +92,9 @@ def integers(step: Step, name: str) -> list[int] | None:
 
 
 def axes_of(classes: Classes, step: Step, rank: int) -> set[int] | None:
-    """The axes that a node names by attribute or by a known second input, none when it names none; None when unknown."""
+    """The axes that a node names by attribute or by a known second input, none when it names none; None when
+    unknown.
+    """
     found = integers(step, "axes")
     if found is None and len(step.inputs) > 1 and step.inputs[1] != ABSENT:
         array = classes.view.known.get(step.inputs[1])
@@ -102,7 +105,9 @@ def axes_of(classes: Classes, step: Step, rank: int) -> set[int] | None:
 
 
 def factors(left: Shape, right: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """Axes of two shapes of one product, in minimal groups of equal product; axes of size 1 are in no group."""
+    """Axes of two shapes of one product, in minimal groups of equal product; axes of size 1 are in no
+    group.
+    """
     a = [axis for axis, size in enumerate(left) if size != 1]
     b = [axis for axis, size in enumerate(right) if size != 1]
     i = j = 0
@@ -147,7 +152,9 @@ def _declared_ties(classes: Classes, step: Step, operator: Operator) -> list[Tie
     """What a declaration ties together; None where it says nothing of this node."""
     attrs = read_attributes(step.node.attribute)
     ins = [None if number == ABSENT else _typed(classes, number) for number in step.inputs]
-    known = all(tensor is not None for tensor, number in zip(ins, step.inputs, strict=True) if number != ABSENT)
+    known = all(
+        tensor is not None for tensor, number in zip(ins, step.inputs, strict=True) if number != ABSENT
+    )
     if attrs is None or not known:
         return None
     return size_ties(operator, ins, attrs, [classes.shape(number) for number in step.outputs])
@@ -162,7 +169,9 @@ def _typed(classes: Classes, number: int) -> Tensor | None:
 
 
 def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-    """If: outputs as the body's. Loop and Scan: what is carried keeps its shape; scanned axes are left to inference."""
+    """If: outputs as the body's. Loop and Scan: what is carried keeps its shape; scanned axes are left to
+    inference.
+    """
     kind = step.node.op_type
     if kind == "If":
         for number, inner in zip(step.outputs, outputs, strict=False):
@@ -205,7 +214,9 @@ def _same(classes: Classes, a: int, b: int) -> None:
 
 
 def _aligned(classes: Classes, number: int, onto: int, end: int = 0) -> None:
-    """The last axes of one tensor with the last of another, as broadcasting does; `end` axes of both left out."""
+    """The last axes of one tensor with the last of another, as broadcasting does; `end` axes of both left
+    out.
+    """
     small, large = classes.shape(number), classes.shape(onto)
     if small is None or large is None:
         return
@@ -264,7 +275,9 @@ def _cut(classes: Classes, step: Step) -> None:
 
 
 def _grown(classes: Classes, step: Step) -> None:
-    """Expand: its output's sizes come from the target, those of the input are the same where they are not 1."""
+    """Expand: its output's sizes come from the target, those of the input are the same where they are not
+    1.
+    """
     _aligned(classes, step.inputs[0], step.outputs[0])
 
 

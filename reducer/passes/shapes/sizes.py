@@ -1,8 +1,10 @@
-"""What every other dimension becomes when one class of dimensions gets another size: propagation to a fixpoint.
+"""What every other dimension becomes when one class of dimensions gets another size: propagation to a
+fixpoint.
 
-A class gets its new size; each node that touches a changed class then says what its other dimensions must be: forwards by ONNX's
-own inference of that one node, backwards where a rule knows how (Reshape, Concat, Split), else by trying sizes of the first
-input. Classes that hold a stored tensor or an input only ever shrink. Two demands that differ end the attempt.
+A class gets its new size; each node that touches a changed class then says what its other dimensions must be:
+forwards by ONNX's own inference of that one node, backwards where a rule knows how (Reshape, Concat, Split),
+else by trying sizes of the first input. Classes that hold a stored tensor or an input only ever shrink. Two
+demands that differ end the attempt.
 """
 
 import heapq
@@ -40,14 +42,18 @@ class Sizes:
             for axis, size in enumerate(tensor.shape or ()):
                 if size > 1:
                     self.members.setdefault(classes.root((number, axis)), []).append((number, axis))
-        self._held = {root for root, dims in self.members.items() if any(tensors[number].source for number, _ in dims)}
+        self._held = {
+            root for root, dims in self.members.items() if any(tensors[number].source for number, _ in dims)
+        }
         for place, step in enumerate(classes.view.steps):
             for number in {*step.inputs, *step.outputs} - {ABSENT}:
                 for axis in range(len(tensors[number].shape or ())):
                     self._steps.setdefault(classes.root((number, axis)), []).append(place)
 
     def solve(self, seeds: Mapping[Dim, int]) -> dict[Dim, int] | None:
-        """New sizes by the root of each changed class, when these roots get these sizes; None when there is no way."""
+        """New sizes by the root of each changed class, when these roots get these sizes; None when there is
+        no way.
+        """
         return _Propagation(self, seeds).run()
 
     def held(self, root: Dim) -> bool:
@@ -143,7 +149,9 @@ class _Propagation:
     def _fit(self, dims: list[Dim], wanted: int) -> bool:
         """Give dimensions sizes whose product is wanted, none larger than it was."""
         chosen = _factored([self.classes.size(dim) for dim in dims], wanted)
-        return chosen is not None and all(self._set(dim, size) for dim, size in zip(dims, chosen, strict=True))
+        return chosen is not None and all(
+            self._set(dim, size) for dim, size in zip(dims, chosen, strict=True)
+        )
 
     def _visit_groups(self, step: Step) -> bool:
         x, out = step.inputs[0], step.outputs[0]

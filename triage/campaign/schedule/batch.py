@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """Shares of the strategies, of programs in thousandths ({}: the campaign's own strategy makes all), and by target the features that
-    it is known to fail at, each with the fingerprint of the failure."""
+    """Shares of the strategies, of programs in thousandths ({}: the campaign's own strategy makes all), and
+    by target the features that it is known to fail at, each with the fingerprint of the failure.
+    """
 
     shares: Mapping[str, float] = field(default_factory=dict)
     known: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -1,7 +1,8 @@
-"""What a test costs on a target, in milliseconds that its backend states: counted, not measured, so that equal campaigns decide alike.
+"""What a test costs on a target, in milliseconds that its backend states: counted, not measured, so that
+equal campaigns decide alike.
 
-A campaign keeps the costs with which it began in its text: `11.5+930/relax:150/tir:40`, a target after the other, what ONNX models
-cost first.
+A campaign keeps the costs with which it began in its text: `11.5+930/relax:150/tir:40`, a target after the
+other, what ONNX models cost first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,9 @@ SLOW = 2.0  # times the cheapest target's cost: a target beyond is asked about s
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Milliseconds of a test by target, in the campaign's order, and form of program; a form that is not there is not taken."""
+    """Milliseconds of a test by target, in the campaign's order, and form of program; a form that is not
+    there is not taken.
+    """
 
     by_target: tuple[Mapping[str, float], ...]
 
@@ -24,7 +27,9 @@ class Costs:
         return bool(self.by_target)
 
     def __str__(self) -> str:
-        return "+".join("/".join(f"{form}:{cost:g}" for form, cost in sorted(each.items())) for each in self.by_target)
+        return "+".join(
+            "/".join(f"{form}:{cost:g}" for form, cost in sorted(each.items())) for each in self.by_target
+        )
 
     def of(self, place: int, form: str) -> float:
         """What a program of a form costs on a target; infinity where it does not take the form."""
@@ -32,7 +37,9 @@ class Costs:
 
     @property
     def quick(self) -> tuple[int, ...]:
-        """The places of targets that are asked about every program; by ONNX models where there are any, since most programs are such."""
+        """The places of targets that are asked about every program; by ONNX models where there are any, since
+        most programs are such.
+        """
         form = "onnx" if any("onnx" in each for each in self.by_target) else min(self.by_target[0])
         least = min(self.of(place, form) for place in range(len(self.by_target)))
         return tuple(place for place in range(len(self.by_target)) if self.of(place, form) <= SLOW * least)

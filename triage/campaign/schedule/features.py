@@ -1,4 +1,6 @@
-"""What a program holds that a compiler may not have met, or may fail at: operators, which of them feed which, and the types at its border."""
+"""What a program holds that a compiler may not have met, or may fail at: operators, which of them feed which,
+and the types at its border.
+"""
 
 from collections.abc import Iterator
 

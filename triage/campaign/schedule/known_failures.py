@@ -1,8 +1,9 @@
-"""What a target fails at in the same way again and again: programs that hold it seldom go to that target, and to the others as ever.
+"""What a target fails at in the same way again and again: programs that hold it seldom go to that target, and
+to the others as ever.
 
-A failure is suspected of each feature (operators, edges, types at the border) of the first programs that showed it. A feature that
-most programs holding it fail with, and many programs do not hold, is known; one program in eight that holds it still goes to the target, and a
-feature that no longer fails is forgotten.
+A failure is suspected of each feature (operators, edges, types at the border) of the first programs that
+showed it. A feature that most programs holding it fail with, and many programs do not hold, is known; one
+program in eight that holds it still goes to the target, and a feature that no longer fails is forgotten.
 """
 
 import json
@@ -23,7 +24,9 @@ _MOST = 200  # failures of a target that are looked at
 
 @dataclass(slots=True)
 class _Suspicion:
-    """A failure: how often it was seen, the target's tests before it, and of each feature how many programs failed of how many."""
+    """A failure: how often it was seen, the target's tests before it, and of each feature how many programs
+    failed of how many.
+    """
 
     failures: int = 0
     before: int = 0
@@ -40,10 +43,15 @@ class _Suspicion:
         }
         if not likely:
             return []
-        best = max(likely, key=lambda feature: (likely[feature], is_operator(feature), self.features[feature], feature))
+        best = max(
+            likely,
+            key=lambda feature: (likely[feature], is_operator(feature), self.features[feature], feature),
+        )
         sure = {feature for feature, share in likely.items() if share >= _SURE} | {best}
         operators = {feature for feature in sure if is_operator(feature)}
-        return sorted(feature for feature in sure if feature in operators or not operators & set(feature.split(" ")))
+        return sorted(
+            feature for feature in sure if feature in operators or not operators & set(feature.split(" "))
+        )
 
     def text(self) -> str:
         """What is kept of it."""
@@ -63,7 +71,9 @@ class KnownFailures:
             target, _, key = rest.partition("|")
             if kind == "known" and value:
                 failures, before, kept = json.loads(value)
-                features = {str(feature): [int(failed), int(held)] for feature, (failed, held) in kept.items()}
+                features = {
+                    str(feature): [int(failed), int(held)] for feature, (failed, held) in kept.items()
+                }
                 self._of.setdefault(target, {})[key] = _Suspicion(int(failures), int(before), features)
                 for feature in features:
                     self._suspected.setdefault(target, {}).setdefault(feature, set()).add(key)
@@ -127,7 +137,9 @@ class KnownFailures:
         return {**changes, f"tests|{target}": ""}
 
 
-def left_out(seed: int, number: int, target: str, has: Collection[str], known: Mapping[str, Mapping[str, str]]) -> str:
+def left_out(
+    seed: int, number: int, target: str, has: Collection[str], known: Mapping[str, Mapping[str, str]]
+) -> str:
     """The feature for which the target is not asked about a test, "" when it is."""
     held = sorted(set(known.get(target, ())) & set(has))
     if not held or Rng(f"known {seed} {number} {target}").chance(1 / STILL):

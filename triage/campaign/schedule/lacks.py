@@ -1,7 +1,9 @@
-"""What a target says that it lacks: programs with such an operator seldom go to it, whatever its table says or leaves open.
+"""What a target says that it lacks: programs with such an operator seldom go to it, whatever its table says
+or leaves open.
 
-An operator counts as lacked when programs are refused as unsupported for it again and again, and none with it was taken since the campaign
-began. One program in eight that holds it still goes there, and one that is taken ends it.
+An operator counts as lacked when programs are refused as unsupported for it again and again, and none with it
+was taken since the campaign began. One program in eight that holds it still goes there, and one that is taken
+ends it.
 """
 
 import re
@@ -19,7 +21,9 @@ class Lacks:
 
     def __init__(self, learnt: Mapping[str, str]):
         self._refused: dict[str, dict[str, int]] = {}
-        self._settled: dict[str, set[str]] = {}  # features of which a target takes programs, or that are no operators
+        self._settled: dict[
+            str, set[str]
+        ] = {}  # features of which a target takes programs, or that are no operators
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
             target, _, operator = rest.partition("|")
@@ -39,7 +43,11 @@ class Lacks:
     def taken(self, target: str, has: Collection[str]) -> dict[str, str]:
         """A program that `has` features was not refused. What changed."""
         of_target, settled = self._refused.setdefault(target, {}), self._settled.setdefault(target, set())
-        new = [feature for feature in set(has) - settled if is_operator(feature) and of_target.get(feature) != _TAKEN]
+        new = [
+            feature
+            for feature in set(has) - settled
+            if is_operator(feature) and of_target.get(feature) != _TAKEN
+        ]
         of_target.update(dict.fromkeys(new, _TAKEN))
         settled.update(has)
         return {f"lack|{target}|{operator}": str(_TAKEN) for operator in new}

@@ -1,9 +1,11 @@
-"""Which programs a slow target is asked about: each target has an equal share of the time, and a slow one the programs that promise most.
+"""Which programs a slow target is asked about: each target has an equal share of the time, and a slow one the
+programs that promise most.
 
-While the quick targets are asked about every program, a slow one saves up what each of them took; it is asked once it has something saved
-and the program promises as much as the best of late. What promises: that another target failed on it in a way that is new, operators and
-edges that the slow target has not met. Such programs are larger than others, so a test counts by its features. All of it is counted (costs.py), in the order of
-the tests: what is decided of a test follows from the tests before it and from what the quick targets answered.
+While the quick targets are asked about every program, a slow one saves up what each of them took; it is asked
+once it has something saved and the program promises as much as the best of late. What promises: that another
+target failed on it in a way that is new, operators and edges that the slow target has not met. Such programs
+are larger than others, so a test counts by its features. All of it is counted (costs.py), in the order of the
+tests: what is decided of a test follows from the tests before it and from what the quick targets answered.
 """
 
 import json
@@ -24,7 +26,9 @@ _OFTEN = 3  # failures of one fingerprint; further ones promise nothing
 
 
 class Pace:
-    """The slow targets of a campaign, by name, and what each has met; `learnt` is what was kept of it (`changes`)."""
+    """The slow targets of a campaign, by name, and what each has met; `learnt` is what was kept of it
+    (`changes`).
+    """
 
     def __init__(self, names: tuple[str, ...], costs: Costs, learnt: Mapping[str, str]):
         self._costs = costs
@@ -59,7 +63,8 @@ class Pace:
     def decide(
         self, number: int, form: str, has: Collection[str], answered: Collection[str], failed: Iterable[str], left_out: Collection[str]
     ) -> tuple[tuple[str, ...], dict[str, str]]:  # fmt: skip
-        """The slow targets to ask about a test that some targets `answered`, those that it is `left_out` of aside, and what changed.
+        """The slow targets to ask about a test that some targets `answered`, those that it is `left_out` of
+        aside, and what changed.
 
         `failed` are the fingerprints of the failures that were found.
         """
@@ -71,7 +76,9 @@ class Pace:
             if seen <= _OFTEN + 1:
                 changes[f"failed|{key}"] = str(seen)
         size = max(1, len(has)) / _USUAL.get(form, max(1, len(has)))
-        taken = [size * self._costs.of(place, form) for name, place in self._quick.items() if name in answered]
+        taken = [
+            size * self._costs.of(place, form) for name, place in self._quick.items() if name in answered
+        ]
         income = sum(taken) / len(taken) if taken else 0.0
         asked = []
         for name, place in self._slow.items():
@@ -92,7 +99,9 @@ class Pace:
         changes["pace"] = json.dumps({"saved": self._saved, "bar": self._bar})
         return tuple(asked), changes
 
-    def _promising(self, name: str, cost: float, income: float, number: int, has: Collection[str], new: bool) -> bool:
+    def _promising(
+        self, name: str, cost: float, income: float, number: int, has: Collection[str], new: bool
+    ) -> bool:
         """Whether to ask a slow target now."""
         met = self._met[name]
         score = _FAILURE * new + sum(

@@ -14,12 +14,15 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Recur
 
 
 def resumed(store: Store, campaign: Campaign, plan: CampaignPlan) -> Schedule:
-    """The schedule of a campaign as its store has kept it; BadInput when that makes no sense: the store may be a stranger's."""
+    """The schedule of a campaign as its store has kept it; BadInput when that makes no sense: the store may
+    be a stranger's.
+    """
     try:
         return Schedule(campaign, plan, store.learnt(campaign))
     except UNREADABLE:
         raise BadInput(
-            "what the store has kept of the campaign's decisions cannot be read: start a new campaign without --resume"
+            "what the store has kept of the campaign's decisions cannot be read: start a new campaign without"
+            " --resume"
         ) from None
 
 
@@ -33,7 +36,9 @@ def shares_of(learnt: Mapping[str, str], number: int) -> tuple[tuple[str, float]
 
 
 def forget_changed(store: Store, campaign: Campaign, plan: CampaignPlan, versions: Mapping[str, str]) -> None:
-    """What targets were known to fail at is forgotten of those that have another version than when it was learnt."""
+    """What targets were known to fail at is forgotten of those that have another version than when it was
+    learnt.
+    """
     if not plan.costs:
         return
     learnt = store.learnt(campaign)

@@ -1,7 +1,8 @@
-"""What is decided of a campaign's tests, from what was recorded before and nothing else: a resumed campaign decides as one that went on.
+"""What is decided of a campaign's tests, from what was recorded before and nothing else: a resumed campaign
+decides as one that went on.
 
-What decisions stand on, and the decisions of batches, are kept in the store with the tests (`learnt`, texts by name), in the
-transaction that records them.
+What decisions stand on, and the decisions of batches, are kept in the store with the tests (`learnt`, texts
+by name), in the transaction that records them.
 """
 
 from collections.abc import Mapping
@@ -18,14 +19,17 @@ from opsieve.triage.campaign.schedule.pace import Pace
 from opsieve.triage.campaign.schedule.shares import FORMS, Shares
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
-BACK = 4  # batches from the last one that a decision stands on to the one that it is for: lanes are in those between
+# batches from the last one that a decision stands on to the one that it is for: lanes are in those between
+BACK = 4
 BACK_SLOW = 2  # where tests are slow, lanes share a batch
 _TAKEN = ("pass", "fail")  # verdicts on a program that a target has all operators of
 _SLOW = 100.0  # milliseconds of a test
 
 
 class Schedule:
-    """The decisions of a campaign, whose plan states what its targets cost, beginning with what is `learnt`."""
+    """The decisions of a campaign, whose plan states what its targets cost, beginning with what is
+    `learnt`.
+    """
 
     def __init__(self, campaign: Campaign, plan: CampaignPlan, learnt: Mapping[str, str]):
         self._campaign, self._plan = campaign, plan
@@ -55,7 +59,9 @@ class Schedule:
         return self._batches.get(number)
 
     def decide(self, test: FinishedTest) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Of the next test, which was done on some targets: the others that are to be asked about it, and what was learnt."""
+        """Of the next test, which was done on some targets: the others that are to be asked about it, and
+        what was learnt.
+        """
         if not self._pace.slow:
             return (), {}
         failed = [item.fingerprint.key for item in test.findings if item.verdict.verdict == "fail"]
@@ -63,13 +69,16 @@ class Schedule:
         known_to_fail = {
             name
             for name in self._pace.slow
-            if left_out(self._campaign.seed, test.number, name, test.features, known) and name not in test.answers
+            if left_out(self._campaign.seed, test.number, name, test.features, known)
+            and name not in test.answers
         }
         aside = self._plan.unsuited(test.number) | known_to_fail
         return self._pace.decide(test.number, test.form, test.features, test.answers, failed, aside)
 
     def note(self, test: FinishedTest) -> dict[str, str]:
-        """The next test is wholly done and about to be recorded: what was learnt, but for what `changes` gives when several are done."""
+        """The next test is wholly done and about to be recorded: what was learnt, but for what `changes`
+        gives when several are done.
+        """
         learnt: dict[str, str] = {}
         if not test.number:
             learnt = {f"batch|{number}": decided.text() for number, decided in self._batches.items()}
@@ -117,7 +126,9 @@ class Schedule:
         return {name: known.get(name, {}) | lacks.get(name, {}) for name in sorted({*known, *lacks})}
 
     def new_version(self, target: str) -> dict[str, str]:
-        """The target has another version than before: what it was known to fail at is asked again. What changed."""
+        """The target has another version than before: what it was known to fail at is asked again. What
+        changed.
+        """
         learnt = self._known.forget(target) | self._lacks.forget(target)
         for number, decided in self._batches.items():
             if target in decided.known:
@@ -133,7 +144,11 @@ class Schedule:
         lacks: list[dict[str, Any]] = []
         for target, features in latest.known.items():
             for feature, key in features.items():
-                entry = {"target": target, "feature": feature, "left_out": self._left_out.get(f"{target}|{feature}", 0)}
+                entry = {
+                    "target": target,
+                    "feature": feature,
+                    "left_out": self._left_out.get(f"{target}|{feature}", 0),
+                }
                 if key == UNSUPPORTED:
                     lacks.append(entry)
                 else:

@@ -1,8 +1,10 @@
-"""Which share of the programs each strategy makes: as much as it yields in its time, beside the others, and a part of its usual share always.
+"""Which share of the programs each strategy makes: as much as it yields in its time, beside the others, and a
+part of its usual share always.
 
-A yield is the first failure of a fingerprint in the campaign, and a test that reached what none had before it. Time is what tests cost by
-the statements of backends (costs.py). What is long ago counts less. Shares are decided for a batch of 256 tests, from the batches before it that are
-some way back, so that lanes can work on several batches at once.
+A yield is the first failure of a fingerprint in the campaign, and a test that reached what none had before
+it. Time is what tests cost by the statements of backends (costs.py). What is long ago counts less. Shares are
+decided for a batch of 256 tests, from the batches before it that are some way back, so that lanes can work on
+several batches at once.
 """
 
 import json
@@ -12,8 +14,13 @@ from opsieve.gen.strategies.mix import WEIGHTS
 from opsieve.gen.strategies.registry import names as installed
 from opsieve.triage.campaign.schedule.costs import Costs
 
-# Of the time of targets that take other forms than ONNX models, in thousandths: shares of the strategies that make such programs.
-FORMS: Mapping[str, tuple[str, int]] = {"relax": ("relax", 80), "relax-passes": ("relax", 120), "tir": ("tir", 100)}
+# Of the time of targets that take other forms than ONNX models, in thousandths: shares of the strategies that
+# make such programs.
+FORMS: Mapping[str, tuple[str, int]] = {
+    "relax": ("relax", 80),
+    "relax-passes": ("relax", 120),
+    "tir": ("tir", 100),
+}
 FLOOR = 0.25  # of its usual share that a strategy keeps
 MOST = 4.0  # times its usual share that it can have
 _FADES = 0.95  # what a batch counts when the next one is done
@@ -21,7 +28,9 @@ _DOUBT = 3.0  # finds, as many as expected, that are put in front of what was se
 
 
 class Shares:
-    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it, `forms` are those that make no ONNX models."""
+    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it, `forms` are those
+    that make no ONNX models.
+    """
 
     def __init__(self, costs: Costs, learnt: Mapping[str, str], forms: Mapping[str, tuple[str, int]] = FORMS):
         self._costs = costs
@@ -35,7 +44,9 @@ class Shares:
         self._time: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "time")
         self._found: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "found")
         self._tests: dict[str, int] = {name: int(count) for name, count in _numbers(state, "tests").items()}
-        self._all_found: dict[str, int] = {name: int(count) for name, count in _numbers(state, "all_found").items()}
+        self._all_found: dict[str, int] = {
+            name: int(count) for name, count in _numbers(state, "all_found").items()
+        }
         self._seen = {name.partition("|")[2] for name in learnt if name.startswith("found|")}
 
     def usual(self) -> dict[str, float]:
@@ -43,8 +54,9 @@ class Shares:
         return self._places(self._usual)
 
     def note(self, strategy: str, cost: float, failures: Collection[str], reached: bool) -> dict[str, str]:
-        """A test of a strategy was done: what it cost, the fingerprints of its failures, whether it reached something. What was new;
-        the rest of what changed is in `kept`."""
+        """A test of a strategy was done: what it cost, the fingerprints of its failures, whether it reached
+        something. What was new; the rest of what changed is in `kept`.
+        """
         new = sorted(set(failures) - self._seen)
         self._seen.update(new)
         found = len(new) + reached
@@ -55,7 +67,9 @@ class Shares:
         return {f"found|{key}": strategy for key in new}
 
     def decide(self) -> dict[str, float]:
-        """A batch is done: the shares, of programs in thousandths, for one that comes later. What was before counts less from here on."""
+        """A batch is done: the shares, of programs in thousandths, for one that comes later. What was before
+        counts less from here on.
+        """
         whole_time, whole_found = sum(self._time.values()), sum(self._found.values())
         wanted = {}
         for name, usual in self._usual.items():
@@ -75,7 +89,8 @@ class Shares:
     def facts(self) -> dict[str, dict[str, int]]:
         """By strategy: tests, and what was new."""
         return {
-            name: {"tests": count, "new": self._all_found.get(name, 0)} for name, count in sorted(self._tests.items())
+            name: {"tests": count, "new": self._all_found.get(name, 0)}
+            for name, count in sorted(self._tests.items())
         }
 
     def _places(self, of_time: Mapping[str, float]) -> dict[str, float]:
@@ -85,8 +100,12 @@ class Shares:
         return {name: round(1000 * share / whole, 3) for name, share in programs.items()}
 
     def _cost(self, form: str) -> float:
-        """What a program of a form takes of a target's time: of the quick ones that take it, else of all that do."""
-        taking = [place for place in range(len(self._costs.by_target)) if form in self._costs.by_target[place]]
+        """What a program of a form takes of a target's time: of the quick ones that take it, else of all that
+        do.
+        """
+        taking = [
+            place for place in range(len(self._costs.by_target)) if form in self._costs.by_target[place]
+        ]
         asked = [place for place in taking if place in self._costs.quick] or taking
         return sum(self._costs.of(place, form) for place in asked) / len(asked)
 

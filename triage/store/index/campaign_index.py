@@ -1,4 +1,5 @@
-"""The tables of an index that campaigns write: campaigns, tests done, verdicts and seconds by target, what is no bug.
+"""The tables of an index that campaigns write: campaigns, tests done, verdicts and seconds by target, what is
+no bug.
 
 All changes expect to be inside a transaction (`index_file.writing`).
 """
@@ -28,7 +29,10 @@ class CampaignIndex:
     def rows(self) -> list[tuple[str, str, int, tuple[str, ...]]]:
         """Id, generator, seed and targets of every campaign, in the order in which they were begun."""
         rows = self._db.table("campaigns").rows_where(order_by="rowid")
-        return [(row["id"], row["generator"], row["seed"], decoded(row["targets"], tuple[str, ...])) for row in rows]
+        return [
+            (row["id"], row["generator"], row["seed"], decoded(row["targets"], tuple[str, ...]))
+            for row in rows
+        ]
 
     def versions(self, campaign: str) -> dict[str, str]:
         """The versions that its targets had when it began; {} where nobody knows."""
@@ -37,10 +41,16 @@ class CampaignIndex:
 
     def done(self, campaign: str) -> int:
         """How many of its tests are done."""
-        return int(self._value("SELECT coalesce(max(number) + 1, 0) AS number FROM tests WHERE campaign = ?", campaign))
+        return int(
+            self._value(
+                "SELECT coalesce(max(number) + 1, 0) AS number FROM tests WHERE campaign = ?", campaign
+            )
+        )
 
     def digests(self, campaign: str, most: int) -> dict[int, str]:
-        """The digests of the programs of at most so many of its tests, by number, evenly from the first on."""
+        """The digests of the programs of at most so many of its tests, by number, evenly from the first
+        on.
+        """
         step = max(1, -(-self.done(campaign) // most))
         sql = "SELECT number, digest FROM tests WHERE campaign = ? AND number % ? = 0 ORDER BY number LIMIT ?"
         return dict(self._connection.execute(sql, [campaign, step, most]).fetchall())
@@ -58,17 +68,25 @@ class CampaignIndex:
     def clusters(self, campaign: str) -> int:
         """Clusters that its confirmed failures belong to."""
         keys = f"SELECT DISTINCT fingerprint {_FAILED}"
-        return int(self._value(f"SELECT count(DISTINCT cluster) FROM fingerprints WHERE key IN ({keys})", campaign))
+        return int(
+            self._value(f"SELECT count(DISTINCT cluster) FROM fingerprints WHERE key IN ({keys})", campaign)
+        )
 
     def new_clusters(self, campaign: str, most: int) -> list[tuple[int, str, int]]:
-        """Clusters of its confirmed failures that no other campaign has met: number, title, members; those with most members first."""
-        met = "SELECT f.cluster FROM failures x JOIN fingerprints f ON f.key = x.fingerprint WHERE x.campaign {} ? AND x.verdict = 'fail'"
+        """Clusters of its confirmed failures that no other campaign has met: number, title, members; those
+        with most members first.
+        """
+        met = (
+            "SELECT f.cluster FROM failures x JOIN fingerprints f ON f.key = x.fingerprint WHERE x.campaign"
+            " {} ? AND x.verdict = 'fail'"
+        )
         sql = (
-            f"SELECT id, title, members FROM clusters WHERE id IN ({met.format('=')}) AND id NOT IN ({met.format('!=')})"
-            " ORDER BY members DESC, id LIMIT ?"
+            f"SELECT id, title, members FROM clusters WHERE id IN ({met.format('=')}) AND id NOT IN"
+            f" ({met.format('!=')}) ORDER BY members DESC, id LIMIT ?"
         )
         return [
-            (int(row[0]), str(row[1]), int(row[2])) for row in self._connection.execute(sql, [campaign, campaign, most])
+            (int(row[0]), str(row[1]), int(row[2]))
+            for row in self._connection.execute(sql, [campaign, campaign, most])
         ]
 
     def different(self, campaign: str) -> int:
@@ -99,22 +117,23 @@ class CampaignIndex:
     def learn(self, campaign: str, changes: Mapping[str, str]) -> None:
         """Keep texts by name; a name that is there has another text from now on."""
         self._connection.executemany(
-            "INSERT INTO learnt (campaign, name, value) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+            "INSERT INTO learnt (campaign, name, value) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value ="
+            " excluded.value",
             [(campaign, name, value) for name, value in changes.items()],
         )
 
     def add_totals(self, campaign: str, totals: Iterable[tuple[str, str, int, float]]) -> None:
         """Count more answers: target, verdict, how many, wall seconds."""
         self._connection.executemany(
-            "INSERT INTO totals (campaign, target, verdict, count, seconds) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
-            " SET count = count + excluded.count, seconds = seconds + excluded.seconds",
+            "INSERT INTO totals (campaign, target, verdict, count, seconds) VALUES (?, ?, ?, ?, ?) ON"
+            " CONFLICT DO UPDATE SET count = count + excluded.count, seconds = seconds + excluded.seconds",
             [(campaign, *total) for total in totals],
         )
 
     def add_non_bugs(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
         """Count more of what is no bug: target, verdict, template, what was said first."""
         self._connection.executemany(
-            "INSERT INTO aside (target, verdict, what, message, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE"
-            " SET count = count + 1",
+            "INSERT INTO aside (target, verdict, what, message, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT DO"
+            " UPDATE SET count = count + 1",
             rows,
         )

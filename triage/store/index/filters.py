@@ -1,7 +1,9 @@
-"""The filter that people type, as SQL: `kind:crash op:Pad target:onnxruntime status:new since:2d -stage:run free words`.
+"""The filter that people type, as SQL: `kind:crash op:Pad target:onnxruntime status:new since:2d -stage:run
+free words`.
 
-Fields are joined by *and*, values with commas between them by *or*, a `-` before a field means *not*. Words without a field are searched in titles,
-messages, operators, names, notes and issues, by the beginnings of words. Pure: text in, a condition on `clusters` and its values out.
+Fields are joined by *and*, values with commas between them by *or*, a `-` before a field means *not*. Words
+without a field are searched in titles, messages, operators, names, notes and issues, by the beginnings of
+words. Pure: text in, a condition on `clusters` and its values out.
 """
 
 import re
@@ -30,7 +32,9 @@ class Condition:
 
 
 def condition(text: str, now: float | None = None) -> Condition:
-    """What a filter means. BadInput for a value that a field cannot have, and for a filter longer than 500 characters."""
+    """What a filter means. BadInput for a value that a field cannot have, and for a filter longer than 500
+    characters.
+    """
     if len(text) > _LONGEST:
         raise BadInput(f"the filter has {len(text)} characters; the limit is {_LONGEST}")
     text = text.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
@@ -63,7 +67,9 @@ def _or(found: Sequence[Condition]) -> Condition:
 
 
 def remarks(text: str) -> tuple[str, ...]:
-    """Sentences about what of a filter is no field or no value of its field, and is a word then or finds nothing."""
+    """Sentences about what of a filter is no field or no value of its field, and is a word then or finds
+    nothing.
+    """
     found = []
     for match in _TOKEN.finditer(text[:_LONGEST]):
         field, given = (match[1] or "").strip("-:"), match[2] if match[2] is not None else match[3]
@@ -133,8 +139,8 @@ def _words(text: str) -> Condition:
         return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
     query = " AND ".join(f'"{word}"*' for word in words)
     return Condition(
-        "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE texts MATCH ?)"
-        f" OR {named})",
+        "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE"
+        f" texts MATCH ?) OR {named})",
         (query, like, like, like),
     )
 

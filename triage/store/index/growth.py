@@ -1,8 +1,9 @@
-"""Failures, fingerprints and clusters as rows: how the index grows by one failure without looking at the others.
+"""Failures, fingerprints and clusters as rows: how the index grows by one failure without looking at the
+others.
 
-A fingerprint has a number, from 1 on, for life. A cluster has the number of the fingerprint that began it and is written `c17`. The rows of
-`clusters` hold sums over their fingerprints, kept up to date, so that a page of clusters reads a page of rows.
-All functions expect to be inside a transaction (`index_file.writing`).
+A fingerprint has a number, from 1 on, for life. A cluster has the number of the fingerprint that began it and
+is written `c17`. The rows of `clusters` hold sums over their fingerprints, kept up to date, so that a page of
+clusters reads a page of rows. All functions expect to be inside a transaction (`index_file.writing`).
 """
 
 import json
@@ -24,7 +25,9 @@ DECIDED = "(shaped OR pinned OR status != 'new' OR name != '' OR note != '' OR i
 
 
 def add_failure(connection: sqlite3.Connection, record: FailureRecord, place: str, seen: float) -> None:
-    """Enter a failure, kept as a case at `place` of the store or only counted (""). `place_new` and `refresh` finish the job."""
+    """Enter a failure, kept as a case at `place` of the store or only counted (""). `place_new` and `refresh`
+    finish the job.
+    """
     connection.execute(
         "INSERT INTO failures (campaign, test, target, verdict, kind, stage, fingerprint, message, reason, blame, version, digest,"
         " folder, seen, nodes, operators) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -55,33 +58,44 @@ def add_fingerprint(
     if f" {record.target} " not in targets:
         targets = f"{targets or ' '}{record.target} "
     connection.execute(
-        "UPDATE fingerprints SET count = count + 1, kept = kept + ?, targets = ?, first_seen = min(first_seen, ?),"
-        " last_seen = max(last_seen, ?) WHERE key = ?",
+        "UPDATE fingerprints SET count = count + 1, kept = kept + ?, targets = ?, first_seen ="
+        " min(first_seen, ?), last_seen = max(last_seen, ?) WHERE key = ?",
         [int(kept), targets, seen, seen, key],
     )
     if cluster is not None:
         connection.execute(
-            "UPDATE clusters SET members = members + 1, last_seen = max(last_seen, ?) WHERE id = ?", [seen, cluster]
+            "UPDATE clusters SET members = members + 1, last_seen = max(last_seen, ?) WHERE id = ?",
+            [seen, cluster],
         )
         if kept or f" {record.target} " not in row[0]:
             refresh(connection, [cluster])
 
 
 def free_number(connection: sqlite3.Connection, wanted: int = 0) -> int:
-    """`wanted` where no fingerprint has it, else the next number that neither a fingerprint nor a cluster has."""
-    if wanted > 0 and not connection.execute("SELECT 1 FROM fingerprints WHERE number = ?", [wanted]).fetchone():
+    """`wanted` where no fingerprint has it, else the next number that neither a fingerprint nor a cluster
+    has.
+    """
+    if (
+        wanted > 0
+        and not connection.execute("SELECT 1 FROM fingerprints WHERE number = ?", [wanted]).fetchone()
+    ):
         return wanted
-    sql = "SELECT max((SELECT coalesce(max(number), 0) FROM fingerprints), (SELECT coalesce(max(id), 0) FROM clusters)) + 1 AS number"
+    sql = (
+        "SELECT max((SELECT coalesce(max(number), 0) FROM fingerprints), (SELECT coalesce(max(id), 0) FROM"
+        " clusters)) + 1 AS number"
+    )
     return int(connection.execute(sql).fetchone()[0])
 
 
 def place_new(connection: sqlite3.Connection) -> list[int]:
-    """Give every fingerprint that has none its title, its alternative titles and its cluster; the numbers of these fingerprints.
+    """Give every fingerprint that has none its title, its alternative titles and its cluster; the numbers of
+    these fingerprints.
 
     A flaky failure's fingerprint gets no cluster: it is no confirmed failure.
     """
     rows = connection.execute(
-        "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title = '' ORDER BY number"
+        "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title = '' ORDER"
+        " BY number"
     ).fetchall()
     for number, key, version, message, stored, cluster in rows:
         components = components_in(stored)
@@ -109,12 +123,17 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
 
 def _name(connection: sqlite3.Connection, number: int, titles: Iterable[str]) -> None:
     connection.executemany(
-        "INSERT OR IGNORE INTO alternatives (title, number) VALUES (?, ?)", [(each, number) for each in titles]
+        "INSERT OR IGNORE INTO alternatives (title, number) VALUES (?, ?)",
+        [(each, number) for each in titles],
     )
 
 
-def _of_statement(connection: sqlite3.Connection, number: int, components: Sequence[Component]) -> frozenset[str]:
-    """Titles that a fingerprint shares with others of its statement whose messages are instances of one text; they get them, too."""
+def _of_statement(
+    connection: sqlite3.Connection, number: int, components: Sequence[Component]
+) -> frozenset[str]:
+    """Titles that a fingerprint shares with others of its statement whose messages are instances of one text;
+    they get them, too.
+    """
     statement = statement_of(components)
     if not statement:
         return frozenset()
@@ -136,8 +155,8 @@ def _join(connection: sqlite3.Connection, number: int, titles: Iterable[str]) ->
     sharing: dict[int, bool] = {}
     for title in sorted(titles):
         for cluster, decided in connection.execute(
-            f"SELECT c.id, {DECIDED} FROM alternatives a JOIN fingerprints f ON f.number = a.number AND f.apart = 0"
-            " JOIN clusters c ON c.id = f.cluster WHERE a.title = ? AND a.number != ?",
+            f"SELECT c.id, {DECIDED} FROM alternatives a JOIN fingerprints f ON f.number = a.number AND"
+            " f.apart = 0 JOIN clusters c ON c.id = f.cluster WHERE a.title = ? AND a.number != ?",
             [title, number],
         ):
             sharing[cluster] = bool(decided)
@@ -152,7 +171,9 @@ def _join(connection: sqlite3.Connection, number: int, titles: Iterable[str]) ->
 
 
 def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
-    """Sum clusters up anew from their fingerprints and kept cases; one without fingerprints has no members and is not listed."""
+    """Sum clusters up anew from their fingerprints and kept cases; one without fingerprints has no members
+    and is not listed.
+    """
     for cluster in clusters:
         connection.execute("INSERT OR IGNORE INTO clusters (id) VALUES (?)", [cluster])
         units = connection.execute(
@@ -165,8 +186,9 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
             connection.execute("UPDATE clusters SET members = 0, fingerprints = 0 WHERE id = ?", [cluster])
             continue
         kept = connection.execute(
-            "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM fingerprints p JOIN failures f INDEXED BY failures_kept"
-            " ON f.fingerprint = p.key AND f.folder != '' WHERE p.cluster = ?",
+            "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM fingerprints p"
+            " JOIN failures f INDEXED BY failures_kept ON f.fingerprint = p.key AND f.folder != '' WHERE"
+            " p.cluster = ?",
             [cluster],
         ).fetchall()
         best = min(kept, key=_smallest, default=("", 0, None, "", units[0][0], 0))
@@ -189,4 +211,10 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
 def _smallest(row: tuple[str, int, int | None, str, str, int]) -> tuple[bool, int, int, int, str]:
     """Reduced members first, the smallest of them; then the smallest of the others; of equals the oldest."""
     folder, nodes, reduced, _, _, number = row
-    return (reduced is None, (nodes or _UNREDUCED) if reduced is None else reduced, number, len(folder), folder)
+    return (
+        reduced is None,
+        (nodes or _UNREDUCED) if reduced is None else reduced,
+        number,
+        len(folder),
+        folder,
+    )

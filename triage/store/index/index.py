@@ -1,4 +1,5 @@
-"""The index of a store to those who change it: a method for each question that a change depends on, and for each change.
+"""The index of a store to those who change it: a method for each question that a change depends on, and for
+each change.
 
 All changes expect to be inside a transaction (`index_file.writing`).
 """
@@ -45,8 +46,9 @@ class Index(IndexReader):
     def kept_cases(self) -> list[KeptCase]:
         """Every kept case, by the number of its fingerprint."""
         rows = self._connection.execute(
-            "SELECT f.rowid, f.folder, f.reduced, f.fingerprint, p.cluster, p.guilty_pass, p.first_bad FROM failures f"
-            " JOIN fingerprints p ON p.key = f.fingerprint WHERE f.folder != '' ORDER BY p.number, f.rowid"
+            "SELECT f.rowid, f.folder, f.reduced, f.fingerprint, p.cluster, p.guilty_pass, p.first_bad FROM"
+            " failures f JOIN fingerprints p ON p.key = f.fingerprint WHERE f.folder != '' ORDER BY p.number,"
+            " f.rowid"
         )
         return [KeptCase(*row) for row in rows]
 
@@ -108,7 +110,9 @@ class Index(IndexReader):
     def clusters_by_key(self) -> dict[str, int]:
         """The cluster of every confirmed fingerprint."""
         return dict(
-            self._connection.execute("SELECT key, cluster FROM fingerprints WHERE cluster IS NOT NULL").fetchall()
+            self._connection.execute(
+                "SELECT key, cluster FROM fingerprints WHERE cluster IS NOT NULL"
+            ).fetchall()
         )
 
     def placed(self) -> dict[str, tuple[int, int]]:
@@ -133,17 +137,17 @@ class Index(IndexReader):
     def counted_by_version(self) -> Iterator[VersionCount]:
         """The failures of each confirmed fingerprint, by the version of the compiler."""
         rows = self._connection.execute(
-            "SELECT p.key, p.number, p.kind, p.stage, p.message, p.guilty_pass, f.version, f.many, p.cluster FROM (SELECT fingerprint, version,"
-            " count(*) AS many FROM failures GROUP BY fingerprint, version) f JOIN fingerprints p ON p.key = f.fingerprint"
-            " WHERE p.cluster IS NOT NULL"
+            "SELECT p.key, p.number, p.kind, p.stage, p.message, p.guilty_pass, f.version, f.many, p.cluster"
+            " FROM (SELECT fingerprint, version, count(*) AS many FROM failures GROUP BY fingerprint,"
+            " version) f JOIN fingerprints p ON p.key = f.fingerprint WHERE p.cluster IS NOT NULL"
         )
         return (VersionCount(*row) for row in rows)
 
     def clusters(self) -> list[ClusterFacts]:
         """What every cluster's rank depends on."""
         rows = self._connection.execute(
-            "SELECT id, severity, targets, reduced, nodes, members, kind, stage, title, operators, guilty_pass, status, rule, pinned"
-            " FROM clusters WHERE members > 0"
+            "SELECT id, severity, targets, reduced, nodes, members, kind, stage, title, operators,"
+            " guilty_pass, status, rule, pinned FROM clusters WHERE members > 0"
         )
         return [ClusterFacts(*row) for row in rows]
 
@@ -154,7 +158,9 @@ class Index(IndexReader):
         growth.add_failure(self._connection, record, place, seen)
 
     def place_new(self) -> list[int]:
-        """Give every fingerprint that has none its titles and its cluster; the numbers of these fingerprints."""
+        """Give every fingerprint that has none its titles and its cluster; the numbers of these
+        fingerprints.
+        """
         return growth.place_new(self._connection)
 
     # -- changes by a round of triage
@@ -167,14 +173,20 @@ class Index(IndexReader):
             self._connection.execute("UPDATE failures SET operators = ? WHERE rowid = ?", [names, case.row])
         for column, value in (("guilty_pass", " ".join(found.guilty_passes)), ("first_bad", found.first_bad)):
             if value:
-                self._connection.execute(f"UPDATE fingerprints SET {column} = ? WHERE key = ?", [value, case.key])
+                self._connection.execute(
+                    f"UPDATE fingerprints SET {column} = ? WHERE key = ?", [value, case.key]
+                )
 
     def refresh(self, clusters: Iterable[int]) -> None:
         """Sum clusters up anew."""
         growth.refresh(self._connection, clusters)
 
-    def set_explained(self, counted: Mapping[tuple[str, int], int], rules: Sequence[tuple[str, str, str]]) -> None:
-        """Replace what rules explain: failures by rule and fingerprint number, and the rules as name, title and issue."""
+    def set_explained(
+        self, counted: Mapping[tuple[str, int], int], rules: Sequence[tuple[str, str, str]]
+    ) -> None:
+        """Replace what rules explain: failures by rule and fingerprint number, and the rules as name, title
+        and issue.
+        """
         totals: Counter[str] = Counter()
         for (name, _), many in counted.items():
             totals[name] += many
@@ -184,18 +196,21 @@ class Index(IndexReader):
             {"rule": rule, "number": number, "count": many} for (rule, number), many in counted.items()
         )
         self._db.table("rules").insert_all(
-            {"name": name, "title": title, "issue": issue, "count": totals[name]} for name, title, issue in rules
+            {"name": name, "title": title, "issue": issue, "count": totals[name]}
+            for name, title, issue in rules
         )
         self._connection.execute(
-            "UPDATE clusters SET rule = coalesce((SELECT e.rule FROM explained e JOIN fingerprints f ON f.number = e.number"
-            " WHERE f.cluster = clusters.id GROUP BY e.rule HAVING sum(e.count) * 2 > clusters.members LIMIT 1), '')"
+            "UPDATE clusters SET rule = coalesce((SELECT e.rule FROM explained e JOIN fingerprints f ON"
+            " f.number = e.number WHERE f.cluster = clusters.id GROUP BY e.rule HAVING sum(e.count) * 2 >"
+            " clusters.members LIMIT 1), '')"
         )
 
     def set_probable_issues(self, found: Mapping[int, str]) -> None:
         """Replace the public issues that clusters probably are, each as JSON (`issues_json`)."""
         self._connection.execute("UPDATE clusters SET probably = '' WHERE probably != ''")
         self._connection.executemany(
-            "UPDATE clusters SET probably = ? WHERE id = ?", [(issues, cluster) for cluster, issues in found.items()]
+            "UPDATE clusters SET probably = ? WHERE id = ?",
+            [(issues, cluster) for cluster, issues in found.items()],
         )
 
     def set_ranks(self, order: Sequence[int]) -> None:
@@ -211,13 +226,16 @@ class Index(IndexReader):
         return bool(self._db.table("fingerprints").count_where("key = ?", [key]))
 
     def rename_fingerprint(self, key: str, new: str, now: Fingerprint, cluster: int | None) -> None:
-        """Let a fingerprint's row go on as another's, with its number; its titles are made anew by `place_new`."""
+        """Let a fingerprint's row go on as another's, with its number; its titles are made anew by
+        `place_new`.
+        """
         for table in ("alternatives", "statements"):
             self._connection.execute(
                 f"DELETE FROM {table} WHERE number = (SELECT number FROM fingerprints WHERE key = ?)", [key]
             )
         self._connection.execute(
-            "UPDATE fingerprints SET key = ?, version = ?, components = ?, title = '', cluster = ? WHERE key = ?",
+            "UPDATE fingerprints SET key = ?, version = ?, components = ?, title = '', cluster = ? WHERE"
+            " key = ?",
             [new, now.version, json.dumps(components_json(now)), cluster, key],
         )
 
@@ -233,9 +251,19 @@ class Index(IndexReader):
         words = f" {' '.join(sorted(row[0] for row in targets))} "
         number = self.free_number()
         self._connection.execute(
-            "INSERT INTO fingerprints (key, version, kind, components, count, kept, number, cluster, stage, message, targets)"
-            " VALUES (?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?)",
-            [key, now.version, first[0], json.dumps(components_json(now)), number, cluster, first[1], first[2], words],
+            "INSERT INTO fingerprints (key, version, kind, components, count, kept, number, cluster, stage,"
+            " message, targets) VALUES (?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?)",
+            [
+                key,
+                now.version,
+                first[0],
+                json.dumps(components_json(now)),
+                number,
+                cluster,
+                first[1],
+                first[2],
+                words,
+            ],
         )
 
     def move_counted(self, key: str, new: str) -> None:
@@ -249,14 +277,19 @@ class Index(IndexReader):
         self._connection.executemany(sql, [(new, row) for row in rows])
 
     def recount(self, keys: Collection[str]) -> None:
-        """Count fingerprints anew, remove those without failures, and give the new ones titles and clusters."""
+        """Count fingerprints anew, remove those without failures, and give the new ones titles and
+        clusters.
+        """
         for key in keys:
             self._connection.execute(
-                "UPDATE fingerprints SET (count, kept, first_seen, last_seen) = (SELECT count(*), count(nullif(folder, '')),"
-                " coalesce(min(seen), 0), coalesce(max(seen), 0) FROM failures WHERE fingerprint = ?) WHERE key = ?",
+                "UPDATE fingerprints SET (count, kept, first_seen, last_seen) = (SELECT count(*),"
+                " count(nullif(folder, '')), coalesce(min(seen), 0), coalesce(max(seen), 0) FROM failures"
+                " WHERE fingerprint = ?) WHERE key = ?",
                 [key, key],
             )
-        self._connection.executemany("DELETE FROM fingerprints WHERE key = ? AND count = 0", [(key,) for key in keys])
+        self._connection.executemany(
+            "DELETE FROM fingerprints WHERE key = ? AND count = 0", [(key,) for key in keys]
+        )
         self.place_new()
 
     # -- decisions
@@ -319,8 +352,12 @@ class Index(IndexReader):
         """Enter what a person decided of a cluster."""
         self._db.table("clusters").upsert({"id": cluster, field: value}, pk="id")
 
-    def move_member(self, member: tuple[str, int, str], key: str, own: str, number: int, *, forwards: bool) -> set[int]:
-        """Give a failure of the fingerprint `key` a row of its own (`own`, `number`), or take that back; the clusters that changed."""
+    def move_member(
+        self, member: tuple[str, int, str], key: str, own: str, number: int, *, forwards: bool
+    ) -> set[int]:
+        """Give a failure of the fingerprint `key` a row of its own (`own`, `number`), or take that back; the
+        clusters that changed.
+        """
         source, goal = (key, own) if forwards else (own, key)
         place = self._value(
             "SELECT folder FROM failures WHERE campaign = ? AND test = ? AND target = ? AND fingerprint = ?",
@@ -332,13 +369,15 @@ class Index(IndexReader):
         kept = int(bool(place))
         if forwards:
             self._connection.execute(
-                "INSERT OR IGNORE INTO fingerprints (key, version, kind, components, count, kept, number, cluster, apart, title, stage,"
-                " message, targets, guilty_pass, first_bad, first_seen, last_seen) SELECT ?, version, kind, components, 0, 0, ?, ?, 1,"
-                " title, stage, message, ?, guilty_pass, first_bad, first_seen, last_seen FROM fingerprints WHERE key = ?",
+                "INSERT OR IGNORE INTO fingerprints (key, version, kind, components, count, kept, number,"
+                " cluster, apart, title, stage, message, targets, guilty_pass, first_bad, first_seen,"
+                " last_seen) SELECT ?, version, kind, components, 0, 0, ?, ?, 1, title, stage, message, ?,"
+                " guilty_pass, first_bad, first_seen, last_seen FROM fingerprints WHERE key = ?",
                 [own, number, number, f" {member[2]} ", key],
             )
         self._connection.execute(
-            "UPDATE failures SET fingerprint = ? WHERE campaign = ? AND test = ? AND target = ?", [goal, *member]
+            "UPDATE failures SET fingerprint = ? WHERE campaign = ? AND test = ? AND target = ?",
+            [goal, *member],
         )
         for name, change in ((source, -1), (goal, 1)):
             self._connection.execute(

@@ -21,7 +21,9 @@ _BUSY = 10.0  # seconds that a statement waits for a reader or a copying tool
 
 
 def locked(folder: Path) -> int:
-    """The lock of a store, made if need be; the system lets go of it when this process ends, however it ends."""
+    """The lock of a store, made if need be; the system lets go of it when this process ends, however it
+    ends.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ours = any(os.path.lexists(folder / name) for name in (INDEX, LOCK, CASES, "imported"))
@@ -95,8 +97,8 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
             raise BadInput(_other_schema(folder, found))
         if problem := problem_of(connection):
             raise BadInput(
-                f"the index of the store {shown(folder, 200)} {problem}; if the store is yours, remove {INDEX}:"
-                " `opsieve index` builds it anew from the case folders"
+                f"the index of the store {shown(folder, 200)} {problem}; if the store is yours, remove"
+                f" {INDEX}: `opsieve index` builds it anew from the case folders"
             )
 
 
@@ -106,7 +108,9 @@ class DiskFull(BadInput):
 
 @contextlib.contextmanager
 def writing(database: Database) -> Iterator[None]:
-    """A transaction that may write from its start, so that of two processes one waits for the other; all of it is done or nothing."""
+    """A transaction that may write from its start, so that of two processes one waits for the other; all of
+    it is done or nothing.
+    """
     database.conn.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -136,16 +140,31 @@ def sentence(folder: Path, error: sqlite3.Error) -> str:
     if "full" in said:
         return f"the disk of the store {where} is full; free some space, then go on with --resume"
     if "locked" in said or "busy" in said:
-        return f"the index of the store {where} is locked by another program; end it, then go on with --resume"
+        return (
+            f"the index of the store {where} is locked by another program; end it, then go on with --resume"
+        )
     if "interrupted" in said:
-        return f"the index of the store {where} takes too long to answer; if the store is yours, remove {INDEX}: `opsieve index` builds it anew"
-    if isinstance(error, WrongType) or "malformed" in said or "not a database" in said or "no such table" in said:
-        return f"the index of the store {where} is damaged ({shown(said)}); `opsieve index` builds it anew from the case folders"
+        return (
+            f"the index of the store {where} takes too long to answer; if the store is yours, remove {INDEX}:"
+            " `opsieve index` builds it anew"
+        )
+    if (
+        isinstance(error, WrongType)
+        or "malformed" in said
+        or "not a database" in said
+        or "no such table" in said
+    ):
+        return (
+            f"the index of the store {where} is damaged ({shown(said)}); `opsieve index` builds it anew from"
+            " the case folders"
+        )
     return f"the index of the store {where} cannot be used: {shown(said, 120)}; choose another --store"
 
 
 def set_aside(folder: Path) -> Path | None:
-    """Rename an index that is damaged; where it is now, None when it is sound or not there. BadInput as `locked`."""
+    """Rename an index that is damaged; where it is now, None when it is sound or not there. BadInput as
+    `locked`.
+    """
     lock = locked(folder)
     try:
         path = folder / INDEX
@@ -183,14 +202,18 @@ def _sound(connection: sqlite3.Connection) -> bool:
 
 @contextlib.contextmanager
 def joined(folder: Path) -> Iterator[Database]:
-    """The index of a store that another process may be writing, for short transactions (`writing`) without its lock.
+    """The index of a store that another process may be writing, for short transactions (`writing`) without
+    its lock.
 
-    BadInput, one sentence, when there is no store, its schema is not this opsieve's, or SQLite says something.
+    BadInput, one sentence, when there is no store, its schema is not this opsieve's, or SQLite says
+    something.
     """
     path = folder / INDEX
     check_folder(folder)
     if not path.is_file():
-        raise BadInput(f"{shown(folder, 200)} is no store: it has no {INDEX}; opsieve fuzz --store DIR makes one")
+        raise BadInput(
+            f"{shown(folder, 200)} is no store: it has no {INDEX}; opsieve fuzz --store DIR makes one"
+        )
     try:
         connection = sqlite3.connect(path, timeout=_BUSY)
         try:
@@ -208,7 +231,10 @@ def joined(folder: Path) -> Iterator[Database]:
 
 def _other_schema(folder: Path, found: int) -> str:
     if found > SCHEMA:
-        return f"the store {shown(folder, 200)} has schema {found}, newer than this opsieve's {SCHEMA}; upgrade opsieve"
+        return (
+            f"the store {shown(folder, 200)} has schema {found}, newer than this opsieve's {SCHEMA}; upgrade"
+            " opsieve"
+        )
     return (
         f"the store {shown(folder, 200)} has schema {found}, older than this opsieve's {SCHEMA};"
         " opsieve index --store DIR brings it up"

@@ -1,4 +1,5 @@
-"""The index of a store to those who look: names that people give, rows of clusters, members and decisions, counts.
+"""The index of a store to those who look: names that people give, rows of clusters, members and decisions,
+counts.
 
 One connection, one thread. What SQLite says is the caller's to put in words (`index_file.sentence`).
 """
@@ -47,12 +48,12 @@ _MOST_COMPARED = 2000  # fingerprints looked at for clusters that look alike
 _COLUMNS = (
     "id, CASE WHEN name != '' THEN name ELSE title END, title, kind, backend, stage, "
     + STATUS
-    + ", issue, note, pinned, rule, members, fingerprints, nodes, reduced, representative, targets, operators, guilty_pass, first_bad,"
-    " first_seen, last_seen, severity, rank, probably"
+    + ", issue, note, pinned, rule, members, fingerprints, nodes, reduced, representative, targets,"
+    " operators, guilty_pass, first_bad, first_seen, last_seen, severity, rank, probably"
 )
 _MEMBER = (
-    "f.campaign, f.test, f.target, f.version, f.verdict, f.kind, f.stage, f.fingerprint, f.message, f.reason, f.blame, f.digest, f.folder,"
-    " f.seen, f.nodes, f.reduced, f.operators"
+    "f.campaign, f.test, f.target, f.version, f.verdict, f.kind, f.stage, f.fingerprint, f.message, f.reason,"
+    " f.blame, f.digest, f.folder, f.seen, f.nodes, f.reduced, f.operators"
 )
 
 
@@ -79,13 +80,16 @@ class IndexReader:
     def cluster_of(self, name: str) -> int:
         """The cluster that `name` means, today: of `c17` that has become part of another cluster, that one.
 
-        `name` is `c17`, `17`, a fingerprint's key or a tail of it, or what `member_of` takes. BadInput when there is none, or more than one.
+        `name` is `c17`, `17`, a fingerprint's key or a tail of it, or what `member_of` takes. BadInput when
+        there is none, or more than one.
         """
         text = name.encode("utf-8", "replace").decode().strip()
         match = _CLUSTER.fullmatch(text)
         if match:
             number = int(match[1])
-            found = self._value("SELECT id FROM clusters WHERE id = ? AND members > 0", number) or self._value(
+            found = self._value(
+                "SELECT id FROM clusters WHERE id = ? AND members > 0", number
+            ) or self._value(
                 "SELECT cluster FROM fingerprints WHERE number = ? AND cluster IS NOT NULL", number
             )
             if found is not None:
@@ -96,12 +100,15 @@ class IndexReader:
         cluster = self._value("SELECT cluster FROM fingerprints WHERE key = ?", key)
         if cluster is None:
             raise BadInput(
-                f"{shown(text, 120)} is flaky and in no cluster; opsieve clusters --non-bugs lists what is flaky"
+                f"{shown(text, 120)} is flaky and in no cluster; opsieve clusters --non-bugs lists what is"
+                " flaky"
             )
         return int(cluster)
 
     def member_of(self, name: str) -> tuple[str, int, str, str]:
-        """Campaign, test, target and fingerprint of the failure that `name` means: a case folder of the store, or `CAMPAIGN:TEST:TARGET`."""
+        """Campaign, test, target and fingerprint of the failure that `name` means: a case folder of the
+        store, or `CAMPAIGN:TEST:TARGET`.
+        """
         name = name.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
         columns = "SELECT campaign, test, target, fingerprint FROM failures"
         place, match = _PLACE.search(Path(name).as_posix()), _MEMBER_NAME.fullmatch(name)
@@ -112,7 +119,8 @@ class IndexReader:
             )
         if row is None:
             raise BadInput(
-                f"{shown(name, 120)} is no member of the store; name a case folder of it, or CAMPAIGN:TEST:TARGET as opsieve show lists them"
+                f"{shown(name, 120)} is no member of the store; name a case folder of it, or"
+                " CAMPAIGN:TEST:TARGET as opsieve show lists them"
             )
         return str(row[0]), int(row[1]), str(row[2]), str(row[3])
 
@@ -124,7 +132,9 @@ class IndexReader:
             rows = self._rows(sql, f"%{like}")
         if len(rows) != 1:
             many = (
-                "more than one fingerprint ends so; write more of it" if rows else "opsieve clusters lists the clusters"
+                "more than one fingerprint ends so; write more of it"
+                if rows
+                else "opsieve clusters lists the clusters"
             )
             raise BadInput(f"{shown(text, 120)} names no cluster, fingerprint or case of the store; {many}")
         return str(rows[0][0])
@@ -137,7 +147,9 @@ class IndexReader:
         return ClusterPage(tuple(map(_cluster, rows)), total, more)
 
     def groups(self, by: Grouping, wanted: Condition) -> tuple[ClusterGroup, ...]:
-        """The clusters that a condition lets through, counted by a property, the largest group first; a cluster of two targets counts in both."""
+        """The clusters that a condition lets through, counted by a property, the largest group first; a
+        cluster of two targets counts in both.
+        """
         if by not in GROUPINGS:
             raise BadInput(f"{shown(by)} is nothing to group by; take one of {', '.join(GROUPINGS)}")
         column = {"target": "targets", "pass": "guilty_pass", "status": STATUS}.get(by, by)
@@ -163,28 +175,32 @@ class IndexReader:
     def fingerprint_rows(self, cluster: int) -> tuple[FingerprintRow, ...]:
         """The fingerprints of a cluster, oldest first."""
         rows = self._rows(
-            "SELECT f.key, f.number, f.version, f.title, f.count, f.kept, f.apart, f.first_seen, f.last_seen, f.components,"
-            " (SELECT a.title FROM alternatives a JOIN alternatives b ON a.title = b.title AND b.number != a.number"
-            " JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE a.number = f.number LIMIT 1),"
-            " (SELECT action FROM decisions WHERE state = 'done' AND instr(patch, '[\"' || f.key || '\"') ORDER BY id DESC LIMIT 1)"
-            " FROM fingerprints f WHERE f.cluster = ? ORDER BY f.number LIMIT ?",
+            "SELECT f.key, f.number, f.version, f.title, f.count, f.kept, f.apart, f.first_seen, f.last_seen,"
+            " f.components, (SELECT a.title FROM alternatives a JOIN alternatives b ON a.title = b.title AND"
+            " b.number != a.number JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE"
+            " a.number = f.number LIMIT 1), (SELECT action FROM decisions WHERE state = 'done' AND"
+            " instr(patch, '[\"' || f.key || '\"') ORDER BY id DESC LIMIT 1) FROM fingerprints f WHERE"
+            " f.cluster = ? ORDER BY f.number LIMIT ?",
             cluster,
             MOST,
         )
         return tuple(_fingerprint(row, cluster) for row in rows)
 
     def member_page(self, cluster: int, after: str, limit: int) -> MemberPage:
-        """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with a case first."""
+        """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with
+        a case first.
+        """
         limit = max(1, min(limit, MOST))
         start, row_id = cursor(after, 2) if after else (0, 0)
         found: list[tuple[Any, ...]] = []
         total = self._value("SELECT members FROM clusters WHERE id = ?", cluster)
         for key, place in self._connection.execute(
-            "SELECT key, number FROM fingerprints WHERE cluster = ? AND number >= ? ORDER BY number", [cluster, start]
+            "SELECT key, number FROM fingerprints WHERE cluster = ? AND number >= ? ORDER BY number",
+            [cluster, start],
         ):
             found += self._rows(
-                f"SELECT {_MEMBER}, {int(place)}, f.rowid FROM failures f WHERE f.fingerprint = ? AND f.rowid > ?"
-                " ORDER BY f.rowid LIMIT ?",
+                f"SELECT {_MEMBER}, {int(place)}, f.rowid FROM failures f WHERE f.fingerprint = ? AND f.rowid"
+                " > ? ORDER BY f.rowid LIMIT ?",
                 key,
                 row_id if place == start else 0,
                 limit + 1 - len(found),
@@ -202,13 +218,18 @@ class IndexReader:
         """The failure that `name` means (`member_of`), the components of its fingerprint, and its cluster."""
         campaign, test, target, key = self.member_of(name)
         row = self._row(
-            f"SELECT {_MEMBER} FROM failures f WHERE campaign = ? AND test = ? AND target = ?", campaign, test, target
+            f"SELECT {_MEMBER} FROM failures f WHERE campaign = ? AND test = ? AND target = ?",
+            campaign,
+            test,
+            target,
         )
         stored, cluster = self._row("SELECT components, cluster FROM fingerprints WHERE key = ?", key)
         return _member(row), components_in(stored), cluster
 
     def same_backend(self, cluster: int) -> Iterator[tuple[int, tuple[Component, ...]]]:
-        """Clusters with the components of their fingerprints, of the backend of one of them, which comes first; then the largest."""
+        """Clusters with the components of their fingerprints, of the backend of one of them, which comes
+        first; then the largest.
+        """
         for number, stored in self._connection.execute(
             "SELECT f.cluster, f.components FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
             " WHERE c.backend = (SELECT backend FROM clusters WHERE id = ?)"
@@ -218,7 +239,9 @@ class IndexReader:
             yield number, components_in(stored)
 
     def bisected(self, cluster: int) -> list[tuple[int, str]]:
-        """Clusters with the places of kept cases that were bisected, of the backend of one of them, which comes first; then the largest."""
+        """Clusters with the places of kept cases that were bisected, of the backend of one of them, which
+        comes first; then the largest.
+        """
         return list(
             self._rows(
                 "SELECT p.cluster, f.folder FROM fingerprints p JOIN clusters c ON c.id = p.cluster"
@@ -232,7 +255,9 @@ class IndexReader:
         )
 
     def to_reduce(self) -> Iterator[FingerprintToReduce]:
-        """The fingerprints of clusters that are neither fixed nor given up, in the order in which clusters are read."""
+        """The fingerprints of clusters that are neither fixed nor given up, in the order in which clusters
+        are read.
+        """
         for key, stored, rank, cluster in self._rows(
             "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
             " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
@@ -256,7 +281,8 @@ class IndexReader:
             if len(parts.setdefault(cluster, [])) < _MOST_UNITS:
                 parts[cluster].append(components_in(stored))
         for cluster, version in self._rows(
-            "SELECT DISTINCT p.cluster, f.version FROM failures f JOIN fingerprints p ON p.key = f.fingerprint WHERE p.cluster IS NOT NULL"
+            "SELECT DISTINCT p.cluster, f.version FROM failures f JOIN fingerprints p ON p.key ="
+            " f.fingerprint WHERE p.cluster IS NOT NULL"
         ):
             versions.setdefault(cluster, set()).add(version)
         for row in self._rows(
@@ -277,12 +303,16 @@ class IndexReader:
             )
 
     def met(self, campaign: str) -> tuple[set[int], set[int]]:
-        """The clusters of a campaign's confirmed failures, and those of them that other campaigns met, too."""
+        """The clusters of a campaign's confirmed failures, and those of them that other campaigns met,
+        too.
+        """
         sql = (
             "SELECT DISTINCT p.cluster FROM failures f JOIN fingerprints p ON p.key = f.fingerprint"
             " WHERE f.campaign {} ? AND f.verdict = 'fail' AND p.cluster IS NOT NULL"
         )
-        mine, others = ({int(row[0]) for row in self._rows(sql.format(sign), campaign)} for sign in ("=", "!="))
+        mine, others = (
+            {int(row[0]) for row in self._rows(sql.format(sign), campaign)} for sign in ("=", "!=")
+        )
         return mine, mine & others
 
     # -- the store
@@ -293,7 +323,9 @@ class IndexReader:
         if cluster is not None:
             sql += " WHERE ' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' ' LIKE ?"
             values.append(f"% c{cluster} %")
-        return tuple(Decision(*row) for row in self._rows(f"{sql} ORDER BY id DESC LIMIT {int(most)}", *values))
+        return tuple(
+            Decision(*row) for row in self._rows(f"{sql} ORDER BY id DESC LIMIT {int(most)}", *values)
+        )
 
     def counts(self) -> Counts:
         """The whole store in figures."""
@@ -301,14 +333,18 @@ class IndexReader:
         clusters: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         for status, kind, many, members in self._rows(
-            f"SELECT {STATUS}, kind, count(*), sum(members) AS members FROM clusters WHERE members > 0 GROUP BY 1, 2 ORDER BY 1, 2"
+            f"SELECT {STATUS}, kind, count(*), sum(members) AS members FROM clusters WHERE members > 0 GROUP"
+            " BY 1, 2 ORDER BY 1, 2"
         ):
             statuses[status] += many
             clusters[kind] += many
             kinds[kind] += members
-        verdicts = dict(self._rows("SELECT verdict, sum(count) AS count FROM totals GROUP BY verdict ORDER BY verdict"))
+        verdicts = dict(
+            self._rows("SELECT verdict, sum(count) AS count FROM totals GROUP BY verdict ORDER BY verdict")
+        )
         tests = (
-            "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) AS number FROM campaigns"
+            "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) AS number FROM"
+            " campaigns"
         )
         failures = sum(kinds.values())
         return Counts(
@@ -323,16 +359,18 @@ class IndexReader:
             environment=verdicts.get("environment", 0),
             flaky=verdicts.get("flaky", 0),
             rules=dict(self._rows("SELECT name, count FROM rules ORDER BY name")),
-            unexplained=max(0, failures - self._value("SELECT coalesce(sum(count), 0) AS count FROM explained")),
+            unexplained=max(
+                0, failures - self._value("SELECT coalesce(sum(count), 0) AS count FROM explained")
+            ),
         )
 
     def non_bugs(self, verdict: str, most: int) -> tuple[NonBugRow, ...]:
         """What is no confirmed bug, the most frequent first; of one verdict, or of all for ""."""
         sql = (
-            "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL"
-            " SELECT trim(targets), 'flaky', title, message, count, coalesce((SELECT folder FROM failures WHERE fingerprint = key"
-            " AND folder != '' ORDER BY rowid LIMIT 1), '') FROM fingerprints WHERE cluster IS NULL)"
-            " WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
+            "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL SELECT"
+            " trim(targets), 'flaky', title, message, count, coalesce((SELECT folder FROM failures WHERE"
+            " fingerprint = key AND folder != '' ORDER BY rowid LIMIT 1), '') FROM fingerprints WHERE cluster"
+            " IS NULL) WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
         )
         return tuple(NonBugRow(*row) for row in self._rows(sql, verdict, most))
 
@@ -343,10 +381,12 @@ class IndexReader:
     def campaigns(self) -> tuple[CampaignRow, ...]:
         """The campaigns as they were begun, each with its tests done."""
         rows = self._rows(
-            "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = id) AS number"
-            " FROM campaigns ORDER BY rowid"
+            "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE"
+            " campaign = id) AS number FROM campaigns ORDER BY rowid"
         )
-        return tuple(CampaignRow(row[0], row[1], row[2], decoded(row[3], tuple[str, ...]), row[4]) for row in rows)
+        return tuple(
+            CampaignRow(row[0], row[1], row[2], decoded(row[3], tuple[str, ...]), row[4]) for row in rows
+        )
 
     def data_version(self) -> int:
         """A number that another one follows whenever another connection commits something."""
@@ -366,7 +406,8 @@ def _why(row: tuple[Any, ...], cluster: int) -> str:
         return "its failures were in this cluster when their fingerprints were computed anew"
     if shared:
         return (
-            f"it shares an alternative title with another: {' | '.join(part for part in shared.split(chr(31)) if part)}"
+            "it shares an alternative title with another:"
+            f" {' | '.join(part for part in shared.split(chr(31)) if part)}"
         )
     return "it linked clusters that are one since"
 

@@ -37,7 +37,8 @@ class Order:
 def cluster_page(
     connection: sqlite3.Connection, columns: str, wanted: Condition | None, order: Order, limit: int
 ) -> tuple[list[tuple[Any, ...]], int, str]:
-    """Rows of `columns` of the clusters that a condition lets through (all for None), how many there are in all, and the next place.
+    """Rows of `columns` of the clusters that a condition lets through (all for None), how many there are in
+    all, and the next place.
 
     BadInput for a sort or a place that is none.
     """
@@ -52,15 +53,17 @@ def cluster_page(
         sql = f"SELECT {', '.join(by)}, {columns} FROM clusters WHERE members > 0"
         sql += f" AND {_behind(names, down)}" if start else ""
         total = int(connection.execute("SELECT count(*) FROM clusters WHERE members > 0").fetchone()[0])
-        rows = connection.execute(f"{sql} ORDER BY {_by(names, down)} LIMIT ?", [*start, limit + 1]).fetchall()
+        rows = connection.execute(
+            f"{sql} ORDER BY {_by(names, down)} LIMIT ?", [*start, limit + 1]
+        ).fetchall()
     else:  # what the condition lets through is found once, for the page and for the count
         names = tuple(f"key_{place}" for place in range(len(by)))
         keys = ", ".join(f"{column} AS {name}" for column, name in zip(by, names, strict=True))
         behind = f" WHERE {_behind(names, down)}" if start else ""
         rows = connection.execute(
-            f"WITH found AS MATERIALIZED (SELECT id AS one, {keys} FROM clusters WHERE {wanted.sql})"
-            f" SELECT {', '.join(names)}, {columns}, (SELECT count(*) FROM found) FROM"
-            f" (SELECT * FROM found{behind} ORDER BY {_by(names, down)} LIMIT ?) JOIN clusters ON id = one ORDER BY {_by(names, down)}",
+            f"WITH found AS MATERIALIZED (SELECT id AS one, {keys} FROM clusters WHERE {wanted.sql}) SELECT"
+            f" {', '.join(names)}, {columns}, (SELECT count(*) FROM found) FROM (SELECT * FROM found{behind}"
+            f" ORDER BY {_by(names, down)} LIMIT ?) JOIN clusters ON id = one ORDER BY {_by(names, down)}",
             [*wanted.values, *start, limit + 1],
         ).fetchall()
         total, rows = int(rows[0][-1]) if rows else 0, [row[:-1] for row in rows]
@@ -75,7 +78,10 @@ def cursor(after: str, length: int) -> list[Any]:
         if (
             isinstance(values, list)
             and len(values) == length
-            and all(isinstance(one, str | float) or (isinstance(one, int) and abs(one) < 1 << 63) for one in values)
+            and all(
+                isinstance(one, str | float) or (isinstance(one, int) and abs(one) < 1 << 63)
+                for one in values
+            )
         ):
             return values
     except (ValueError, RecursionError):

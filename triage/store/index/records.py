@@ -7,7 +7,9 @@ from opsieve.triage.fingerprint.component import Component
 
 @dataclass(frozen=True, slots=True)
 class KeptCase:
-    """A failure whose case is kept: its row, its place in the store, and what the index has of it and its fingerprint."""
+    """A failure whose case is kept: its row, its place in the store, and what the index has of it and its
+    fingerprint.
+    """
 
     row: int
     place: str
@@ -20,7 +22,9 @@ class KeptCase:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintPlace:
-    """Where a fingerprint stands: its number, its cluster (None: flaky), whether it joins nothing by itself, and its failures."""
+    """Where a fingerprint stands: its number, its cluster (None: flaky), whether it joins nothing by itself,
+    and its failures.
+    """
 
     key: str
     number: int
@@ -66,8 +70,9 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintToReduce:
-    """A fingerprint whose cluster is open: its components, the rank and the number of the cluster, and its kept cases, the smallest first,
-    each with its place, target, nodes, and nodes once reduced."""
+    """A fingerprint whose cluster is open: its components, the rank and the number of the cluster, and its
+    kept cases, the smallest first, each with its place, target, nodes, and nodes once reduced.
+    """
 
     key: str
     components: tuple[Component, ...]

@@ -1,4 +1,6 @@
-"""Rows of an index, checked against the types of their columns: SQLite keeps any value in any column, and an index may come from a stranger."""
+"""Rows of an index, checked against the types of their columns: SQLite keeps any value in any column, and an
+index may come from a stranger.
+"""
 
 import functools
 import sqlite3
@@ -24,9 +26,11 @@ class WrongType(sqlite3.DataError):
 
 
 class RowReader:
-    """The row factory of a connection to an index (`sqlite3.Connection.row_factory`): tuples, and WrongType for one with a wrong value.
+    """The row factory of a connection to an index (`sqlite3.Connection.row_factory`): tuples, and WrongType
+    for one with a wrong value.
 
-    What has the name of a column of the index (of several, where tables share the name) must be of its type, and no greater than GREATEST.
+    What has the name of a column of the index (of several, where tables share the name) must be of its type,
+    and no greater than GREATEST.
     """
 
     def __init__(self) -> None:
@@ -57,7 +61,9 @@ def decoded(text: str, type_: type[_T]) -> _T:
 
 
 def wrong_column(connection: sqlite3.Connection) -> str:
-    """The first column of an index that holds a wrong value, "" where none does. Reads all of it; sqlite3.Error."""
+    """The first column of an index that holds a wrong value, "" where none does. Reads all of it;
+    sqlite3.Error.
+    """
     for table, columns in _columns().items():
         for name, kind in columns.items():
             right = [kind.lower(), *(["null"] if name in _EMPTY else [])]
@@ -84,4 +90,6 @@ def _by_name() -> Mapping[str, frozenset[type]]:
 def _columns() -> Mapping[str, Mapping[str, str]]:
     """The declared type of each column, by table; those of the full-text table are SQLite's own."""
     tables = {table: columns for table, columns in ours(SCHEMA)[1].items() if not table.startswith("texts")}
-    return {table: {str(column[0]): str(column[1]) for column in columns} for table, columns in tables.items()}
+    return {
+        table: {str(column[0]): str(column[1]) for column in columns} for table, columns in tables.items()
+    }

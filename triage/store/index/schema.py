@@ -1,7 +1,8 @@
-"""What the index of a store is made of, and whether a file that says so is: an index may come from a stranger.
+"""What the index of a store is made of, and whether a file that says so is: an index may come from a
+stranger.
 
-An index holds our tables and their indexes, nothing else: a view or a trigger is code that runs when the index is looked at, a generated
-column or a default is an expression. Rows are data.
+An index holds our tables and their indexes, nothing else: a view or a trigger is code that runs when the
+index is looked at, a generated column or a default is an expression. Rows are data.
 """
 
 import contextlib
@@ -27,7 +28,8 @@ MIGRATIONS = (
     ALTER TABLE totals ADD COLUMN seconds REAL NOT NULL DEFAULT 0;
     CREATE INDEX failures_by_fingerprint ON failures (fingerprint);
     """,
-    # A fingerprint has a number for life; a cluster has that of its first fingerprint. What `opsieve.triage.store.index.growth` fills in is empty here.
+    # A fingerprint has a number for life; a cluster has that of its first fingerprint. What
+    # `opsieve.triage.store.index.growth` fills in is empty here.
     """
     ALTER TABLE failures ADD COLUMN seen REAL NOT NULL DEFAULT 0;
     ALTER TABLE failures ADD COLUMN nodes INTEGER NOT NULL DEFAULT 0;
@@ -92,7 +94,9 @@ _STEPS = 100_000  # of SQLite's machine between two looks at the clock
 
 
 def distrust(connection: sqlite3.Connection, *, reading: bool) -> None:
-    """Set a connection up for an index that a stranger may have made: no functions with effects in its schema, no writing while `reading`."""
+    """Set a connection up for an index that a stranger may have made: no functions with effects in its
+    schema, no writing while `reading`.
+    """
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     if reading:
@@ -101,7 +105,9 @@ def distrust(connection: sqlite3.Connection, *, reading: bool) -> None:
 
 @contextlib.contextmanager
 def bounded(connection: sqlite3.Connection, seconds: float = SECONDS) -> Iterator[None]:
-    """What is asked inside ends by `sqlite3.OperationalError` (interrupted) once it took so much of this thread's CPU time."""
+    """What is asked inside ends by `sqlite3.OperationalError` (interrupted) once it took so much of this
+    thread's CPU time.
+    """
     end = time.thread_time() + seconds
     connection.set_progress_handler(lambda: int(time.thread_time() > end), _STEPS)
     try:
@@ -136,7 +142,9 @@ def problem_of(connection: sqlite3.Connection) -> str:
 
 @functools.cache
 def ours(version: int) -> tuple[dict[str, str], dict[str, list[tuple[object, ...]]]]:
-    """The objects of an index of ours (`_objects`), and the columns of its tables: name, type, not null, default, hidden."""
+    """The objects of an index of ours (`_objects`), and the columns of its tables: name, type, not null,
+    default, hidden.
+    """
     connection = sqlite3.connect(":memory:")
     try:
         for step in MIGRATIONS[:version]:
@@ -149,18 +157,21 @@ def ours(version: int) -> tuple[dict[str, str], dict[str, list[tuple[object, ...
 
 
 def _objects(connection: sqlite3.Connection) -> dict[str, str]:
-    """What an index is made of, `table clusters`, with the statement that made it: a check or an expression in one is code that runs, too.
+    """What an index is made of, `table clusters`, with the statement that made it: a check or an expression
+    in one is code that runs, too.
 
     Of the tables below the full-text one it is "": they are SQLite's own, and differ between its versions.
     """
     found = connection.execute(
-        "SELECT type || ' ' || name, CASE WHEN name LIKE 'texts\\_%' ESCAPE '\\' THEN '' ELSE sql END FROM sqlite_master"
-        " WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        "SELECT type || ' ' || name, CASE WHEN name LIKE 'texts\\_%' ESCAPE '\\' THEN '' ELSE sql END FROM"
+        " sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     ).fetchmany(1000)
     return {name: " ".join((statement or "").split()) for name, statement in found}
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
     """Name, type, whether it may be empty, default, and whether it is generated, of each column."""
-    found = connection.execute('SELECT name, type, "notnull", dflt_value, hidden FROM pragma_table_xinfo(?)', [table])
+    found = connection.execute(
+        'SELECT name, type, "notnull", dflt_value, hidden FROM pragma_table_xinfo(?)', [table]
+    )
     return found.fetchmany(1000)

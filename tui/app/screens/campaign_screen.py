@@ -1,4 +1,6 @@
-"""A campaign as it goes: how fast, what fails, which clusters are new. Reads the store only, whoever writes it."""
+"""A campaign as it goes: how fast, what fails, which clusters are new. Reads the store only, whoever writes
+it.
+"""
 
 from collections import deque
 from dataclasses import dataclass
@@ -100,7 +102,8 @@ class CampaignScreen(SteadyScreen[None]):
         speed = rate(tuple(self.tests))
         going = f"{speed:.1f} tests/s" if speed else "no tests are being done now; f starts a campaign"
         line.update(
-            f"campaign: {counted(found.counts.tests, 'test')} · {going} · {len(found.newest):,} of {counted(found.counts.clusters, 'cluster')}, newest first"
+            f"campaign: {counted(found.counts.tests, 'test')} · {going} · {len(found.newest):,} of"
+            f" {counted(found.counts.clusters, 'cluster')}, newest first"
         )
         self.query_one("#counts", LinesView).show(campaign_lines(found), keep=True)
 
@@ -160,7 +163,10 @@ def campaign_lines(found: Snapshot) -> list[Line]:
             )
         )
     lines += [(), (("clusters by status", "strong"),)]
-    lines += [((f"  {one_line(status, 20):16}", ""), (f"{many:9,}", "")) for status, many in counts.by_status.items()]
+    lines += [
+        ((f"  {one_line(status, 20):16}", ""), (f"{many:9,}", ""))
+        for status, many in counts.by_status.items()
+    ]
     lines += [(), (("verdicts, test by target", "strong"),)]
     total = max(1, sum(counts.verdicts.values()))
     for verdict, many in counts.verdicts.items():

@@ -1,4 +1,6 @@
-"""One case: what failed, its graph, its tensors, what each target did, its trace, why it is where it is; replayed on demand."""
+"""One case: what failed, its graph, its tensors, what each target did, its trace, why it is where it is;
+replayed on demand.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -24,14 +26,24 @@ from opsieve.tui.app.widgets.steady_screen import SteadyScreen
 from opsieve.tui.app.widgets.visible import Line, one_line
 
 PAGES = (*case_pages.PAGES, "replay")
-_FLOWING = ("overview", "tensors", "why", "origin", "replay")  # pages that are prose; the others keep their columns
+# pages that are prose; the others keep their columns
+_FLOWING = (
+    "overview",
+    "tensors",
+    "why",
+    "origin",
+    "replay",
+)
 
 
 class CaseScreen(SteadyScreen[None]):
     """Pages about one failure."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(at + 1), f"page({at})", name.capitalize(), show=False) for at, name in enumerate(PAGES)),
+        *(
+            Binding(str(at + 1), f"page({at})", name.capitalize(), show=False)
+            for at, name in enumerate(PAGES)
+        ),
         Binding("right_square_bracket", "turn(1)", "Next page", key_display="]", show=False),
         Binding("left_square_bracket", "turn(-1)", "Page before", key_display="[", show=False),
         Binding("z", "other", "Original"),
@@ -74,7 +86,9 @@ class CaseScreen(SteadyScreen[None]):
     def load(self) -> None:
         """Ask for the failure as the store has it, then for what its folder holds."""
         store, member, name = app_of(self).store, self.member, self.cluster.id
-        in_background(self, "case", lambda: (store.case(member), store.cluster(name)), self._found, self._refuse)
+        in_background(
+            self, "case", lambda: (store.case(member), store.cluster(name)), self._found, self._refuse
+        )
 
     def _found(self, found: tuple[CaseDetails, ClusterRow]) -> None:
         case, self.cluster = found
@@ -120,7 +134,8 @@ class CaseScreen(SteadyScreen[None]):
         which = "" if case.reduced is None else "  original" if self.original else "  reduced"
         line.remove_class("problem")
         line.update(
-            f"{case.cluster}  {self.cluster.status}  {case.member.verdict}{which}  {one_line(case.member.reason or case.member.message, 300)}"
+            f"{case.cluster}  {self.cluster.status}  {case.member.verdict}{which} "
+            f" {one_line(case.member.reason or case.member.message, 300)}"
         )
 
     # -- pages
@@ -148,7 +163,12 @@ class CaseScreen(SteadyScreen[None]):
             return replay_lines(self.replayed)
         if self.summary is None:
             return [
-                ((one_line(self.summary_problem) or "reading the case …", "warn" if self.summary_problem else "dim"),)
+                (
+                    (
+                        one_line(self.summary_problem) or "reading the case …",
+                        "warn" if self.summary_problem else "dim",
+                    ),
+                )
             ]
         if name == "graph":
             return case_pages.graph(self.summary)
@@ -194,7 +214,9 @@ class CaseScreen(SteadyScreen[None]):
     def _run_again(self, target: str) -> bool:
         """Begin the replay of the case that is shown; False when no case was kept."""
         case = self.case
-        folder = None if case is None else case.folder if self.original or case.reduced is None else case.reduced
+        folder = (
+            None if case is None else case.folder if self.original or case.reduced is None else case.reduced
+        )
         if folder is None:
             return False
         module = ("-m", "opsieve.tui.app.services.replay", str(folder), target)

@@ -1,4 +1,6 @@
-"""One cluster: its members, why each is here, what looks like it, what was decided, and how two members differ."""
+"""One cluster: its members, why each is here, what looks like it, what was decided, and how two members
+differ.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -41,7 +43,10 @@ class ClusterScreen(SteadyScreen[None]):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(at + 1), f"page({at})", name.capitalize(), show=False) for at, name in enumerate(PAGES)),
+        *(
+            Binding(str(at + 1), f"page({at})", name.capitalize(), show=False)
+            for at, name in enumerate(PAGES)
+        ),
         Binding("right_square_bracket", "turn(1)", "Next page", key_display="]", show=False),
         Binding("left_square_bracket", "turn(-1)", "Page before", key_display="[", show=False),
         Binding("s", "split", "Split"),
@@ -108,7 +113,9 @@ class ClusterScreen(SteadyScreen[None]):
         self.next = page.next
         table = self.query_one("#members", PagedList)
         table.empty = "no members"
-        table.show([member_cells(row, app_of(self).now()) for row in page.rows], complete=not page.next, keep=keep)
+        table.show(
+            [member_cells(row, app_of(self).now()) for row in page.rows], complete=not page.next, keep=keep
+        )
         self._figures()
         self._show_page(keep=keep)
 
@@ -131,7 +138,9 @@ class ClusterScreen(SteadyScreen[None]):
             self._figures()
 
         if after:
-            in_background(self, "rows", lambda: pages(store, name, after, FAR if far else PAGE), further, self._refuse)
+            in_background(
+                self, "rows", lambda: pages(store, name, after, FAR if far else PAGE), further, self._refuse
+            )
 
     def _figures(self) -> None:
         line = self.query_one("#figures", Static)
@@ -142,7 +151,8 @@ class ClusterScreen(SteadyScreen[None]):
         row = self.row
         pinned = " *" if row.pinned else ""
         line.update(
-            f"{row.id}{pinned}  {row.status}  {len(self.members):,} of {counted(row.members, 'member')}  {one_line(row.title, 300)}"
+            f"{row.id}{pinned}  {row.status}  {len(self.members):,} of {counted(row.members, 'member')} "
+            f" {one_line(row.title, 300)}"
         )
 
     # -- pages

@@ -127,7 +127,13 @@ class ClustersScreen(SteadyScreen[None]):
     @on(PagedList.More, "#clusters")
     def more(self, event: PagedList.More) -> None:
         """The next rows."""
-        store, text, sort, down, after = app_of(self).store, self.filter_text, self.sort, self.reversed, self.next
+        store, text, sort, down, after = (
+            app_of(self).store,
+            self.filter_text,
+            self.sort,
+            self.reversed,
+            self.next,
+        )
         wanted = FAR if event.far else PAGE
 
         def found() -> ClusterPage:
@@ -190,7 +196,10 @@ class ClustersScreen(SteadyScreen[None]):
             line.update(one_line(self.problem))
             return
         marked = len(self.query_one("#clusters", PagedList).marked)
-        words = [f"{one_line(app.title_of_store, 30)}:", f"{len(self.found):,} of {counted(self.total, 'cluster')}"]
+        words = [
+            f"{one_line(app.title_of_store, 30)}:",
+            f"{len(self.found):,} of {counted(self.total, 'cluster')}",
+        ]
         if self.grouping is not None:
             words = [words[0], f"clusters by {self.grouping}"]
         words[1] += f", {marked} selected" if marked else ""
@@ -204,7 +213,8 @@ class ClustersScreen(SteadyScreen[None]):
             words.append(f"· {counted(counts.failures, 'failure')}")
             if self.app.size.width >= 110:
                 words.append(
-                    f"· apart: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,} flaky"
+                    f"· apart: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
+                    f" {counts.flaky:,} flaky"
                 )
         if jobs := len(app.board.active):
             words.append(f"· {counted(jobs, 'job')}")
@@ -328,7 +338,9 @@ class ClustersScreen(SteadyScreen[None]):
             "title": "title",
             "id": "id",
         }
-        self.app.push_screen(ChoiceDialog("Sort by", [(name, names[name]) for name in SORTS], self.sort), chosen)
+        self.app.push_screen(
+            ChoiceDialog("Sort by", [(name, names[name]) for name in SORTS], self.sort), chosen
+        )
 
     def action_reverse(self) -> None:
         """The opposite order."""

@@ -28,7 +28,9 @@ _MOST_COPIED = 100_000  # bytes that a terminal is sent for its clipboard
 
 
 class ExportScreen(SteadyScreen[None]):
-    """The failure is run again while this opens; what it is written as is shown, and enter writes just that."""
+    """The failure is run again while this opens; what it is written as is shown, and enter writes just
+    that.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,w", "write", "Write"),
@@ -78,7 +80,17 @@ class ExportScreen(SteadyScreen[None]):
     def _show(self) -> None:
         if self.job is None:
             app = app_of(self)
-            command = [*OPSIEVE, "export", self._place(), "--as", self.kind, "-o", "-", "--store", str(app.folder)]
+            command = [
+                *OPSIEVE,
+                "export",
+                self._place(),
+                "--as",
+                self.kind,
+                "-o",
+                "-",
+                "--store",
+                str(app.folder),
+            ]
             command += ["--offline"] if app.offline else []
             self.jobs[self.kind] = app.run_job("export", self._subject.cluster.id, tuple(command))
         path = self.query_one("#path", Input)
@@ -124,7 +136,8 @@ class ExportScreen(SteadyScreen[None]):
         else:
             view.show(preview(job.output, self.kind))
             state.update(
-                f"{len(job.output):,} bytes, exactly as shown · enter writes {one_line(self._target().name, 60)} · y copies"
+                f"{len(job.output):,} bytes, exactly as shown · enter writes"
+                f" {one_line(self._target().name, 60)} · y copies"
             )
 
     # -- keys
@@ -175,7 +188,10 @@ class ExportScreen(SteadyScreen[None]):
 
         if path.is_file() and path.read_bytes() != data:
             self.app.push_screen(
-                ConfirmDialog(f"{one_line(str(path), 200)} is there already and is something else. Replace it?"), write
+                ConfirmDialog(
+                    f"{one_line(str(path), 200)} is there already and is something else. Replace it?"
+                ),
+                write,
             )
         else:
             write(True)
@@ -197,7 +213,9 @@ class ExportScreen(SteadyScreen[None]):
 
 
 def preview(data: bytes, kind: str) -> list[Line]:
-    """What is in a file that will be written; of a zip what it holds. BadInput never: what cannot be read is named."""
+    """What is in a file that will be written; of a zip what it holds. BadInput never: what cannot be read is
+    named.
+    """
     if kind != "case":
         return lines_of(data.decode("utf-8", "backslashreplace"), most=100_000, longest=100_000)
     try:

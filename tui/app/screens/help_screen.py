@@ -31,7 +31,14 @@ NAMES = {
     "left_square_bracket": "[",
     "escape": "esc",
 }
-TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit", "app.focus_previous")  # of no use here
+# of no use here
+TEXTUALS_OWN = (
+    "screen.copy_text",
+    "page_left",
+    "page_right",
+    "app.help_quit",
+    "app.focus_previous",
+)
 
 
 class HelpScreen(SteadyDialog[None]):
@@ -48,7 +55,9 @@ class HelpScreen(SteadyDialog[None]):
         """The keys, scrolled where they are many."""
         with Vertical(classes="dialog tall"):
             yield LinesView(wrap=True, id="help")
-            yield Static("j k scroll · esc back · ctrl+p finds commands by name", classes="hint", markup=False)
+            yield Static(
+                "j k scroll · esc back · ctrl+p finds commands by name", classes="hint", markup=False
+            )
 
     def on_mount(self) -> None:
         """Show them."""
@@ -57,13 +66,19 @@ class HelpScreen(SteadyDialog[None]):
 
 
 def help_lines(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> list[Line]:
-    """The active keys of a screen: its own first, then those of the app, then how to move; last the commands."""
+    """The active keys of a screen: its own first, then those of the app, then how to move; last the
+    commands.
+    """
     groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
         described = active.binding.description
         if described and not key.isdigit() and active.binding.action not in TEXTUALS_OWN:
             title = (
-                "everywhere" if active.node is screen.app else "on this screen" if active.node is screen else "moving"
+                "everywhere"
+                if active.node is screen.app
+                else "on this screen"
+                if active.node is screen
+                else "moving"
             )
             groups[title].setdefault(described, []).append(NAMES.get(key, key))
     found: list[Line] = [((type(screen).__name__.removesuffix("Screen").lower(), "accent"),)]
@@ -73,7 +88,8 @@ def help_lines(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> l
         if keys:
             found += [(), ((title, "strong"),)]
             found += [
-                ((f"  {visible(' '.join(names)):18}", "accent"), (visible(text), "")) for text, names in keys.items()
+                ((f"  {visible(' '.join(names)):18}", "accent"), (visible(text), ""))
+                for text, names in keys.items()
             ]
     found += [(), (("in the filter", "strong"),)]
     found += [((f"  {words:26}", "accent"), (meaning, "")) for words, meaning in FILTER]

@@ -1,4 +1,6 @@
-"""What runs beside: reductions, bisections, attributions, exports, replays, campaigns; each with its log, to be ended at will."""
+"""What runs beside: reductions, bisections, attributions, exports, replays, campaigns; each with its log, to
+be ended at will.
+"""
 
 import json
 import shlex
@@ -44,7 +46,9 @@ class JobsScreen(SteadyScreen[None]):
         yield Static("jobs", id="figures", markup=False)
         with Container(id="panes"):
             yield PagedList(
-                JOBS, empty="no jobs yet: r reduces, a attributes, b bisects the cluster under the cursor", id="jobs"
+                JOBS,
+                empty="no jobs yet: r reduces, a attributes, b bisects the cluster under the cursor",
+                id="jobs",
             )
             yield LinesView(follow=True, wrap=True, id="log")
         yield KeyFooter()
@@ -63,7 +67,9 @@ class JobsScreen(SteadyScreen[None]):
     def chosen(self) -> Job | None:
         """The job under the cursor."""
         row = self.query_one("#jobs", PagedList).row
-        return next((job for job in app_of(self).board.jobs if row is not None and row.key == str(job.number)), None)
+        return next(
+            (job for job in app_of(self).board.jobs if row is not None and row.key == str(job.number)), None
+        )
 
     def draw(self) -> None:
         """All anew."""
@@ -90,7 +96,11 @@ def job_row(job: Job) -> Row:
     """A job as a row."""
     spent = int(job.seconds)
     time = f"{spent // 60}:{spent % 60:02d}" if spent < 36000 else f"{spent // 3600}h"
-    far = one_line(job.outcome, 200) or job.progress or ("" if job.state == "cancelled" else one_line(job.said, 200))
+    far = (
+        one_line(job.outcome, 200)
+        or job.progress
+        or ("" if job.state == "cancelled" else one_line(job.said, 200))
+    )
     return Row(
         str(job.number),
         (str(job.number), job.state, time, one_line(job.title, 60), far),
@@ -125,6 +135,7 @@ def _result_lines(result: bytes) -> list[Line]:
         report = json.loads(result)
         if isinstance(report, dict):
             return [
-                ((f"{one_line(name, 40)}: ", "dim"), (one_line(str(value), 600), "")) for name, value in report.items()
+                ((f"{one_line(name, 40)}: ", "dim"), (one_line(str(value), 600), ""))
+                for name, value in report.items()
             ]
     return lines_of(result[:_MOST_SHOWN].decode("utf-8", "replace"), most=200)

@@ -22,7 +22,9 @@ class JumpMode(SteadyDialog[None]):
 
     def __init__(self, beneath: Screen[object]) -> None:
         super().__init__()
-        places = [widget for widget in beneath.focus_chain if widget.region and not isinstance(widget, PageBar)]
+        places = [
+            widget for widget in beneath.focus_chain if widget.region and not isinstance(widget, PageBar)
+        ]
         self._goals: dict[str, tuple[Widget, int]] = dict(
             zip(LETTERS, ((widget, -1) for widget in places), strict=False)
         )
@@ -37,7 +39,9 @@ class JumpMode(SteadyDialog[None]):
                 label = Static(letter, classes="jump", markup=False)
                 label.styles.offset = (widget.region.x, widget.region.y)
                 yield label
-        yield Static("press a letter to go there, a number for a page · esc stays", classes="jump-hint", markup=False)
+        yield Static(
+            "press a letter to go there, a number for a page · esc stays", classes="jump-hint", markup=False
+        )
 
     def on_key(self, event: events.Key) -> None:
         """Go there."""

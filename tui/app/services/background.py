@@ -1,4 +1,6 @@
-"""Questions that block, asked off the interface thread: the answer comes back as a message, a refusal as one sentence."""
+"""Questions that block, asked off the interface thread: the answer comes back as a message, a refusal as one
+sentence.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -28,7 +30,8 @@ def in_background(
     answer: Callable[[T], None],
     refused: Callable[[str], None] | None = None,
 ) -> None:
-    """Ask in a thread; `answer` or `refused` is called in the interface thread. A newer question of the group cancels this one.
+    """Ask in a thread; `answer` or `refused` is called in the interface thread. A newer question of the group
+    cancels this one.
 
     A refusal is the sentence of a BadInput or an OSError; without `refused` it is shown as a notice.
     """

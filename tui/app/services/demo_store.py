@@ -1,4 +1,6 @@
-"""The store of `opsieve tui --demo`: the samples as failures, with what was observed when samples/observe.py ran. No compiler runs."""
+"""The store of `opsieve tui --demo`: the samples as failures, with what was observed when samples/observe.py
+ran. No compiler runs.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,9 @@ _SEED = 1
 
 
 def make_demo(folder: Path) -> Path:
-    """Make the store in `folder`, if it is not there, and give the folder back. BadInput when the samples are not there."""
+    """Make the store in `folder`, if it is not there, and give the folder back. BadInput when the samples are
+    not there.
+    """
     import msgspec
 
     from opsieve.backends.observation import Observation
@@ -39,7 +43,8 @@ def make_demo(folder: Path) -> Path:
     path = SAMPLES / OBSERVED
     if not path.is_file():
         raise BadInput(
-            f"the samples are not part of this installation: there is no {shown(path, 200)}; take a checkout of the repository"
+            f"the samples are not part of this installation: there is no {shown(path, 200)}; take a checkout"
+            " of the repository"
         )
     lines = [msgspec.json.decode(line, type=Observed, strict=False) for line in read_file(path).splitlines()]
     campaign = Campaign("samples", "samples", _SEED, tuple(dict.fromkeys(line.target for line in lines)))
@@ -62,7 +67,10 @@ def make_demo(folder: Path) -> Path:
         }
         tests.append(
             FinishedTest(
-                number, replace(case, parameters={**case.parameters, "target": line.target}), answers, (finding,)
+                number,
+                replace(case, parameters={**case.parameters, "target": line.target}),
+                answers,
+                (finding,),
             )
         )
     with Store(folder) as store:

@@ -15,7 +15,8 @@ _FILES = ("reduced/repro.py", "repro.py", "reduced/module.py", "module.py", "not
 
 
 def editor_command(case: Path, environment: Mapping[str, str]) -> list[str]:
-    """The command line that shows a case folder: $VISUAL or $EDITOR with its script, module, notes or description.
+    """The command line that shows a case folder: $VISUAL or $EDITOR with its script, module, notes or
+    description.
 
     BadInput when no editor is named, or there is no file.
     """

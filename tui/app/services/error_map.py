@@ -1,4 +1,6 @@
-"""How far one value is from another, as a small map of blocks: where the error sits, seen at a glance. Pure."""
+"""How far one value is from another, as a small map of blocks: where the error sits, seen at a glance.
+Pure.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +15,9 @@ SHADES = " ·░▒▓█"  # no difference; then by the share of elements of a 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMap:
-    """`rows` are blocks, row by row, as shades; `fraction` of all elements differ, by at most `worst` (nan: not comparable numbers)."""
+    """`rows` are blocks, row by row, as shades; `fraction` of all elements differ, by at most `worst` (nan:
+    not comparable numbers).
+    """
 
     shape: tuple[int, ...]
     rows: tuple[str, ...]
@@ -22,9 +26,11 @@ class ErrorMap:
 
 
 def error_map(got: Any, expected: Any, within: float = 0.0) -> ErrorMap | None:
-    """The map of two arrays of one shape, None for anything else. An element differs when it is farther than `within`.
+    """The map of two arrays of one shape, None for anything else. An element differs when it is farther than
+    `within`.
 
-    The last axis runs across, all others down; each character stands for a block of equal size as far as that can be.
+    The last axis runs across, all others down; each character stands for a block of equal size as far as that
+    can be.
     """
     a, b = np.asarray(got), np.asarray(expected)
     if a.shape != b.shape or not a.size:
@@ -39,6 +45,9 @@ def error_map(got: Any, expected: Any, within: float = 0.0) -> ErrorMap | None:
     for block in np.array_split(flat, down, axis=0):
         shares = [float(part.mean()) for part in np.array_split(block, across, axis=1)]
         rows.append(
-            "".join(SHADES[0] if not share else SHADES[max(1, round(share * (len(SHADES) - 1)))] for share in shares)
+            "".join(
+                SHADES[0] if not share else SHADES[max(1, round(share * (len(SHADES) - 1)))]
+                for share in shares
+            )
         )
     return ErrorMap(tuple(a.shape), tuple(rows), float(differs.mean()), worst)

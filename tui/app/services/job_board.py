@@ -1,7 +1,8 @@
 """Work that takes long, in child processes: what runs, what it says, how it ended. Knows nothing of screens.
 
-A job is one or more commands in a row (reduce, then take up what it found). Threads read what a child says; `changed` is called
-from them. A child leads a process group of its own, so that Ctrl-C at the terminal is ours alone to answer.
+A job is one or more commands in a row (reduce, then take up what it found). Threads read what a child says;
+`changed` is called from them. A child leads a process group of its own, so that Ctrl-C at the terminal is
+ours alone to answer.
 """
 
 import contextlib
@@ -35,7 +36,9 @@ _EVERY = 0.5  # seconds between looks at how far a job is
 
 @dataclass(slots=True)
 class Job:
-    """A job as it stands. `results` are what the commands wrote on stdout, `log` the last lines of what they said."""
+    """A job as it stands. `results` are what the commands wrote on stdout, `log` the last lines of what they
+    said.
+    """
 
     number: int
     kind: Kind
@@ -93,7 +96,8 @@ class Job:
         if "nodes_after" in report:
             before = report.get("nodes_before")
             left = (
-                f"{report['nodes_after']} of {counted(before, 'node') if isinstance(before, int) else 'the nodes'} left"
+                f"{report['nodes_after']} of"
+                f" {counted(before, 'node') if isinstance(before, int) else 'the nodes'} left"
             )
             return left if report.get("same", True) else f"{left}, but the failure changed"
         if "transitions" in report:

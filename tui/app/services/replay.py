@@ -1,4 +1,5 @@
-"""A case judged again here and now, with the elements that are wrong and a map of them. A process of its own, started by the app.
+"""A case judged again here and now, with the elements that are wrong and a map of them. A process of its own,
+started by the app.
 
 python -m opsieve.tui.app.services.replay CASE TARGET [--offline]      prints one JSON object
 """
@@ -27,7 +28,9 @@ def main() -> int:
     place, name = [word for word in sys.argv[1:] if word != "--offline"]
     try:
         case, target = open_case(Path(place)), resolve(name)
-        with Workers(Limits(seconds=60.0), offline=offline, say=lambda text: print(text, file=sys.stderr)) as workers:
+        with Workers(
+            Limits(seconds=60.0), offline=offline, say=lambda text: print(text, file=sys.stderr)
+        ) as workers:
             lab = ObservationCache(workers)
             oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
             judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles)
@@ -48,7 +51,8 @@ def main() -> int:
         "blame": verdict.blame,
         "oracles": [str(oracle) for oracle in verdict.oracles],
         "outcomes": [
-            [each.target, each.version, each.outcome, round(each.total_seconds, 3)] for each in judged.observations
+            [each.target, each.version, each.outcome, round(each.total_seconds, 3)]
+            for each in judged.observations
         ],
         "source": source,
         "tensors": _tensors(seen.outputs or {}, right),
@@ -74,7 +78,11 @@ def _error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
     found = []
     for name, wanted in right.items():
         got = outputs.get(name)
-        made = None if got is None or isinstance(got, (list, tuple)) else error_map(got, wanted.value, wanted.within)
+        made = (
+            None
+            if got is None or isinstance(got, (list, tuple))
+            else error_map(got, wanted.value, wanted.within)
+        )
         if made is not None:
             worst = made.worst if math.isfinite(made.worst) else None
             drawn = {"shape": list(made.shape), "rows": list(made.rows), "fraction": made.fraction}

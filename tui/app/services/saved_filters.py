@@ -24,7 +24,9 @@ def saved_filters(folder: Path) -> dict[str, str]:
 
 
 def save_filter(folder: Path, name: str, text: str) -> None:
-    """Save a filter under a name; an empty text removes it. BadInput when the file cannot be written, or there are too many."""
+    """Save a filter under a name; an empty text removes it. BadInput when the file cannot be written, or
+    there are too many.
+    """
     filters = saved_filters(folder) | {name: text}
     if not text:
         filters.pop(name)

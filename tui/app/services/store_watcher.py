@@ -11,7 +11,9 @@ _EVERY = 0.5  # seconds between looks
 
 
 class Watch:
-    """Calls `changed` after others' commits, and `trouble` once for each new sentence of what is wrong ("": all is well again)."""
+    """Calls `changed` after others' commits, and `trouble` once for each new sentence of what is wrong ("":
+    all is well again).
+    """
 
     def __init__(self, store: Queries, changed: Callable[[], None], trouble: Callable[[str], None]) -> None:
         self._store, self._changed, self._trouble = store, changed, trouble
@@ -40,7 +42,10 @@ class Watch:
 
     def _look(self, first: bool) -> str:
         if not (self._store.folder / INDEX).is_file():
-            return f"the index of the store {shown(self._store.folder, 120)} has vanished; what you see is what was read before"
+            return (
+                f"the index of the store {shown(self._store.folder, 120)} has vanished; what you see is what"
+                " was read before"
+            )
         try:
             if self._store.changed() and not first:
                 self._changed()

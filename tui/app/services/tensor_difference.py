@@ -1,4 +1,6 @@
-"""Two values of an output beside each other: their types, how many elements differ, where the largest error is, the worst of them. Pure."""
+"""Two values of an output beside each other: their types, how many elements differ, where the largest error
+is, the worst of them. Pure.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ _LONGEST = 40  # characters of an element
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element: `index` like [0,3], both values, how far they are apart ("" where that is no number), whether that is too far."""
+    """One element: `index` like [0,3], both values, how far they are apart ("" where that is no number),
+    whether that is too far.
+    """
 
     index: str
     expected: str
@@ -26,10 +30,11 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class TensorDifference:
-    """`expected` and `got` are types like float32[2,3], `largest` the index of the largest error, "" where nothing differs.
+    """`expected` and `got` are types like float32[2,3], `largest` the index of the largest error, "" where
+    nothing differs.
 
-    `elements` are all of a small tensor, in order, and of a larger one those that differ, the worst first. Of two shapes they are
-    the first elements of either, by position in memory.
+    `elements` are all of a small tensor, in order, and of a larger one those that differ, the worst first. Of
+    two shapes they are the first elements of either, by position in memory.
     """
 
     output: str
@@ -45,9 +50,11 @@ class TensorDifference:
 def tensor_differences(
     output: str, got: Any, expected: Any, within: float = 0.0, dtype: str = ""
 ) -> Iterator[TensorDifference]:
-    """One for each tensor of an output, of a sequence `output[0]` and so on. An element differs when it is farther than `within`.
+    """One for each tensor of an output, of a sequence `output[0]` and so on. An element differs when it is
+    farther than `within`.
 
-    `dtype` is the declared one, "" for that of `expected`, whose values may be wider: a reference computes in float64.
+    `dtype` is the declared one, "" for that of `expected`, whose values may be wider: a reference computes in
+    float64.
     """
     if isinstance(expected, (list, tuple)):
         given = got if isinstance(got, (list, tuple)) else []
@@ -80,7 +87,9 @@ def _difference(output: str, got: Any, expected: Any, within: float, dtype: str)
 
 
 def distances(left: Any, right: Any) -> Any:
-    """How far the elements of two arrays of one shape are apart, float64: 0 where both are equal or both nan, nan where one is no number or they are text."""
+    """How far the elements of two arrays of one shape are apart, float64: 0 where both are equal or both nan,
+    nan where one is no number or they are text.
+    """
     if not (_numeric(left) and _numeric(right)):
         return np.where(np.asarray(left != right), np.nan, 0.0)
     kind = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
@@ -103,7 +112,9 @@ def _index(at: int, shape: tuple[int, ...]) -> str:
 
 
 def _element(left: Any, right: Any, at: int, differs: bool) -> Element:
-    return Element(_index(at, right.shape), _shown(right, at), _shown(left, at), _apart(left, right, at), differs)
+    return Element(
+        _index(at, right.shape), _shown(right, at), _shown(left, at), _apart(left, right, at), differs
+    )
 
 
 def _shown(array: Any, at: int) -> str:

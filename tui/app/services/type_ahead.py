@@ -1,7 +1,9 @@
-"""Keys in the order in which they were typed, however fast: one is done before the next is given to what has the focus then.
+"""Keys in the order in which they were typed, however fast: one is done before the next is given to what has
+the focus then.
 
-Textual gives a key to the widget that has the focus when the key arrives, and acts on its binding some messages later. In a burst, as
-ssh and paste deliver them, `/kind:crash` would lose what follows the `/`, since the filter has the focus too late.
+Textual gives a key to the widget that has the focus when the key arrives, and acts on its binding some
+messages later. In a burst, as ssh and paste deliver them, `/kind:crash` would lose what follows the `/`,
+since the filter has the focus too late.
 """
 
 import time
@@ -20,9 +22,13 @@ class KeyDone(Message, bubble=True):
 
 
 class TypeAhead:
-    """The keys that wait. `give` hands one over; `target` is who gets it now, None while a screen is being made."""
+    """The keys that wait. `give` hands one over; `target` is who gets it now, None while a screen is being
+    made.
+    """
 
-    def __init__(self, give: Callable[[events.Key], Awaitable[None]], target: Callable[[], Widget | None]) -> None:
+    def __init__(
+        self, give: Callable[[events.Key], Awaitable[None]], target: Callable[[], Widget | None]
+    ) -> None:
         self._give, self._target = give, target
         self._waiting: deque[events.Key] = deque(maxlen=1000)
         self._since: float | None = None  # when the key that is under way was given

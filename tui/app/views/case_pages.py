@@ -1,4 +1,6 @@
-"""A case as pages of lines: what failed, its graph, what each target did, the trace with what was kept of it. Pure."""
+"""A case as pages of lines: what failed, its graph, what each target did, the trace with what was kept of it.
+Pure.
+"""
 
 import textwrap
 from collections.abc import Sequence
@@ -104,17 +106,26 @@ def _table(shown: Sequence[Observation]) -> list[tuple[str, list[str]]]:
         row("exception", [each.exception for each in shown]),
         row("signal", [each.signal or "" for each in shown]),
         row("message", [each.message for each in shown]),
-        row("seconds", [", ".join(f"{name} {spent:.3f}" for name, spent in each.seconds.items()) for each in shown]),
+        row(
+            "seconds",
+            [", ".join(f"{name} {spent:.3f}" for name, spent in each.seconds.items()) for each in shown],
+        ),
         row("memory", [f"{each.peak_memory >> 20} MiB" if each.peak_memory else "" for each in shown]),
         row("notes", ["; ".join(each.notes) for each in shown]),
-        row("hazards", ["; ".join(f"{each.rule} at {each.operator}" for each in one.hazards) for one in shown]),
+        row(
+            "hazards", ["; ".join(f"{each.rule} at {each.operator}" for each in one.hazards) for one in shown]
+        ),
     ]
 
 
 def _tone(name: str, value: str) -> str:
     if name == "target":
         return "strong"
-    return {"ok": "good", "crash": "bad", "error": "bad", "hang": "bad"}.get(value, "") if name == "outcome" else ""
+    return (
+        {"ok": "good", "crash": "bad", "error": "bad", "hang": "bad"}.get(value, "")
+        if name == "outcome"
+        else ""
+    )
 
 
 def _wrapped(text: str, room: int, most: int = 6) -> list[str]:
@@ -130,7 +141,10 @@ def trace(observations: Sequence[Observation], components: Sequence[Component]) 
     template = next((part for part in components if part.name is ComponentName.MESSAGE), None)
     telling = read(seen.frames, _TELLING).names
     found: list[Line] = [
-        (("frames, innermost first", "strong"), ("  + counts  · telling, but further out  - uninteresting", "dim"))
+        (
+            ("frames, innermost first", "strong"),
+            ("  + counts  · telling, but further out  - uninteresting", "dim"),
+        )
     ]
     for frame in reversed(seen.frames[-300:]):
         names = read((frame,), 1).names

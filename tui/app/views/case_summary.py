@@ -1,8 +1,10 @@
-"""What a case folder holds, for people: its graph drawn, its operators, its inputs. Read in a process of its own.
+"""What a case folder holds, for people: its graph drawn, its operators, its inputs. Read in a process of its
+own.
 
     python -I -m opsieve.tui.app.views.case_summary FOLDER      prints one JSON object, the fields of Sheet
 
-A model from anywhere may be large or hostile, and reading it would stop the screen; here it has limits on time and memory.
+A model from anywhere may be large or hostile, and reading it would stop the screen; here it has limits on
+time and memory.
 """
 
 import json
@@ -24,7 +26,9 @@ _MAX_OUTPUT = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class CaseSummary:
-    """`graph`: (rails, label) lines; `operators`: (operator, how many); `inputs` and `expected`: (name, type, values); `origin`: (name, value)."""
+    """`graph`: (rails, label) lines; `operators`: (operator, how many); `inputs` and `expected`: (name, type,
+    values); `origin`: (name, value).
+    """
 
     graph: tuple[tuple[str, str], ...]
     operators: tuple[tuple[str, int], ...]
@@ -34,10 +38,14 @@ class CaseSummary:
 
 
 def read_summary(folder: Path) -> CaseSummary:
-    """The sheet of a case folder; BadInput, one sentence, when it cannot be read, or takes too long or too much."""
+    """The sheet of a case folder; BadInput, one sentence, when it cannot be read, or takes too long or too
+    much.
+    """
     command = [sys.executable, "-I", "-m", "opsieve.tui.app.views.case_summary", str(folder)]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+        )
         reply = json.loads(done.stdout[:_MAX_OUTPUT])
         if "problem" in reply:
             raise BadInput(str(reply["problem"]))
@@ -53,7 +61,9 @@ def read_summary(folder: Path) -> CaseSummary:
     except subprocess.TimeoutExpired:
         raise BadInput(f"the case {shown(folder, 160)} took more than {_SECONDS} s to read") from None
     except (OSError, ValueError, KeyError, TypeError):
-        raise BadInput(f"the case {shown(folder, 160)} cannot be read; the process that tried has died") from None
+        raise BadInput(
+            f"the case {shown(folder, 160)} cannot be read; the process that tried has died"
+        ) from None
 
 
 def _triples(rows: Any) -> tuple[tuple[str, str, str], ...]:
@@ -98,7 +108,11 @@ def _value(value: Any) -> tuple[str, str]:
     if flat.size > _VALUES:
         words += " …"
         if array.dtype.kind in "fiu":
-            wide = flat[np.isfinite(flat)].astype(np.float64) if array.dtype.kind == "f" else flat.astype(np.float64)
+            wide = (
+                flat[np.isfinite(flat)].astype(np.float64)
+                if array.dtype.kind == "f"
+                else flat.astype(np.float64)
+            )
             if wide.size:
                 words += f"  (from {wide.min():.6g} to {wide.max():.6g}, mean {wide.mean():.6g})"
     return f"{array.dtype}{list(array.shape)}".replace(" ", ""), words

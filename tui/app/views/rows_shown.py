@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from opsieve.gen.model.printable import counted
 from opsieve.triage.fingerprint.component import Component
-from opsieve.triage.store.rows import ClusterGroup, ClusterRow, Decision, FingerprintRow, MemberRow, RelatedRow
+from opsieve.triage.store.rows import (
+    ClusterGroup,
+    ClusterRow,
+    Decision,
+    FingerprintRow,
+    MemberRow,
+    RelatedRow,
+)
 from opsieve.tui.app.widgets.paged_list import Column, Row
 from opsieve.tui.app.widgets.visible import Line, ago, moment, one_line
 
@@ -59,7 +66,9 @@ def member_cells(row: MemberRow, now: float) -> Row:
 
 
 def _short(row: MemberRow) -> str:
-    """The end of a case folder's name, which tells it from others; of a member that was only counted all of its name."""
+    """The end of a case folder's name, which tells it from others; of a member that was only counted all of
+    its name.
+    """
     if not row.folder:
         return one_line(row.name, 200)
     return one_line(row.folder.removeprefix("cases/").rpartition("-")[2], 200)
@@ -67,12 +76,16 @@ def _short(row: MemberRow) -> str:
 
 def group_cells(group: ClusterGroup) -> Row:
     """A group as a row."""
-    return Row(group.value, (f"{group.clusters:,}", f"{group.members:,}", one_line(group.value, 200) or "(none)"))
+    return Row(
+        group.value, (f"{group.clusters:,}", f"{group.members:,}", one_line(group.value, 200) or "(none)")
+    )
 
 
 def facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
     """Names and values, those without a value left out."""
-    return [((f"{name:{width}} ", "dim"), (one_line(value, 2000), "")) for name, value in pairs if value.strip()]
+    return [
+        ((f"{name:{width}} ", "dim"), (one_line(value, 2000), "")) for name, value in pairs if value.strip()
+    ]
 
 
 def cluster_lines(row: ClusterRow, now: float) -> list[Line]:
@@ -139,7 +152,11 @@ def related_lines(related: Sequence[RelatedRow]) -> list[Line]:
     found: list[Line] = []
     for each in related:
         found.append(
-            ((f"{each.cluster.id:7}", "accent"), (f"{each.score:.2f}  ", ""), (one_line(each.cluster.title, 300), ""))
+            (
+                (f"{each.cluster.id:7}", "accent"),
+                (f"{each.score:.2f}  ", ""),
+                (one_line(each.cluster.title, 300), ""),
+            )
         )
         found.append(((f"       {one_line(each.reason, 300)}", "dim"),))
     return found

@@ -12,7 +12,9 @@ _HEADINGS = ("element", "expected", "got", "difference")
 
 
 def tensor_lines(job: Job | None, wrong: bool) -> list[Line]:
-    """The outputs of a replay; `wrong`: the failure is one of values, so that there is something to compare."""
+    """The outputs of a replay; `wrong`: the failure is one of values, so that there is something to
+    compare.
+    """
     if job is None:
         return [] if not wrong else [(("R runs the case again, and shows its outputs here", "dim"),)]
     report = job.report()
@@ -40,23 +42,35 @@ def tensor_lines(job: Job | None, wrong: bool) -> list[Line]:
 def _tensor(each: dict[str, Any]) -> list[Line]:
     expected, got = one_line(str(each["expected"]), 80), one_line(str(each["got"]), 80)
     kind = expected if expected == got else f"expected {expected}, got {got}"
-    head: Line = ((f"  {one_line(str(each['output']), 80)}  ", "accent"), (kind, "dim" if expected == got else "bad"))
+    head: Line = (
+        (f"  {one_line(str(each['output']), 80)}  ", "accent"),
+        (kind, "dim" if expected == got else "bad"),
+    )
     if expected == got and not each["differing"]:
         return [head, (("    no element differs", "good"),)]
-    said = f"{each['differing']:,} of {counted(each['size'], 'element')} {'differs' if each['differing'] == 1 else 'differ'}"
+    said = (
+        f"{each['differing']:,} of {counted(each['size'], 'element')}"
+        f" {'differs' if each['differing'] == 1 else 'differ'}"
+    )
     if each["largest"]:
         said += f", the largest error at {one_line(str(each['largest']), 60)}"
     if each["within"]:
         said += f", allowed {float(each['within']):.4g}"
     elements = [
-        (*(one_line(str(part[name]), 60) for name in ("index", *_HEADINGS[1:])), part) for part in each["elements"]
+        (*(one_line(str(part[name]), 60) for name in ("index", *_HEADINGS[1:])), part)
+        for part in each["elements"]
     ]
     widths = [max([len(name), *(len(row[at]) for row in elements)]) for at, name in enumerate(_HEADINGS)]
     heading = "  ".join(f"{name:{width}}" for name, width in zip(_HEADINGS, widths, strict=True))
     rows: list[Line] = [((f"    {heading}", "dim"),)]
     for *cells, part in elements:
         text = "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True))
-        rows.append((("  ▸ " if part["differs"] else "    ", "bad"), (text.rstrip(), "" if part["differs"] else "dim")))
+        rows.append(
+            (
+                ("  ▸ " if part["differs"] else "    ", "bad"),
+                (text.rstrip(), "" if part["differs"] else "dim"),
+            )
+        )
     left = each["differing"] - len(elements)
     rest: list[Line] = [((f"    … and {left:,} more", "dim"),)] if left > 0 else []
     return [head, ((f"    {said}" if expected == got else "    the types differ", "bad"),), *rows, *rest]

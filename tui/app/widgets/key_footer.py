@@ -6,8 +6,8 @@ from textual.widgets import Footer
 class KeyFooter(Footer):
     """Textual's footer, made anew only when it would show other keys than before.
 
-    A screen says that its keys may have changed whenever the focus moves or data arrives; mostly they have not, and a footer
-    is a dozen widgets.
+    A screen says that its keys may have changed whenever the focus moves or data arrives; mostly they have
+    not, and a footer is a dozen widgets.
     """
 
     def __init__(self) -> None:

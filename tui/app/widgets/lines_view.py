@@ -18,7 +18,9 @@ TONES = ("dim", "strong", "good", "bad", "warn", "accent")
 
 
 def wrapped(line: Line, width: int) -> list[Line]:
-    """A line broken at spaces into lines of at most `width` cells; those that go on stand under what follows a short first part."""
+    """A line broken at spaces into lines of at most `width` cells; those that go on stand under what follows
+    a short first part.
+    """
     if sum(cell_len(text) for text, _ in line) <= width:
         return [line]
     first = cell_len(line[0][0])
@@ -71,7 +73,9 @@ class LinesView(ScrollView, can_focus=True):
         return "\n".join("".join(text for text, _ in line) for line in self.lines)
 
     def show(self, lines: Sequence[Line], *, keep: bool = False, wrap: bool | None = None) -> None:
-        """Show these lines (printable text), from the first one on; with `keep` what is in sight stays where it is."""
+        """Show these lines (printable text), from the first one on; with `keep` what is in sight stays where
+        it is.
+        """
         self._wrap = self._wrap if wrap is None else wrap
         self.lines = tuple(lines)
         self._broken()

@@ -8,7 +8,9 @@ _SHORTEST = 0.05  # seconds
 
 
 class Notice(Notification):
-    """Textual sets a timer of the time left, and one of less than nothing never gives the app back to its keys."""
+    """Textual sets a timer of the time left, and one of less than nothing never gives the app back to its
+    keys.
+    """
 
     @property
     def time_left(self) -> float:

@@ -1,4 +1,6 @@
-"""A list of any length that draws only the rows in sight, and asks for more when the end of what it has comes near."""
+"""A list of any length that draws only the rows in sight, and asks for more when the end of what it has comes
+near.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +27,9 @@ _NEAR = 50  # rows before the end of what is loaded at which more is asked for
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its width in cells (0: what is left), where its text stands, and how soon it goes where room is short (0: never)."""
+    """A column: its width in cells (0: what is left), where its text stands, and how soon it goes where room
+    is short (0: never).
+    """
 
     title: str
     width: int = 0
@@ -43,7 +47,9 @@ class Row:
 
 
 def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
-    """The columns that fit into `width` cells, as (index, cells), a space between them; the most spare are left out first."""
+    """The columns that fit into `width` cells, as (index, cells), a space between them; the most spare are
+    left out first.
+    """
     kept = list(range(len(columns)))
 
     def fixed() -> int:
@@ -58,7 +64,9 @@ def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
 
 
 class PagedList(ScrollView, can_focus=True):
-    """Rows under a head line, with a cursor and marks. Whoever owns it loads the rows (`show`, `extend`) and answers `More`."""
+    """Rows under a head line, with a cursor and marks. Whoever owns it loads the rows (`show`, `extend`) and
+    answers `More`.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "paged-list--head", "paged-list--cursor", "paged-list--blurred", "paged-list--marked",
@@ -116,7 +124,13 @@ class PagedList(ScrollView, can_focus=True):
     class Marked(Message):
         """The marks changed."""
 
-    def __init__(self, columns: Sequence[Column], *, empty: str = "nothing here", id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        empty: str = "nothing here",
+        id: str | None = None,  # noqa: A002  # Textual's name
+    ) -> None:
         super().__init__(id=id)
         self.columns = tuple(columns)
         self.rows: list[Row] = []
@@ -133,14 +147,17 @@ class PagedList(ScrollView, can_focus=True):
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
 
     def show(self, rows: Sequence[Row], *, complete: bool, keep: bool = False) -> None:
-        """Show these rows; with `keep` the cursor stays on its row, where that is still there, else it goes to the first."""
+        """Show these rows; with `keep` the cursor stays on its row, where that is still there, else it goes
+        to the first.
+        """
         before, old = self.row, self.cursor
         self.rows = list(rows)
         self.complete, self._requested = complete, False
         at = 0
         if keep and before is not None:
             at = next(
-                (n for n, row in enumerate(self.rows) if row.key == before.key), min(old, max(0, len(self.rows) - 1))
+                (n for n, row in enumerate(self.rows) if row.key == before.key),
+                min(old, max(0, len(self.rows) - 1)),
             )
         self._resized()
         if at == self.cursor:
@@ -266,7 +283,9 @@ class PagedList(ScrollView, can_focus=True):
         if y == 0:
             style = base + self.get_component_rich_style("paged-list--head")
             cells = [column.title for column in self.columns]
-            return Strip([Segment(f"  {self._text(cells, width - 2)}", style)]).adjust_cell_length(width, style)
+            return Strip([Segment(f"  {self._text(cells, width - 2)}", style)]).adjust_cell_length(
+                width, style
+            )
         at = int(self.scroll_offset.y) + y - 1
         if at >= len(self.rows):
             words = self.empty if not self.rows and y == 2 else ""
@@ -282,7 +301,9 @@ class PagedList(ScrollView, can_focus=True):
             name = "paged-list--cursor" if self.has_focus else "paged-list--blurred"
             style = base + self.get_component_rich_style(name)
         sign = ("›" if at == self.cursor else " ") + ("●" if marked else " ")
-        return Strip([Segment(sign + self._text(row.cells, width - 2), style)]).adjust_cell_length(width, style)
+        return Strip([Segment(sign + self._text(row.cells, width - 2), style)]).adjust_cell_length(
+            width, style
+        )
 
     def _text(self, cells: Sequence[str], width: int) -> str:
         words = []

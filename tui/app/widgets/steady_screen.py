@@ -1,4 +1,6 @@
-"""Screens that a fault in one of their handlers does not end, and that answer nothing while their widgets are being taken away."""
+"""Screens that a fault in one of their handlers does not end, and that answer nothing while their widgets are
+being taken away.
+"""
 
 from textual.await_complete import AwaitComplete
 from textual.css.query import NoMatches
@@ -8,7 +10,9 @@ from textual.screen import ModalScreen, Screen, ScreenResultType
 
 
 class _SteadyPump(MessagePump):
-    """Textual ends the loop of a screen at the first fault of a handler: it would stay on the terminal and take no key."""
+    """Textual ends the loop of a screen at the first fault of a handler: it would stay on the terminal and
+    take no key.
+    """
 
     _pruning: bool  # of DOMNode: its widgets are being taken away, so that some are gone already
 
@@ -27,7 +31,9 @@ class SteadyScreen(_SteadyPump, Screen[ScreenResultType]):
 
 
 class SteadyDialog(_SteadyPump, ModalScreen[ScreenResultType]):
-    """One over another screen, which ends once: Textual would take away the screen beneath at a second key that ends it."""
+    """One over another screen, which ends once: Textual would take away the screen beneath at a second key
+    that ends it.
+    """
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """End, with a result; nothing when it has ended."""

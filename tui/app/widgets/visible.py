@@ -7,7 +7,9 @@ Line = tuple[Part, ...]
 
 
 def visible(text: str) -> str:
-    """Text on one line: control codes, line ends, changes of direction and lone surrogates as escapes (`\\x1b`), tabs as spaces."""
+    """Text on one line: control codes, line ends, changes of direction and lone surrogates as escapes
+    (`\\x1b`), tabs as spaces.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else "    " if c == "\t" else _escape(c) for c in text)

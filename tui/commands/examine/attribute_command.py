@@ -22,17 +22,25 @@ from opsieve.tui.commands.text import say
 @options.NO_SANDBOX
 @options.JSON
 def command(
-    case: Path, target: str, inputs: Path | None, expected: Path | None, seed: int, offline: bool, as_json: bool
+    case: Path,
+    target: str,
+    inputs: Path | None,
+    expected: Path | None,
+    seed: int,
+    offline: bool,
+    as_json: bool,
 ) -> int:
     """Find the optimiser passes that cause the failure of CASE: those that cure it when skipped.
 
-    CASE is an .onnx file, a case directory, or a directory with model.onnx and its data. The answer may be that no
-    optimiser pass causes the failure.
+    CASE is an .onnx file, a case directory, or a directory with model.onnx and its data. The answer may be
+    that no optimiser pass causes the failure.
     """
     from opsieve.bisect.sessions.passes import attribute_passes
     from opsieve.bisect.sessions.request import BisectRequest
 
-    request = BisectRequest(case, target=target or "", inputs=inputs, expected=expected, seed=seed, offline=offline)
+    request = BisectRequest(
+        case, target=target or "", inputs=inputs, expected=expected, seed=seed, offline=offline
+    )
     found = attribute_passes(request, say)
     if as_json:
         click.echo(json.dumps(found.as_json()))
@@ -54,7 +62,11 @@ def sentence(answer: str, passes: Sequence[str], alone: Sequence[str], levels: i
     """The answer for a person; a compiler with one level has no unoptimised build to compare with."""
     names = " and ".join(passes)
     if answer == "pass":
-        also = "it causes the failure alone" if alone else "it does not cause the failure alone: other passes take part"
+        also = (
+            "it causes the failure alone"
+            if alone
+            else "it does not cause the failure alone: other passes take part"
+        )
         return f"pass {names}: skipping it cures the failure; {also}"
     if answer == "set":
         each = f"{' and '.join(alone)} each cause it alone" if alone else "none causes it alone"

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     "indexes",
     metavar="URL",
     multiple=True,
-    help="With --releases: look for versions on this package index (or in this directory of wheels), too; repeatable.",
+    help=(
+        "With --releases: look for versions on this package index (or in this directory of wheels), too;"
+        " repeatable."
+    ),
 )
 @click.option("--pre", is_flag=True, help="With --releases: pre-releases and nightly versions, too.")
 @click.option(
@@ -37,13 +40,17 @@ if TYPE_CHECKING:
     type=options.PATH,
     help="Search the builds in this directory: wheels and build trees named by version, commit or date.",
 )
-@click.option("--commits", "repository", type=options.PATH, help="Search the commits of this local git repository.")
+@click.option(
+    "--commits", "repository", type=options.PATH, help="Search the commits of this local git repository."
+)
 @click.option("--source", help="Search the versions of a plug-in: NAME or NAME:ARGUMENT.")
 @click.option(
-    "--good", help="A release, tag, date, commit or backend@path without the failure.  [default: the oldest release]"
+    "--good",
+    help="A release, tag, date, commit or backend@path without the failure.  [default: the oldest release]",
 )
 @click.option(
-    "--bad", help="A release, tag, date, commit or backend@path with the failure.  [default: the newest release]"
+    "--bad",
+    help="A release, tag, date, commit or backend@path with the failure.  [default: the newest release]",
 )
 @options.TARGET
 @click.option("--sweep", is_flag=True, help="Test every release and report every transition.")
@@ -60,7 +67,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Commits: time limit of one build or check.",
 )
-@click.option("--hang-is-bad", is_flag=True, help="Commits: a check that takes too long is bad, not untestable.")
+@click.option(
+    "--hang-is-bad", is_flag=True, help="Commits: a check that takes too long is bad, not untestable."
+)
 @click.option("--fresh", is_flag=True, help="Commits: do not reuse results of earlier searches.")
 @click.option("--sparse", multiple=True, help="Commits: check out only this directory; repeatable.")
 @click.option("--paths", multiple=True, help="Commits: only those that touch this path; repeatable.")
@@ -73,7 +82,10 @@ if TYPE_CHECKING:
 @click.option(
     "--history",
     type=options.PATH,
-    help="After --releases, rank the commits between the two releases in this clone; nothing is built or checked out.",
+    help=(
+        "After --releases, rank the commits between the two releases in this clone; nothing is built or"
+        " checked out."
+    ),
 )
 @click.option(
     "--fixed", is_flag=True, help="Releases: ask for the one that repaired the failure, and rank its commits."
@@ -81,7 +93,10 @@ if TYPE_CHECKING:
 @click.option(
     "--repro-rate",
     "repro_rate",
-    help="Probability that a bad version fails in one run; auto: estimate it at the bad end.  [default: 1; auto for flaky failures]",
+    help=(
+        "Probability that a bad version fails in one run; auto: estimate it at the bad end.  [default: 1;"
+        " auto for flaky failures]"
+    ),
 )
 @click.option("--chance", "old_chance", hidden=True, help="The former name of --repro-rate.")
 @click.option(
@@ -104,20 +119,25 @@ if TYPE_CHECKING:
 @options.SEED
 @options.RTOL
 @options.ATOL
-@click.option("--no-attribute", is_flag=True, help="Do not search for the optimiser pass in the first bad release.")
+@click.option(
+    "--no-attribute", is_flag=True, help="Do not search for the optimiser pass in the first bad release."
+)
 @options.OFFLINE
 @options.CONSENT
 @options.NO_SANDBOX
 @click.option("--dry-run", is_flag=True, help="Only print what would be tested.")
 @options.JSON
-def command(as_json: bool, package: str | None, source: str | None, repository: Path | None, **given: Any) -> int:
+def command(
+    as_json: bool, package: str | None, source: str | None, repository: Path | None, **given: Any
+) -> int:
     """Find the release or commit that introduced the failure of CASE, or fixed it.
 
-    With --releases, CASE (an .onnx file or a case directory) runs on released wheels, installed on demand; with --builds,
-    on the builds in a directory; with both, on the releases and then on the builds between two of them. With --commits,
-    the commits between --good and --bad are built with --build and tested with CASE or --check. Both ends are verified
-    first. With --history, the commits between the two releases are ranked by what they changed. Every probe is kept: an interrupted search continues where it was, and a repeated one costs nothing. Exit code 3 if no
-    version fails, 2 if none could be tested.
+    With --releases, CASE (an .onnx file or a case directory) runs on released wheels, installed on demand;
+    with --builds, on the builds in a directory; with both, on the releases and then on the builds between two
+    of them. With --commits, the commits between --good and --bad are built with --build and tested with CASE
+    or --check. Both ends are verified first. With --history, the commits between the two releases are ranked
+    by what they changed. Every probe is kept: an interrupted search continues where it was, and a repeated
+    one costs nothing. Exit code 3 if no version fails, 2 if none could be tested.
     """
     from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, VersionAnswer, VersionPreview
     from opsieve.bisect.sessions.commits import bisect_commits
@@ -155,18 +175,23 @@ def command(as_json: bool, package: str | None, source: str | None, repository: 
     return 0
 
 
-def _check_options(package: str | None, source: str | None, repository: Path | None, given: dict[str, Any]) -> None:
+def _check_options(
+    package: str | None, source: str | None, repository: Path | None, given: dict[str, Any]
+) -> None:
     """BadInput unless the options say one thing to search, and nothing that only another search has."""
     from opsieve.bisect.sources.build_sandbox import LIMITS
     from opsieve.gen.model.bad_input import BadInput
 
     named = [
-        name for name, value in (("--releases", package), ("--commits", repository), ("--source", source)) if value
+        name
+        for name, value in (("--releases", package), ("--commits", repository), ("--source", source))
+        if value
     ]
     ends = all(text and "@" in text for text in (given["good"], given["bad"]))
     if len(named) > 1 or not (named or given["builds"] or ends):
         raise BadInput(
-            "name exactly one of --releases PACKAGE, --commits REPOSITORY and --source NAME, or --builds FOLDER"
+            "name exactly one of --releases PACKAGE, --commits REPOSITORY and --source NAME, or --builds"
+            " FOLDER"
         )
     alone = {
         "--commits": ("build", "check", "paths", "sparse", "first_parent", "fresh", "hang_is_bad"),

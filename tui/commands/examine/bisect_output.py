@@ -23,7 +23,10 @@ def preview(found: VersionPreview | CommitPreview) -> str:
     """What a dry run says."""
     probes = counted(found.expected_probes, "probe")
     if isinstance(found, CommitPreview):
-        return f"{counted(found.commits, 'commit')} between the ends; about {probes}, {found.known} already known"
+        return (
+            f"{counted(found.commits, 'commit')} between the ends; about {probes}, {found.known} already"
+            " known"
+        )
     versions = found.versions
     known = f"{len(found.known)} already tested"
     return (
@@ -63,8 +66,8 @@ def _version_lines(found: VersionAnswer) -> Iterator[str]:
 
 def _history_lines(history: HistoryRanking) -> Iterator[str]:
     yield (
-        f"{counted(history.commits, 'commit')} between {history.good.release} ({history.good.commit[:12]}) and "
-        f"{history.bad.release} ({history.bad.commit[:12]}); likeliest by what they changed:"
+        f"{counted(history.commits, 'commit')} between {history.good.release} ({history.good.commit[:12]})"
+        f" and {history.bad.release} ({history.bad.commit[:12]}); likeliest by what they changed:"
     )
     for end in (history.good, history.bad):
         if not end.exact:

@@ -30,21 +30,28 @@ _TARGETS = click.option(
     shell_complete=completions.targets,
     callback=options.named_builds,
     multiple=True,
-    help="Compiler to judge the cases on: backend[==release | @path][:option,...]; repeatable."
-    "  [default: the targets recorded with each case]",
+    help=(
+        "Compiler to judge the cases on: backend[==release | @path][:option,...]; repeatable."
+        "  [default: the targets recorded with each case]"
+    ),
 )
 _FAIL_ON = click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
     default="new",
     show_default=True,
-    help="What gives exit code 1, beside 2 for what was not judged. new: what fails and did not, or fails otherwise than before; any: every failure; none: nothing.",
+    help=(
+        "What gives exit code 1, beside 2 for what was not judged. new: what fails and did not, or fails"
+        " otherwise than before; any: every failure; none: nothing."
+    ),
 )
 
 
 @click.group("corpus")
 def command() -> None:
-    """Keep a folder of failing cases and replay it on new compilers: what is fixed, still fails, or newly fails."""
+    """Keep a folder of failing cases and replay it on new compilers: what is fixed, still fails, or newly
+    fails.
+    """
 
 
 @command.command("add")
@@ -61,9 +68,9 @@ def command() -> None:
 def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bool, **given: Any) -> int:
     """Copy CASES into the corpus FOLDER, and record there what their targets make of them now.
 
-    A case is an .onnx file, a case directory, or a directory with model.onnx and its data. One that names no target is judged on
-    onnxruntime. A case that the corpus has already is not copied again, but judged, and its record renewed. Exit code 2 if a case
-    could not be added, or a target did not judge it.
+    A case is an .onnx file, a case directory, or a directory with model.onnx and its data. One that names no
+    target is judged on onnxruntime. A case that the corpus has already is not copied again, but judged, and
+    its record renewed. Exit code 2 if a case could not be added, or a target did not judge it.
     """
     from opsieve.backends.verdict import JUDGED
     from opsieve.triage.corpus.session import AddedCase, add_cases
@@ -121,8 +128,9 @@ def run(
 ) -> int:
     """Judge every case of the corpus FOLDER, and compare with what its record says.
 
-    A target that a case has no record of is compared with what was seen on the same compiler in another release or setting. Exit
-    code 1 as --fail-on says, else 2 if a case could not be used, or a target did not judge it.
+    A target that a case has no record of is compared with what was seen on the same compiler in another
+    release or setting. Exit code 1 as --fail-on says, else 2 if a case could not be used, or a target did not
+    judge it.
     """
     from opsieve.triage.corpus.session import refused, replay
     from opsieve.triage.judging import RefusedModel
@@ -202,9 +210,13 @@ def _reported(
         click.echo(json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": facts(results)}))
     place = "" if folder is None else folder.as_posix()
     output.write(results, red, place, f"corpus {place or 'diff'}", annotate_on_stderr=as_json)
-    say(", ".join(f"{count} {state.replace('-', ' ')}" for state, count in numbers.items() if count) or "no case")
+    say(
+        ", ".join(f"{count} {state.replace('-', ' ')}" for state, count in numbers.items() if count)
+        or "no case"
+    )
     unjudged = [
-        f"{result.case} on {result.target or 'any target'} ({result.after.verdict if result.after else result.reason})"
+        f"{result.case} on {result.target or 'any target'}"
+        f" ({result.after.verdict if result.after else result.reason})"
         for result in results
         if result.state == "not-judged" and not result.refused
     ]

@@ -1,4 +1,6 @@
-"""`opsieve reduce`, and `reduce` by itself: a failing model in, the smallest model that fails the same way out."""
+"""`opsieve reduce`, and `reduce` by itself: a failing model in, the smallest model that fails the same way
+out.
+"""
 
 import json
 import sys
@@ -69,17 +71,27 @@ _MOST_PRINTED = 60  # lines of the reduced graph
     help="How strictly the failure must stay the same.",
 )
 @click.option(
-    "--check", "script", type=PATH, help="Interestingness test: SCRIPT MODEL INPUTS exits 0 while the failure shows."
+    "--check",
+    "script",
+    type=PATH,
+    help="Interestingness test: SCRIPT MODEL INPUTS exits 0 while the failure shows.",
 )
 @click.option(
-    "--store", type=PATH, default="opsieve-store", show_default=True, help="Store in which an id is looked up."
+    "--store",
+    type=PATH,
+    default="opsieve-store",
+    show_default=True,
+    help="Store in which an id is looked up.",
 )
 @click.option("-o", "--output", type=PATH, help="Directory of the results.  [default: NAME.reduced here]")
 @click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1, 64),
-    help="Slow tests run at the same time.  [default: 1; with --scheduler, as many as its workers have threads]",
+    help=(
+        "Slow tests run at the same time.  [default: 1; with --scheduler, as many as its workers have"
+        " threads]"
+    ),
 )
 @SCHEDULER
 @RESOURCES
@@ -89,7 +101,9 @@ _MOST_PRINTED = 60  # lines of the reduced graph
 @OFFLINE
 @CONSENT
 @NO_SANDBOX
-@click.option("--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again.")
+@click.option(
+    "--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again."
+)
 @JSON
 def command(
     case: Path,
@@ -103,10 +117,11 @@ def command(
     jobs: int | None,
     **options: Any,
 ) -> int:
-    """Reduce CASE, an .onnx model, a case directory or an id of a store, to the smallest model that still shows the same failure.
+    """Reduce CASE, an .onnx model, a case directory or an id of a store, to the smallest model that still
+    shows the same failure.
 
-    Without --target every installed compiler is tried, and the reference decides who is right. The result is written with
-    its inputs, a script and a certificate. Exit code 3 if nothing fails.
+    Without --target every installed compiler is tried, and the reference decides who is right. The result is
+    written with its inputs, a script and a certificate. Exit code 3 if nothing fails.
     """
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.reducer.worker_pool import WorkerPool
@@ -179,7 +194,8 @@ class _Live(_Log):
     def progress(self, at: "Progress") -> None:
         inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
         self._status.update(
-            f"{at.dimension}: {counted(at.nodes, 'node')}{inner}, {counted(at.size, 'byte')}, {counted(at.checks, 'check')}, {at.seconds:.1f} s"
+            f"{at.dimension}: {counted(at.nodes, 'node')}{inner}, {counted(at.size, 'byte')},"
+            f" {counted(at.checks, 'check')}, {at.seconds:.1f} s"
         )
 
 
@@ -224,15 +240,20 @@ def _summary(reduced: "Reduced") -> str:
         + (still if result.same else gone)
     )
     if result.replays is not None and result.replays[0] < result.replays[1]:
-        lines.append(f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs")
+        lines.append(
+            f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs"
+        )
     lines.append(_certificate(result.certificate))
     if result.rest_fails:
         how = "in the same way" if result.rest_fails == "same" else "in another way"
         lines.append(
-            f"without these nodes the model still fails, {how}: a second bug, or the same one in another place"
+            f"without these nodes the model still fails, {how}: a second bug, or the same one in another"
+            " place"
         )
     if result.slippage:
-        lines.append(f"{counted(len(result.slippage), 'different failure')} found while reducing: see other_failures/")
+        lines.append(
+            f"{counted(len(result.slippage), 'different failure')} found while reducing: see other_failures/"
+        )
     lines += [facts["output"], *filter(None, [facts["script"]])]
     return "\n".join(lines)
 
@@ -248,9 +269,14 @@ def _certificate(certificate: "Certificate") -> str:
     facts = census_facts(certificate.parts)
     left = [f"not tried: {part['kind']} {part['part']}: {part['why']}" for part in facts["not_tried"]]
     if certificate.minimal:
-        first = f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
+        first = (
+            f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
+        )
     elif not certificate.beaten:
-        first = f"no single edit that was tried preserves the failure, but {counted(len(left), 'part')} could not be tried (tried: {tried or 'none are left'})"
+        first = (
+            f"no single edit that was tried preserves the failure, but {counted(len(left), 'part')} could not"
+            f" be tried (tried: {tried or 'none are left'})"
+        )
     else:
         first = f"not minimal: a single remaining edit preserves the failure (tried: {tried})"
     rows = [(kind, row["tried"], row["parts"] - row["simplest"]) for kind, row in facts["census"].items()]

@@ -48,11 +48,13 @@ def command(
     allow_unjudged: bool,
     as_json: bool,
 ) -> int:
-    """Replay REPORT, a public issue saved as Markdown or HTML, on the versions that it names and on what is installed.
+    """Replay REPORT, a public issue saved as Markdown or HTML, on the versions that it names and on what is
+    installed.
 
-    Versions, optimisation levels, passes and providers are read from the text; the model from a script of onnx.helper or onnx.parser's text
-    in it, which is read and not run, or from --model. Releases are installed after a yes. Exit code 1 if what is installed still fails, else 2 if
-    there is no model, or a target did not judge it.
+    Versions, optimisation levels, passes and providers are read from the text; the model from a script of
+    onnx.helper or onnx.parser's text in it, which is read and not run, or from --model. Releases are
+    installed after a yes. Exit code 1 if what is installed still fails, else 2 if there is no model, or a
+    target did not judge it.
     """
     from opsieve.backends.verdict import JUDGED
     from opsieve.bisect.sessions.replay import ReplayRequest, replay
@@ -63,7 +65,9 @@ def command(
         click.echo(json.dumps(found.as_json()))
     else:
         _show(found)
-    unjudged = [f"{each['target']} ({each['verdict']})" for each in found.results if each["verdict"] not in JUDGED]
+    unjudged = [
+        f"{each['target']} ({each['verdict']})" for each in found.results if each["verdict"] not in JUDGED
+    ]
     return exit_code(bool(found.still), unjudged, allow_unjudged)
 
 
@@ -75,9 +79,11 @@ def _show(found: "ReplayAnswer") -> None:
     for result in found.results:
         version = f" {result['version']}" if result["version"] and "==" not in str(result["target"]) else ""
         click.echo(printable(f"{result['verdict']:<12}{result['target']}{version}  {result['reason']}"))
-    still = {True: "it still fails", False: "it does not fail any more", None: "what is installed does not say"}[
-        found.still
-    ]
+    still = {
+        True: "it still fails",
+        False: "it does not fail any more",
+        None: "what is installed does not say",
+    }[found.still]
     since = f"; fails since {found.first_bad}" if found.first_bad else ""
     until = f"; repaired in {found.first_good}" if found.first_good else ""
     click.echo(printable(still + since + until))

@@ -28,11 +28,16 @@ _REPORTS = 3  # of one command, however many of its items failed
 @options.TARGETS
 @click.option(
     "--values",
-    help="How to choose inputs. search: find inputs that keep every intermediate finite. special[:KINDS]: inject special"
-    " values (KINDS of zeros, subnormals, extremes, nan, inf; default all).",
+    help=(
+        "How to choose inputs. search: find inputs that keep every intermediate finite. special[:KINDS]:"
+        " inject special values (KINDS of zeros, subnormals, extremes, nan, inf; default all)."
+    ),
 )
 @click.option(
-    "--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied, and for --values."
+    "--seed",
+    default=0,
+    show_default=True,
+    help="Random seed for inputs that were not supplied, and for --values.",
 )
 @options.seconds(60.0)
 @options.memory()
@@ -44,16 +49,23 @@ _REPORTS = 3  # of one command, however many of its items failed
 @click.option("--no-check", is_flag=True, help="Also run models that onnx.checker rejects.")
 @options.OFFLINE
 @options.NO_SANDBOX
-@click.option("--save", type=options.PATH, help="Save each failure as a case directory inside this directory.")
+@click.option(
+    "--save", type=options.PATH, help="Save each failure as a case directory inside this directory."
+)
 @ALLOW_UNJUDGED
 @options.JSON
 def command(
-    models: tuple[Path, ...], rtol: float | None, atol: float | None, allow_unjudged: bool, as_json: bool, **given: Any
+    models: tuple[Path, ...],
+    rtol: float | None,
+    atol: float | None,
+    allow_unjudged: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Run MODELS on one or more compilers and judge the results: pass or fail, with the reason.
 
-    A model is an .onnx file, a case directory, or a directory with model.onnx and its data. Exit code 1 if any verdict is
-    `fail` or `flaky`, else 2 if a model could not be used or a target did not judge it.
+    A model is an .onnx file, a case directory, or a directory with model.onnx and its data. Exit code 1 if
+    any verdict is `fail` or `flaky`, else 2 if a model could not be used or a target did not judge it.
     """
     from opsieve.backends.verdict import FAILING, JUDGED
     from opsieve.triage.judging import JudgeResult, judge_models
@@ -82,7 +94,9 @@ def command(
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     failing = any(result["verdict"] in FAILING for result in results)
     unjudged = [
-        f"{each['model']} on {each['target']} ({each['verdict']})" for each in results if each["verdict"] not in JUDGED
+        f"{each['model']} on {each['target']} ({each['verdict']})"
+        for each in results
+        if each["verdict"] not in JUDGED
     ]
     code = exit_code(failing, unjudged, allow_unjudged)
     return codes[0] if codes else code or (BadInput.exit_code if refused else 0)
@@ -116,7 +130,9 @@ def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
 
 def _line(result: dict[str, Any]) -> str:
     """One result for a person."""
-    word = click.style(f"{result['verdict']:<12}", fg=COLOURS.get(result["verdict"]), bold=result["verdict"] == "fail")
+    word = click.style(
+        f"{result['verdict']:<12}", fg=COLOURS.get(result["verdict"]), bold=result["verdict"] == "fail"
+    )
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
     reason = result["reason"].removeprefix(f"{result['target']} ")

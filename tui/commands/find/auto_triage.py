@@ -1,7 +1,8 @@
-"""New failures looked into beside the hunt: reduced, asked for the guilty passes and the first bad release, within a share of the time.
+"""New failures looked into beside the hunt: reduced, asked for the guilty passes and the first bad release,
+within a share of the time.
 
-One command of opsieve's own at a time, each a process with a limit: the hunt goes on whatever becomes of it, and what it finds lies
-beside the case, as when a person asks.
+One command of opsieve's own at a time, each a process with a limit: the hunt goes on whatever becomes of it,
+and what it finds lies beside the case, as when a person asks.
 """
 
 import subprocess
@@ -23,11 +24,16 @@ _LEAST = 5.0
 _GRACE = 15.0  # seconds in which an interrupted command saves its best
 _LOOK = 1.0  # seconds between two looks for new cases
 _GOOD = (0, 1)
-_COMMAND = "from opsieve.reducer.case_process import end_with_parent; end_with_parent(); from opsieve.tui.cli import main; main()"
+_COMMAND = (
+    "from opsieve.reducer.case_process import end_with_parent; end_with_parent(); from opsieve.tui.cli import"
+    " main; main()"
+)
 
 
 class AutoTriage:
-    """Looks into the cases of a store while it is a context, for at most `share` of the time; `whole` is how long that will be, 0 for who knows."""
+    """Looks into the cases of a store while it is a context, for at most `share` of the time; `whole` is how
+    long that will be, 0 for who knows.
+    """
 
     def __init__(self, folder: Path, share: float, whole: float = 0.0):
         self._folder, self._share, self._whole = folder, share, whole
@@ -97,7 +103,9 @@ class AutoTriage:
         self.done["attributed"] += self._run("attribute", str(small), *target, *asked) in _GOOD
         package = resolve(one.target).backend.package
         if package:
-            self.done["bisected"] += self._run("bisect", str(small), "--releases", package, *target, *asked) in _GOOD
+            self.done["bisected"] += (
+                self._run("bisect", str(small), "--releases", package, *target, *asked) in _GOOD
+            )
 
     def _run(self, *command: str) -> int:
         """Run a command of opsieve; its exit code, -1 where its time was over or there is none left."""

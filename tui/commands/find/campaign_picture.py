@@ -25,21 +25,33 @@ def picture(growth: Sequence[Point]) -> str:
 
     def line(place: int, most: int) -> str:
         return " ".join(
-            f"{_LEFT + wide * point[0] / seconds:.1f},{_TOP + high * (1 - point[place] / most):.1f}" for point in points
+            f"{_LEFT + wide * point[0] / seconds:.1f},{_TOP + high * (1 - point[place] / most):.1f}"
+            for point in points
         )
 
     right, floor = _LEFT + wide, _TOP + high
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img"'
-            ' font-family="sans-serif" font-size="12">',
-            f"<title>{counted(tests, 'test')} and {counted(clusters if growth else 0, 'cluster')} over {_time(seconds)}</title>",
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
+                ' role="img" font-family="sans-serif" font-size="12">'
+            ),
+            (
+                f"<title>{counted(tests, 'test')} and {counted(clusters if growth else 0, 'cluster')} over"
+                f" {_time(seconds)}</title>"
+            ),
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
             f'<path d="M{_LEFT} {_TOP}V{floor}H{right}V{_TOP}" fill="none" stroke="#888888"/>',
             f'<polyline points="{line(1, tests)}" fill="none" stroke="{_TESTS}" stroke-width="2"/>',
-            f'<polyline points="{line(2, clusters)}" fill="none" stroke="{_CLUSTERS}" stroke-width="2" stroke-dasharray="6 3"/>',
+            (
+                f'<polyline points="{line(2, clusters)}" fill="none" stroke="{_CLUSTERS}" stroke-width="2"'
+                ' stroke-dasharray="6 3"/>'
+            ),
             f'<text x="{_LEFT}" y="{_TOP - 10}" fill="{_TESTS}">tests</text>',
-            f'<text x="{right}" y="{_TOP - 10}" text-anchor="end" fill="{_CLUSTERS}">clusters (dashed)</text>',
+            (
+                f'<text x="{right}" y="{_TOP - 10}" text-anchor="end" fill="{_CLUSTERS}">clusters'
+                " (dashed)</text>"
+            ),
             f'<text x="{_LEFT - 6}" y="{_TOP + 4}" text-anchor="end" fill="{_TESTS}">{tests:,}</text>',
             f'<text x="{_LEFT - 6}" y="{floor + 4}" text-anchor="end" fill="#444444">0</text>',
             f'<text x="{right + 6}" y="{_TOP + 4}" fill="{_CLUSTERS}">{clusters:,}</text>',

@@ -1,4 +1,6 @@
-"""The report of a campaign as a file: Markdown or HTML that stands alone. Everything that came out of a compiler is escaped."""
+"""The report of a campaign as a file: Markdown or HTML that stands alone. Everything that came out of a
+compiler is escaped.
+"""
 
 import html
 import json
@@ -21,8 +23,9 @@ _POINTS = 240  # of the picture
 _NAME = "growth"  # what they are kept under
 SUFFIXES = (".md", ".html")
 _STYLE = (
-    "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}table{border-collapse:collapse}"
-    "td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left;overflow-wrap:anywhere}svg{max-width:100%;height:auto}"
+    "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0"
+    " 1em;color:#222}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2em"
+    " .6em;text-align:left;overflow-wrap:anywhere}svg{max-width:100%;height:auto}"
 )
 
 
@@ -60,7 +63,9 @@ class Growth:
 
 
 def checked(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """The files to write; BadInput for one that is neither Markdown nor HTML, or whose folder is not there."""
+    """The files to write; BadInput for one that is neither Markdown nor HTML, or whose folder is not
+    there.
+    """
     for path in paths:
         if path.suffix.lower() not in SUFFIXES:
             raise BadInput(f"a report is Markdown or HTML: end {shown(path, 200)} in .md or .html")
@@ -71,8 +76,12 @@ def checked(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def write_reports(paths: Sequence[Path], folder: Path, facts: Mapping[str, Any], growth: Sequence[Point]) -> None:
-    """Write the report of a campaign of the store at `folder` to files. BadInput when one cannot be written."""
+def write_reports(
+    paths: Sequence[Path], folder: Path, facts: Mapping[str, Any], growth: Sequence[Point]
+) -> None:
+    """Write the report of a campaign of the store at `folder` to files. BadInput when one cannot be
+    written.
+    """
     rows = new_clusters(folder, facts)
     for path in paths:
         try:
@@ -83,7 +92,9 @@ def write_reports(paths: Sequence[Path], folder: Path, facts: Mapping[str, Any],
 
 
 def new_clusters(folder: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The clusters that no earlier campaign has met, as they stand now: triage may have joined or moved some meanwhile."""
+    """The clusters that no earlier campaign has met, as they stand now: triage may have joined or moved some
+    meanwhile.
+    """
     rows = []
     with Queries(folder) as store:
         for item in facts["new_clusters"]:
@@ -99,17 +110,19 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     new = len(facts["new_clusters"])
     again = max(0, facts["clusters"] - new)
     lines = [
-        f"{counted(facts['tests'], 'test')} with seed {facts['seed']}; {counted(sum(facts['failures'].values()), 'failure')} in"
-        f" {counted(facts['clusters'], 'cluster')}: {new} that no other campaign of the store has met, {again} met before."
+        f"{counted(facts['tests'], 'test')} with seed {facts['seed']};"
+        f" {counted(sum(facts['failures'].values()), 'failure')} in {counted(facts['clusters'], 'cluster')}:"
+        f" {new} that no other campaign of the store has met, {again} met before."
     ]
     if "auto_triage" in facts:
         done = facts["auto_triage"]
         lines.append(
-            f"Beside the hunt {counted(done['reduced'], 'case')} reduced, passes asked of {done['attributed']}, releases of"
-            f" {done['bisected']}, in {done['seconds']:.0f} s."
+            f"Beside the hunt {counted(done['reduced'], 'case')} reduced, passes asked of"
+            f" {done['attributed']}, releases of {done['bisected']}, in {done['seconds']:.0f} s."
         )
     lines += [
-        f"{known['target']} fails at {known['feature']} again and again: such programs seldom go there ({known['left_out']} left out)."
+        f"{known['target']} fails at {known['feature']} again and again: such programs seldom go there"
+        f" ({known['left_out']} left out)."
         for known in facts.get("known_failures", ())
     ]
     return lines
@@ -121,7 +134,15 @@ _CLUSTERS = ("cluster", "what", "target", "failures", "nodes", "pass", "first ba
 def _cells(row: Mapping[str, Any]) -> list[str]:
     nodes = str(row["nodes"]) if row["reduced"] is None else f"{row['nodes']} to {row['reduced']}"
     targets = ", ".join(row["targets"])
-    return [row["id"], row["title"], targets, str(row["members"]), nodes, row["guilty_pass"], row["first_bad"]]
+    return [
+        row["id"],
+        row["title"],
+        targets,
+        str(row["members"]),
+        nodes,
+        row["guilty_pass"],
+        row["first_bad"],
+    ]
 
 
 _TARGETS = ("target", "tests", "verdicts", "tests a second of its own time")
@@ -171,7 +192,10 @@ def html_report(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], gro
     """The report as one HTML file that loads nothing."""
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>opsieve campaign</title>',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        (
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src'
+            " 'unsafe-inline'\">"
+        ),
         f"<style>{_STYLE}</style></head><body><h1>Campaign</h1>",
         *(f"<p>{_html(sentence)}</p>" for sentence in sentences(facts)),
         picture(growth),

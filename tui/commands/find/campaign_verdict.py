@@ -1,4 +1,6 @@
-"""Whether a campaign is a failure to continuous integration: which of its clusters are new, and what is said of each."""
+"""Whether a campaign is a failure to continuous integration: which of its clusters are new, and what is said
+of each.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,9 @@ class CampaignVerdict:
     allow_unjudged: bool = False
 
     def check(self) -> None:
-        """BadInput, before the campaign begins, for a store of known failures that cannot be used and for files that cannot be written."""
+        """BadInput, before the campaign begins, for a store of known failures that cannot be used and for
+        files that cannot be written.
+        """
         from opsieve.triage.store.queries import Queries
 
         self.output.check()
@@ -35,11 +39,16 @@ class CampaignVerdict:
             Queries(self.known).close()
 
     def decide(self, folder: Path, facts: dict[str, Any], *, annotate_on_stderr: bool) -> int:
-        """The exit code of the campaign. Clusters are judged where that is asked for; they go into `facts` and to the files."""
+        """The exit code of the campaign. Clusters are judged where that is asked for; they go into `facts`
+        and to the files.
+        """
         from opsieve.backends.verdict import JUDGED
 
         unjudged = {
-            target: ", ".join(f"{count} {verdict}" for verdict, count in of_target["verdicts"].items()) or "no programs"
+            target: (
+                ", ".join(f"{count} {verdict}" for verdict, count in of_target["verdicts"].items())
+                or "no programs"
+            )
             for target, of_target in facts["targets"].items()
             if not JUDGED & of_target["verdicts"].keys()
         }
@@ -56,9 +65,13 @@ class CampaignVerdict:
         ]
         results = [_result(one) for one in found]
         failing = any(result.state in FAIL_ON[self.fail_on] for result in results)
-        results += [CorpusResult("campaign", target, "not-judged", reason=why) for target, why in unjudged.items()]
+        results += [
+            CorpusResult("campaign", target, "not-judged", reason=why) for target, why in unjudged.items()
+        ]
         red = FAIL_ON[self.fail_on] if self.allow_unjudged else {*FAIL_ON[self.fail_on], "not-judged"}
-        self.output.write(results, red, folder.as_posix(), f"fuzz {folder}", annotate_on_stderr=annotate_on_stderr)
+        self.output.write(
+            results, red, folder.as_posix(), f"fuzz {folder}", annotate_on_stderr=annotate_on_stderr
+        )
         say(f"{sum(not one.known for one in found)} new, {sum(bool(one.known) for one in found)} known")
         return exit_code(failing, named, self.allow_unjudged)
 

@@ -23,9 +23,10 @@ _SHOWN = 12  # directories and functions of each side
 def command(first: Path, second: Path | None, as_json: bool) -> int:
     """Show the coverage recorded by opsieve fuzz --coverage, or compare two campaigns.
 
-    A and B are stores (their latest campaign with coverage) or files STORE/coverage/ID.json. Two campaigns are compared where they
-    ran on the same build of a library: how much each reached, how much only one did, and in which source directories. Stripped
-    libraries name few functions; the source file of a function is known from the checks that it and its neighbours print.
+    A and B are stores (their latest campaign with coverage) or files STORE/coverage/ID.json. Two campaigns
+    are compared where they ran on the same build of a library: how much each reached, how much only one did,
+    and in which source directories. Stripped libraries name few functions; the source file of a function is
+    known from the checks that it and its neighbours print.
     """
     from opsieve.triage.campaign.coverage_comparison import compared
     from opsieve.triage.campaign.coverage_record import load
@@ -103,7 +104,10 @@ def _only_facts(part: "OnlyOne") -> dict[str, Any]:
 def _compared_text(item: "LibraryComparison", kind: str) -> str:
     lines = [
         f"{item.library} ({item.build_id[:12]}), {item.probes:,} {kind}",
-        f"  A {item.first:,}, B {item.second:,}, both {item.both:,}, only A {item.only_first.count:,}, only B {item.only_second.count:,}",
+        (
+            f"  A {item.first:,}, B {item.second:,}, both {item.both:,}, only A {item.only_first.count:,},"
+            f" only B {item.only_second.count:,}"
+        ),
     ]
     for name, part in (("A", item.only_first), ("B", item.only_second)):
         if not part.count:

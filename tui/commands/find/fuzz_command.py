@@ -52,22 +52,32 @@ SHOWN = 5  # new clusters in the summary for a person
 @click.command()
 @options.TARGETS
 @click.option(
-    "--minutes", type=click.FloatRange(0, min_open=True), help="Start no new test after this time.  [default: no limit]"
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Start no new test after this time.  [default: no limit]",
 )
-@click.option("--tests", type=click.IntRange(1), help="Total number of tests of the campaign.  [default: until Ctrl-C]")
+@click.option(
+    "--tests", type=click.IntRange(1), help="Total number of tests of the campaign.  [default: until Ctrl-C]"
+)
 @click.option("--strategy", help="Generation strategy (see opsieve gen).  [default: mix]")
 @click.option("--nodes", help="Nodes per program: K, or a range A-B.  [default: 5-30]")
 @click.option(
-    "--values", help="How to choose values: ranged, or special[:zeros,subnormals,extremes,nan,inf].  [default: ranged]"
+    "--values",
+    help="How to choose values: ranged, or special[:zeros,subnormals,extremes,nan,inf].  [default: ranged]",
 )
 @options.OPERATORS
 @options.DTYPES
 @click.option(
     "--probe/--no-probe",
     default=None,
-    help="Ask about all operators that are not known of a target's version first, or about none.  [default: when one first comes up]",
+    help=(
+        "Ask about all operators that are not known of a target's version first, or about none.  [default:"
+        " when one first comes up]"
+    ),
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Random seed of the campaign.  [default: drawn]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Random seed of the campaign.  [default: drawn]"
+)
 @options.STORE
 @click.option(
     "-j",
@@ -87,7 +97,10 @@ SHOWN = 5  # new clusters in the summary for a person
     "--coverage",
     type=click.Choice(["functions", "blocks", "passes"]),
     metavar="KIND",
-    help="Record which functions or blocks of the compilers' native code, or passes (TVM), were reached.  [default: none; tir: functions]",
+    help=(
+        "Record which functions or blocks of the compilers' native code, or passes (TVM), were reached. "
+        " [default: none; tir: functions]"
+    ),
 )
 @click.option(
     "--guide/--no-guide",
@@ -99,14 +112,20 @@ SHOWN = 5  # new clusters in the summary for a person
     "--adapt/--no-adapt",
     default=True,
     show_default=True,
-    help="Give each target its share of the time: slow ones run the programs that promise most. Else all run every program.",
+    help=(
+        "Give each target its share of the time: slow ones run the programs that promise most. Else all run"
+        " every program."
+    ),
 )
 @click.option(
     "--auto-triage",
     type=Share(),
     default="0%",
     show_default=True,
-    help="Share of the time in which new failures are reduced and asked for guilty passes and releases, beside the hunt.",
+    help=(
+        "Share of the time in which new failures are reduced and asked for guilty passes and releases, beside"
+        " the hunt."
+    ),
 )
 @click.option(
     "--report",
@@ -122,22 +141,33 @@ SHOWN = 5  # new clusters in the summary for a person
 @options.memory()
 @options.NO_SANDBOX
 @options.JSON
-@click.option("--json-lines", is_flag=True, help="Print JSON objects as it goes, one a line: begun, progress, ended.")
+@click.option(
+    "--json-lines", is_flag=True, help="Print JSON objects as it goes, one a line: begun, progress, ended."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 @click.option(
     "--ci",
     is_flag=True,
-    help="For continuous integration: no progress, every failure known or new, and on GitHub Actions annotations and a summary.",
+    help=(
+        "For continuous integration: no progress, every failure known or new, and on GitHub Actions"
+        " annotations and a summary."
+    ),
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
     default="any",
     show_default=True,
-    help="What gives exit code 1. new: a cluster that --known (or, without it, every other campaign of the store) has not.",
+    help=(
+        "What gives exit code 1. new: a cluster that --known (or, without it, every other campaign of the"
+        " store) has not."
+    ),
 )
 @click.option(
-    "--known", type=options.PATH, metavar="STORE", help="Store of known failures, with its rules (STORE/known/*.toml)."
+    "--known",
+    type=options.PATH,
+    metavar="STORE",
+    help="Store of known failures, with its rules (STORE/known/*.toml).",
 )
 @JUNIT
 @SARIF
@@ -163,8 +193,9 @@ def command(
 ) -> int:
     """Generate programs, run them on every target, and store each distinct failure.
 
-    Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures (see --fail-on), else
-    2 if a target judged none of the programs, 130 if it was interrupted: finished tests are stored, and --resume continues.
+    Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures (see
+    --fail-on), else 2 if a target judged none of the programs, 130 if it was interrupted: finished tests are
+    stored, and --resume continues.
     """
     begun = time.monotonic()
     with ended_by_signals(), _first_lane(given) as local:
@@ -200,7 +231,9 @@ def command(
 def _hunt(
     request: "FuzzRequest", begun: float, auto_triage: float, events: "_Events", quiet: bool, local: "Spawn"
 ) -> tuple[dict[str, Any], list[Point], bool]:
-    """Run the campaign that is asked for, with `local` to start lanes here: what it found, how that grew, and whether it was interrupted."""
+    """Run the campaign that is asked for, with `local` to start lanes here: what it found, how that grew, and
+    whether it was interrupted.
+    """
     from opsieve.triage.campaign.campaign import run
     from opsieve.triage.campaign.coverage_session import CoverageSession
     from opsieve.triage.campaign.session import campaign_facts, checked_store, open_campaign
@@ -235,7 +268,9 @@ def _hunt(
                 kinds, clusters = store.kinds(campaign), store.clusters(campaign)
                 growth.note(passed, done, clusters)
                 show(done, _progress(rate, kinds, clusters))
-                events.now_and_then("progress", tests=done, tests_per_second=rate, failures=kinds, clusters=clusters)
+                events.now_and_then(
+                    "progress", tests=done, tests_per_second=rate, failures=kinds, clusters=clusters
+                )
 
             done, interrupted = _until_the_end(going, session, before, shown)
         passed = time.monotonic() - started
@@ -248,7 +283,9 @@ def _hunt(
 
 
 def _first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
-    """What starts lanes here, one of which is started at once unless programs will be made in this process, or on a cluster."""
+    """What starts lanes here, one of which is started at once unless programs will be made in this process,
+    or on a cluster.
+    """
     from opsieve.triage.campaign.lane_spawn import first_begun, spawn
 
     elsewhere = given["scheduler"] or given["coverage"] or (given["strategy"] or "").startswith(_OF_TVM)
@@ -319,12 +356,14 @@ def _progress(rate: float, kinds: dict[str, int], clusters: int) -> str:
 def _text(facts: dict[str, Any]) -> str:
     """The summary for a person."""
     lines = [
-        f"{counted(facts['tests'], 'test')}, {facts['tests_now']:,} in this run at {facts['tests_per_second']} per second"
+        f"{counted(facts['tests'], 'test')}, {facts['tests_now']:,} in this run at"
+        f" {facts['tests_per_second']} per second"
     ]
     for name, of_target in facts["targets"].items():
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in of_target["verdicts"].items())
         lines.append(
-            f"  {name}: {verdicts or 'no tests'} ({of_target['tests_per_second']} tests per second of its own time)"
+            f"  {name}: {verdicts or 'no tests'} ({of_target['tests_per_second']} tests per second of its own"
+            " time)"
         )
     found = ", ".join(f"{count} {kind}" for kind, count in facts["failures"].items()) or "none"
     distinct = f"{counted(facts['fingerprints'], 'fingerprint')} in {counted(facts['clusters'], 'cluster')}"
@@ -337,8 +376,8 @@ def _text(facts: dict[str, Any]) -> str:
     if "auto_triage" in facts:
         beside = facts["auto_triage"]
         lines.append(
-            f"  beside the hunt: {counted(beside['reduced'], 'case')} reduced, passes asked of {beside['attributed']}, releases of"
-            f" {beside['bisected']}, in {beside['seconds']:.0f} s"
+            f"  beside the hunt: {counted(beside['reduced'], 'case')} reduced, passes asked of"
+            f" {beside['attributed']}, releases of {beside['bisected']}, in {beside['seconds']:.0f} s"
         )
     for cluster in facts.get("ci_clusters", ()):
         why = f"known: {printable(cluster['known'])}" if cluster["known"] else "NEW"

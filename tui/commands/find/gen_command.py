@@ -19,7 +19,12 @@ _MOST_REFUSED = 20
 
 @click.command("gen")
 @click.option(
-    "-n", "--models", type=click.IntRange(1, 10_000_000), default=100, show_default=True, help="Number of programs."
+    "-n",
+    "--models",
+    type=click.IntRange(1, 10_000_000),
+    default=100,
+    show_default=True,
+    help="Number of programs.",
 )
 @click.option(
     "--seed",
@@ -30,7 +35,10 @@ _MOST_REFUSED = 20
 )
 @click.option("--nodes", default="10", show_default=True, help="Nodes per program: K, or a range A-B.")
 @click.option(
-    "--strategy", default="mix", show_default=True, help="Generation strategy: mix, isra, hirfuzz, pattern, mutate, ..."
+    "--strategy",
+    default="mix",
+    show_default=True,
+    help="Generation strategy: mix, isra, hirfuzz, pattern, mutate, ...",
 )
 @options.OPERATORS
 @options.DTYPES
@@ -62,7 +70,9 @@ _MOST_REFUSED = 20
     multiple=True,
     help="Use only operators this compiler supports (probed once); repeatable.",
 )
-@click.option("-o", "--out", type=options.PATH, help="New or empty directory to write to.  [default: write nothing]")
+@click.option(
+    "-o", "--out", type=options.PATH, help="New or empty directory to write to.  [default: write nothing]"
+)
 @click.option("--flat", is_flag=True, help="Write plain .onnx files instead of case directories.")
 @click.option("--check", is_flag=True, help="Check each program with onnx.checker, modules of TVM with TVM.")
 @click.option("--origin", type=options.PATH, help="Regenerate the program of a case directory and compare.")
@@ -111,7 +121,9 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
     from opsieve.gen.values.values import named_values
 
     if given["origin"] is not None:
-        return replace(repeat_request(given["origin"]), out=given["out"], flat=given["flat"], check=given["check"])
+        return replace(
+            repeat_request(given["origin"]), out=given["out"], flat=given["flat"], check=given["check"]
+        )
     low, high = gen_request.nodes(given["nodes"])
     usual = Budget()  # large programs may hold more in all
     program = GenRequest(
@@ -146,7 +158,8 @@ def _explain(request: "GenerationRequest", as_json: bool) -> int:
     for item in supports:
         lacks = len(item.reasons) + len(item.by_rank)
         click.echo(
-            f"{item.target} {item.version}: {counted(len(item.known), 'operator signature')} probed, {lacks} unsupported"
+            f"{item.target} {item.version}: {counted(len(item.known), 'operator signature')} probed, {lacks}"
+            " unsupported"
         )
         for line in explained(item):
             click.echo(printable(f"  {line}"))
@@ -159,7 +172,9 @@ def _support_facts(item: "Support") -> dict[str, Any]:
         "version": item.version,
         "known": len(item.known),
         "refused": dict(item.reasons),
-        "refused_by_rank": [{"what": what, "rank": rank, "reason": why} for (what, rank), why in item.by_rank.items()],
+        "refused_by_rank": [
+            {"what": what, "rank": rank, "reason": why} for (what, rank), why in item.by_rank.items()
+        ],
         "broken": dict(item.broken),
     }
 

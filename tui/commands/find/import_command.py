@@ -35,7 +35,10 @@ _REPORTS = 3  # of one command, however many of its items failed
     "--script",
     "scripts",
     is_flag=True,
-    help="PATHS are your own files of TVMScript, which TVM evaluates in a worker. Never use it on a file from a stranger.",
+    help=(
+        "PATHS are your own files of TVMScript, which TVM evaluates in a worker. Never use it on a file from"
+        " a stranger."
+    ),
 )
 @options.NO_SANDBOX
 @options.JSON
@@ -77,7 +80,9 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
             click.echo(printable(f"{item['kind']:<16} {item['path']} -> {item['case']}"))
         for item in left:
             click.echo(printable(f"{'not imported':<16} {item['path']}: {item['reason']}"))
-        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items())
+        kinds = ", ".join(
+            f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items()
+        )
         say(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     return codes[0] if codes else 0 if taken else 2

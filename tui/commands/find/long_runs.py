@@ -1,4 +1,6 @@
-"""What a command that runs for days meets: signals to end, a terminal that goes away, a disk that is full for a while."""
+"""What a command that runs for days meets: signals to end, a terminal that goes away, a disk that is full for
+a while.
+"""
 
 import os
 import signal
@@ -16,7 +18,9 @@ _ANOTHER = 120.0  # seconds after which a full disk is another one
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end what is within as Ctrl-C does; of a terminal that is gone nothing more is asked."""
+    """SIGTERM and SIGHUP end what is within as Ctrl-C does; of a terminal that is gone nothing more is
+    asked.
+    """
     usual = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -48,7 +52,8 @@ class PauseWhileFull:
             return False
         if now - self._said > _ANOTHER:
             say(
-                f"{str(error).partition(';')[0]}: paused until there is space again; Ctrl-C ends it, and --resume goes on"
+                f"{str(error).partition(';')[0]}: paused until there is space again; Ctrl-C ends it, and"
+                " --resume goes on"
             )
         self._said = now
         time.sleep(self._again)

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 GROUP = 64  # models read before a worker is asked for their types, or so many bytes of them
 GROUP_BYTES = 64 << 20
-MOST_BARS = (
-    300  # the commonest operators in a plot: all of ai.onnx, and a hostile model's made-up names not without end
-)
+# the commonest operators in a plot: all of ai.onnx, and a hostile model's made-up names not without end
+MOST_BARS = 300
 
 _MOTIFS = {"skips": "skip connections", "bi_fans": "bi-fans"}  # in words, where the name is none
 
@@ -30,10 +29,12 @@ _MOTIFS = {"skips": "skip connections", "bi_fans": "bi-fans"}  # in words, where
 @options.NO_SANDBOX
 @options.JSON
 def command(folder: Path, plot: Path | None, as_json: bool) -> int:
-    """Measure how diverse the models in DIRECTORY and below are; modules of TVM are counted apart, in few figures.
+    """Measure how diverse the models in DIRECTORY and below are; modules of TVM are counted apart, in few
+    figures.
 
-    Reports Isra's eleven metrics (for its 65 operators and for all of ai.onnx), NNSmith's operator instances and edges,
-    HirFuzz's three coverages, and the frequency of each operator. Files that cannot be read are reported and skipped.
+    Reports Isra's eleven metrics (for its 65 operators and for all of ai.onnx), NNSmith's operator instances
+    and edges, HirFuzz's three coverages, and the frequency of each operator. Files that cannot be read are
+    reported and skipped.
     """
     from opsieve.backends.workers.questions.inference import typed
     from opsieve.backends.workers.workers import Workers
@@ -58,7 +59,9 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     for item in untyped:
         click.echo(printable(f"opsieve: no types inferred for {item['path']}: {item['reason']}"), err=True)
     if not metrics.coverage.models and not modules:
-        raise BadInput(f"no readable model in {shown(folder, 200)}: name a directory with .onnx files or cases")
+        raise BadInput(
+            f"no readable model in {shown(folder, 200)}: name a directory with .onnx files or cases"
+        )
     summary = {**metrics.report(), "skipped": skipped, "untyped": untyped, "modules": modules}
     summary["plots"] = [] if plot is None else _draw(metrics, summary, plot)
     if as_json:
@@ -73,9 +76,10 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
 
 def _line_of_modules(form: str, found: dict[str, Any]) -> str:
     return (
-        f"{form}: {counted(found['modules'], 'module')}, {counted(found['functions'], 'function')}, {counted(found['calls'], 'call')} of"
-        f" {counted(found['operators'], 'operator')}, {counted(found['edges'], 'distinct edge')},"
-        f" {counted(found['signatures'], 'signature')} of main, {counted(found['passes'], 'different pass')}"
+        f"{form}: {counted(found['modules'], 'module')}, {counted(found['functions'], 'function')},"
+        f" {counted(found['calls'], 'call')} of {counted(found['operators'], 'operator')},"
+        f" {counted(found['edges'], 'distinct edge')}, {counted(found['signatures'], 'signature')} of main,"
+        f" {counted(found['passes'], 'different pass')}"
     )
 
 
@@ -96,7 +100,9 @@ def _modules(folder: Path, skipped: list[dict[str, str]]) -> dict[str, dict[str,
 
 
 def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[Path, "OnnxProgram"]]]:
-    """The models at `folder`, in the order of paths, some at a time; what cannot be read goes to `skipped`."""
+    """The models at `folder`, in the order of paths, some at a time; what cannot be read goes to
+    `skipped`.
+    """
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.gen.model.model import load_program
 
@@ -118,7 +124,9 @@ def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[
 
 
 def _files(folder: Path, ending: str) -> Iterator[Path]:
-    """Every file with this ending of its name at or below `folder`, in the order of paths; links to folders are not followed."""
+    """Every file with this ending of its name at or below `folder`, in the order of paths; links to folders
+    are not followed.
+    """
     from opsieve.gen.model.bad_input import BadInput, shown
     from opsieve.gen.model.files import is_folder
 
@@ -145,8 +153,12 @@ def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str
         lines["operator instances"].append((models, instances))
         lines["operator edges"].append((models, edges))
     plots = {
-        "growth.svg": line_plot("Distinct instances and edges by number of models", "models", "distinct", lines),
-        "operators.svg": bar_plot("Nodes by operator", dict(list(summary["frequencies"].items())[:MOST_BARS])),
+        "growth.svg": line_plot(
+            "Distinct instances and edges by number of models", "models", "distinct", lines
+        ),
+        "operators.svg": bar_plot(
+            "Nodes by operator", dict(list(summary["frequencies"].items())[:MOST_BARS])
+        ),
         "families.svg": bar_plot(
             "Nodes by family", {name: item["nodes"] for name, item in summary["families"].items()}
         ),
@@ -162,7 +174,8 @@ def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str
 
 def _print(summary: dict[str, Any]) -> None:
     click.echo(
-        f"{counted(summary['models'], 'model')}, {counted(summary['nodes'], 'node')}, {counted(summary['operators'], 'operator')}"
+        f"{counted(summary['models'], 'model')}, {counted(summary['nodes'], 'node')},"
+        f" {counted(summary['operators'], 'operator')}"
     )
     click.echo(
         f"{summary['instances']} operator instances, {summary['edges']} operator edges"
@@ -170,9 +183,10 @@ def _print(summary: dict[str, Any]) -> None:
     )
     found = summary["structure"]
     click.echo(
-        f"structure: {found['components']:.2f} components per model, the largest with {found['largest_component']:.0%} of the nodes;"
-        f" longest path {found['longest_path']:.1f}; {found['fan_out']:.0%} of the nodes read more than once;"
-        f" {counted(found['chains_of_3'], 'chain')} of 3 operators, {found['chains_of_4']:,} of 4"
+        f"structure: {found['components']:.2f} components per model, the largest with"
+        f" {found['largest_component']:.0%} of the nodes; longest path {found['longest_path']:.1f};"
+        f" {found['fan_out']:.0%} of the nodes read more than once; {counted(found['chains_of_3'], 'chain')}"
+        f" of 3 operators, {found['chains_of_4']:,} of 4"
     )
     click.echo(
         "motifs per model: "
@@ -189,7 +203,8 @@ def _print(summary: dict[str, Any]) -> None:
             click.echo(f"{name:<16}{item['nodes']:>8}{met:>12}{item['least']:>8}{item['most']:>8}")
     ratio = summary["spread"]
     click.echo(
-        f"most to least frequent: operators {ratio['operators']:.1f} to 1, families {ratio['families']:.1f} to 1"
+        f"most to least frequent: operators {ratio['operators']:.1f} to 1, families {ratio['families']:.1f}"
+        " to 1"
     )
     for path in summary["plots"]:
         click.echo(printable(f"wrote {path}"))

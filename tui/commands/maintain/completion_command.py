@@ -1,4 +1,6 @@
-"""`opsieve completion`: the script that makes a shell complete commands, options, targets, operators and clusters."""
+"""`opsieve completion`: the script that makes a shell complete commands, options, targets, operators and
+clusters.
+"""
 
 import click
 from click.shell_completion import get_completion_class

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--probe", is_flag=True, help="Ask the targets about every operator and type, and remember the answers.")
+@click.option(
+    "--probe", is_flag=True, help="Ask the targets about every operator and type, and remember the answers."
+)
 @options.TARGETS
 @options.NO_SANDBOX
 @click.option(
-    "--tables", type=options.PATH, help="With --probe: ask everything anew and write the tables into this directory."
+    "--tables",
+    type=options.PATH,
+    help="With --probe: ask everything anew and write the tables into this directory.",
 )
 def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path | None) -> None:
     """Tell which compilers are installed, what they accept, and how to install the others.
@@ -77,7 +81,9 @@ def _print(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated
     console = Console(highlight=False)
     for item in backends:
         state = (
-            f"{item.version}, IR up to {item.newest_ir}, opset up to {item.newest_opset}" if item.version else "missing"
+            f"{item.version}, IR up to {item.newest_ir}, opset up to {item.newest_opset}"
+            if item.version
+            else "missing"
         )
         console.print(f"[bold]{item.name}[/bold]  [{'green' if item.version else 'red'}]{escape(state)}[/]")
         for name, legal in item.options.items():
@@ -89,13 +95,16 @@ def _print(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated
             if item.install:
                 console.print(f"  install it with: {escape(item.install)}", soft_wrap=True)
     console.print(
-        f"\nPythons for old releases: {', '.join(facts['pythons_for_releases'])}. Releases are kept in {escape(str(facts['release_store']))}."
+        f"\nPythons for old releases: {', '.join(facts['pythons_for_releases'])}. Releases are kept in"
+        f" {escape(str(facts['release_store']))}."
     )
     frames = "whole, by a small C shim" if facts["native_frames"] else f"partly: {native.reason()}"
     console.print(f"Native frames of a crash: {escape(frames)}.")
     console.print(f"Isolation: {escape(isolated.sentence())}.", soft_wrap=True)
     if not facts["supported_platform"]:
-        console.print("This platform is not supported: workers need Linux, releases and native frames Linux on x86-64.")
+        console.print(
+            "This platform is not supported: workers need Linux, releases and native frames Linux on x86-64."
+        )
 
 
 def _probe(targets: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
@@ -107,7 +116,9 @@ def _probe(targets: tuple[str, ...], folder: Path | None, as_json: bool) -> None
     with Workers() as workers, probing_bar() as show:
         made = make_tables(workers, list(map(resolve, targets)), folder, show)
     if as_json:
-        facts = [{"target": item.backend, "version": item.version, "answers": len(item.answers)} for item in made]
+        facts = [
+            {"target": item.backend, "version": item.version, "answers": len(item.answers)} for item in made
+        ]
         click.echo(json.dumps({"tables": facts}))
         return
     for item in made:

@@ -14,9 +14,11 @@ from opsieve.tui.commands.text import say
 @options.STORE
 @options.JSON
 def command(folder: Path, as_json: bool) -> int:
-    """Add case directories that the index of the store does not know; a damaged index is set aside and rebuilt.
+    """Add case directories that the index of the store does not know; a damaged index is set aside and
+    rebuilt.
 
-    A rebuilt index lacks what case directories do not hold: the progress of campaigns, and failures that were only counted.
+    A rebuilt index lacks what case directories do not hold: the progress of campaigns, and failures that were
+    only counted.
     """
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.triage.store.index.index_file import set_aside
@@ -43,6 +45,9 @@ def command(folder: Path, as_json: bool) -> int:
     click.echo(
         json.dumps(summary)
         if as_json
-        else f"{counted(added, 'failure')} added; {counted(failures, 'failure')} with {counted(fingerprints, 'fingerprint')} in all"
+        else (
+            f"{counted(added, 'failure')} added; {counted(failures, 'failure')} with"
+            f" {counted(fingerprints, 'fingerprint')} in all"
+        )
     )
     return 0

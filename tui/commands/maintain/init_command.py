@@ -50,12 +50,18 @@ _TEXT = """\
 
 @click.command("init")
 @click.option(
-    "-t", "--target", "targets", metavar="TARGET", multiple=True, help="Compiler that run and fuzz ask; repeatable."
+    "-t",
+    "--target",
+    "targets",
+    metavar="TARGET",
+    multiple=True,
+    help="Compiler that run and fuzz ask; repeatable.",
 )
 @click.option("--store", default="", metavar="PATH", help="Store directory.")
 @options.JSON
 def command(targets: tuple[str, ...], store: str, as_json: bool) -> int:
-    """Write a commented opsieve.toml into the working directory: targets, limits and a store that commands take as defaults.
+    """Write a commented opsieve.toml into the working directory: targets, limits and a store that commands
+    take as defaults.
 
     One that is there stays as it is.
     """
@@ -70,5 +76,7 @@ def command(targets: tuple[str, ...], store: str, as_json: bool) -> int:
             file.write(_TEXT.format(targets=named, store=place))
     except FileExistsError:
         raise BadInput(f"{FILE} is here already; edit it, or move it away") from None
-    click.echo(json.dumps({"output": FILE}) if as_json else f"{FILE} written; its comments say what can be set")
+    click.echo(
+        json.dumps({"output": FILE}) if as_json else f"{FILE} written; its comments say what can be set"
+    )
     return 0

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @click.command("learn")
 @click.argument("domain")
 @click.option(
-    "--ops", default="", metavar="NAME,...", help="Only these operators.  [default: all with a kernel for the CPU]"
+    "--ops",
+    default="",
+    metavar="NAME,...",
+    help="Only these operators.  [default: all with a kernel for the CPU]",
 )
 @click.option("-t", "--target", default="onnxruntime", show_default=True, help="Compiler that is asked.")
 @click.option("-o", "--output", type=options.PATH, help="File to write.  [default: DOMAIN.toml]")
@@ -26,9 +29,11 @@ if TYPE_CHECKING:
 @options.NO_SANDBOX
 @options.JSON
 def command(domain: str, ops: str, target: str, output: Path | None, seed: int, as_json: bool) -> int:
-    """Declare the operators of DOMAIN (com.microsoft, ai.onnx.ml, ai.onnx) by probing: which types, shapes and attributes a compiler accepts.
+    """Declare the operators of DOMAIN (com.microsoft, ai.onnx.ml, ai.onnx) by probing: which types, shapes
+    and attributes a compiler accepts.
 
-    Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it; what was learnt is kept, so an interrupted run goes on.
+    Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it;
+    what was learnt is kept, so an interrupted run goes on.
     """
     from opsieve.backends.probing.answer_file import cache_folder
     from opsieve.backends.probing.learning_session import SECONDS, LearnRequest, exported, learnt
@@ -40,7 +45,8 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     domain = "" if domain == "ai.onnx" else domain
     request = LearnRequest(domain, resolve(target), frozenset(filter(None, ops.split(","))), seed)
     path = output or Path(f"{domain.replace('/', '-') or 'ai.onnx'}.toml")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):  # said before all is learnt
+    # said before all is learnt
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise BadInput(f"cannot write {shown(str(path))}: name a file in a folder that can be written")
     with Workers(Limits(seconds=SECONDS)) as workers, counting_bar(None) as show:
         found: list[Learnt] = []
@@ -73,7 +79,8 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
             click.echo(f"{each.name}: {each.reason}")
         if each.died:
             click.echo(
-                f"{each.name}: {request.target.display} died of {each.died} of {counted(each.asked, 'instance')}"
+                f"{each.name}: {request.target.display} died of {each.died} of"
+                f" {counted(each.asked, 'instance')}"
             )
     click.echo(f"{path}: {len(declared)} of {counted(len(found), 'operator')} declared")
     return 0

@@ -24,7 +24,9 @@ def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> 
 @click.option("-o", "--output", type=options.PATH, help="Directory to create.  [default: NAME]")
 @options.JSON
 def command(name: str | None, output: Path | None, as_json: bool) -> int:
-    """Copy the sample NAME, a small model that fails on a released compiler, as a case directory; without NAME list them."""
+    """Copy the sample NAME, a small model that fails on a released compiler, as a case directory; without
+    NAME list them.
+    """
     from opsieve.gen.model.bad_input import BadInput, meant, shown
 
     samples = _samples()
@@ -34,10 +36,16 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
         if as_json:
             click.echo(json.dumps({"samples": [{"name": name, **facts} for name, facts in samples.items()]}))
         else:
-            table(("sample", "fails on", "what"), [(n, f["fails"], f["what"]) for n, f in samples.items()], wide="what")
+            table(
+                ("sample", "fails on", "what"),
+                [(n, f["fails"], f["what"]) for n, f in samples.items()],
+                wide="what",
+            )
         return 0
     if name not in samples:
-        raise BadInput(f"there is no sample {shown(name, 80)}: opsieve sample lists them{meant(name, samples)}")
+        raise BadInput(
+            f"there is no sample {shown(name, 80)}: opsieve sample lists them{meant(name, samples)}"
+        )
     folder = output or Path(name)
     if folder.exists():
         raise BadInput(f"{shown(folder, 200)} exists: name another directory with --output")
@@ -49,10 +57,14 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
         elif source.exists():
             shutil.copyfile(source, folder / file)
     facts = {"sample": name, **samples[name], "output": str(folder)}
-    click.echo(json.dumps(facts) if as_json else f"{folder}  fails on {facts['fails']}, passes on {facts['passes']}")
+    click.echo(
+        json.dumps(facts) if as_json else f"{folder}  fails on {facts['fails']}, passes on {facts['passes']}"
+    )
     return 0
 
 
 def _samples() -> dict[str, dict[str, str]]:
     """`fails`, `passes` and `what` of each sample, by name."""
-    return {path.parent.name: tomllib.loads(path.read_text()) for path in sorted(SAMPLES.glob("*/sample.toml"))}
+    return {
+        path.parent.name: tomllib.loads(path.read_text()) for path in sorted(SAMPLES.glob("*/sample.toml"))
+    }

@@ -25,10 +25,14 @@ GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 @options.STORE
 @click.option("--sort", type=click.Choice(SORTS), default="rank", show_default=True, help="Sort order.")
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Clusters per page.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Clusters per page."
+)
 @click.option("--after", default="", help="Continue after this cursor (`next` of the previous page).")
 @click.option("--group", "by", type=click.Choice(GROUPINGS), help="Only count clusters, grouped by this.")
-@click.option("--non-bugs", is_flag=True, help="List unsupported, environment and flaky outcomes instead of bugs.")
+@click.option(
+    "--non-bugs", is_flag=True, help="List unsupported, environment and flaky outcomes instead of bugs."
+)
 @click.option("--aside", "non_bugs_once", is_flag=True, hidden=True)  # the name of --non-bugs before 0.2
 @options.JSON
 def command(
@@ -45,9 +49,9 @@ def command(
 ) -> int:
     """List clusters: failures believed to be one bug.
 
-    FILTER is any number of words (of the title, message or operators) and fields, such as kind:crash op:Pad status:new
-    target:onnxruntime stage:compile pass:NAME since:2d is:pinned id:c17. Commas separate alternatives; a leading - negates
-    (write -- before such a filter).
+    FILTER is any number of words (of the title, message or operators) and fields, such as kind:crash op:Pad
+    status:new target:onnxruntime stage:compile pass:NAME since:2d is:pinned id:c17. Commas separate
+    alternatives; a leading - negates (write -- before such a filter).
     """
     from opsieve.triage.store.index.filters import remarks
     from opsieve.triage.store.queries import Queries
@@ -66,14 +70,19 @@ def command(
         counts = store.counts()
     if as_json:
         names = ("failures", "unsupported", "environment", "flaky", "unexplained")
-        facts = {"clusters": [cluster_facts(row) for row in page.rows], "total": page.total, "next": page.next}
+        facts = {
+            "clusters": [cluster_facts(row) for row in page.rows],
+            "total": page.total,
+            "next": page.next,
+        }
         facts |= {name: getattr(counts, name) for name in names} | {"store": str(folder)}
         click.echo(json.dumps(facts))
         return 0
     cluster_table(page.rows)
     click.echo(
-        f"{len(page.rows)} of {counted(page.total, 'cluster')}, {counted(counts.failures, 'failure')};"
-        f" not bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,} flaky"
+        f"{len(page.rows)} of {counted(page.total, 'cluster')}, {counted(counts.failures, 'failure')}; not"
+        f" bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
+        " flaky"
     )
     if page.next:
         say(f"more with --after '{page.next}'")
@@ -93,5 +102,8 @@ def _show_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
         facts = [asdict(entry) for entry in entries]
         click.echo(json.dumps({"non_bugs": facts, "aside": facts}))  # `aside`: the key before 0.2
         return
-    rows = [(entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip()) for entry in entries]
+    rows = [
+        (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())
+        for entry in entries
+    ]
     table(("tests", "verdict", "target", "what"), rows, right=("tests",), wide="what")

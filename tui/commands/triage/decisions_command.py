@@ -33,7 +33,9 @@ def merge(into: str, others: tuple[str, ...], folder: Path, as_json: bool) -> in
 @options.STORE
 @options.JSON
 def split(name: str, folder: Path, as_json: bool) -> int:
-    """Split a fingerprint out of its cluster, or a case out of its fingerprint, into a cluster of its own for good."""
+    """Split a fingerprint out of its cluster, or a case out of its fingerprint, into a cluster of its own for
+    good.
+    """
     return _decided(folder, as_json, lambda ledger: ledger.split(name))
 
 

@@ -20,14 +20,16 @@ def command() -> None:
 
 @command.command("import")
 @click.argument("files", nargs=-1, required=True, type=options.PATH, metavar="FILES...")
-@click.option("--repo", "repository", default="", metavar="OWNER/NAME", help="Repository of entries that have no url.")
+@click.option(
+    "--repo", "repository", default="", metavar="OWNER/NAME", help="Repository of entries that have no url."
+)
 @options.STORE
 @options.JSON
 def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: bool) -> int:
     """Add the issues of FILES to the store, and compare its clusters with all that it has.
 
-    A file is what `gh issue list --state all --limit 5000 --json number,title,body,url,state,comments` printed, or answers of
-    GitHub's REST interface. Nothing is asked over the network.
+    A file is what `gh issue list --state all --limit 5000 --json number,title,body,url,state,comments`
+    printed, or answers of GitHub's REST interface. Nothing is asked over the network.
     """
     from opsieve.triage.known.issues import add_issues, read_export
     from opsieve.triage.review.session import triage
@@ -40,8 +42,14 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
     done = triage(folder)
     with Queries(folder) as store:
         rows = store.clusters("is:probable", limit=1000).rows
-    found = [{"cluster": row.id, "title": row.title, "issues": [each.name for each in row.probably]} for row in rows]
-    imported, skipped = sum(len(export.issues) for export in exports), sum(export.skipped for export in exports)
+    found = [
+        {"cluster": row.id, "title": row.title, "issues": [each.name for each in row.probably]}
+        for row in rows
+    ]
+    imported, skipped = (
+        sum(len(export.issues) for export in exports),
+        sum(export.skipped for export in exports),
+    )
     if as_json:
         facts = {
             "imported": imported,
@@ -58,7 +66,9 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
     click.echo(f"{counted(imported, 'issue')} imported{others}; the store has {_sizes(sizes)}")
     for row in rows:
         click.echo(
-            single_line(f"{row.id} is probably {row.probably[0].name}: {'; '.join(row.probably[0].reasons)[:200]}")
+            single_line(
+                f"{row.id} is probably {row.probably[0].name}: {'; '.join(row.probably[0].reasons)[:200]}"
+            )
         )
     click.echo(f"{counted(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER tells why")
     return 0

@@ -29,11 +29,16 @@ _SCRIPT = 64 << 10  # bytes
 @click.option(
     "-o", "--output", type=options.PATH, default=Path("report.html"), show_default=True, help="File to write."
 )
-@click.option("--filter", "text", default="", help="Only the clusters that this lets through (see opsieve clusters).")
-@click.option("-n", "--limit", type=click.IntRange(1, 20000), default=1000, show_default=True, help="Clusters at most.")
+@click.option(
+    "--filter", "text", default="", help="Only the clusters that this lets through (see opsieve clusters)."
+)
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 20000), default=1000, show_default=True, help="Clusters at most."
+)
 @options.JSON
 def command(place: Path | None, folder: Path, output: Path, text: str, limit: int, as_json: bool) -> int:
-    """Write STORE as one HTML page: clusters with a search, what is known of each, graphs and scripts. The page loads nothing.
+    """Write STORE as one HTML page: clusters with a search, what is known of each, graphs and scripts. The
+    page loads nothing.
 
     STORE defaults to --store. No compiler runs: a script is shown where reduction has left one.
     """
@@ -79,7 +84,9 @@ def _cluster_page(store: "Queries", row: "ClusterRow") -> "StoredCluster":
     prints, members = store.fingerprints(row.id), store.members(row.id, limit=_MEMBERS).rows
     message = next((member.message for member in members if member.message), "")
     if not row.representative:
-        return StoredCluster(row, prints, members, message, problem="no case was kept: its failures are only counted")
+        return StoredCluster(
+            row, prints, members, message, problem="no case was kept: its failures are only counted"
+        )
     try:
         details = store.case(row.representative)
         place = details.reduced or details.folder
@@ -89,7 +96,9 @@ def _cluster_page(store: "Queries", row: "ClusterRow") -> "StoredCluster":
     hint = f"opsieve export {row.id} --as script writes a script that runs without opsieve"
     script = _script(details)
     commits = tuple(map(str, details.commits))
-    return StoredCluster(row, prints, members, message, commits, graph, script, problem or ("" if script else hint))
+    return StoredCluster(
+        row, prints, members, message, commits, graph, script, problem or ("" if script else hint)
+    )
 
 
 def _graph(place: Path) -> str:

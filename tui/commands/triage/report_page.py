@@ -1,7 +1,9 @@
-"""A store as one HTML page that stands alone: a list of clusters with a search, and of each what is known, its graph and its script.
+"""A store as one HTML page that stands alone: a list of clusters with a search, and of each what is known,
+its graph and its script.
 
-The page loads nothing: its policy forbids that, and allows the one script below by its digest. Everything that came out of a compiler or a model is
-escaped. Without JavaScript the list is there, the search is not. Pure.
+The page loads nothing: its policy forbids that, and allows the one script below by its digest. Everything
+that came out of a compiler or a model is escaped. Without JavaScript the list is there, the search is not.
+Pure.
 """
 
 import base64
@@ -60,7 +62,9 @@ unfold();
 
 @dataclass(frozen=True, slots=True)
 class StoredCluster:
-    """What the page tells of a cluster; `graph` and `script` are "" where there is none to show, `problem` says why."""
+    """What the page tells of a cluster; `graph` and `script` are "" where there is none to show, `problem`
+    says why.
+    """
 
     row: ClusterRow
     prints: Sequence[FingerprintRow]
@@ -73,7 +77,9 @@ class StoredCluster:
 
 
 def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: int, made: float) -> str:
-    """The page of a store of this name; `total` is how many clusters it has, `made` when the page was made, in seconds since 1970."""
+    """The page of a store of this name; `total` is how many clusters it has, `made` when the page was made,
+    in seconds since 1970.
+    """
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     kinds = ", ".join(f"{many} {kind}" for kind, many in counts.clusters_by_kind.items()) or "none"
@@ -86,11 +92,17 @@ def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: in
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
             f"<title>opsieve: {escaped(name)}</title><style>{_STYLE}</style></head><body>",
             f"<h1>{escaped(name)}</h1>",
-            f"<p>{counted(counts.failures, 'failure')} of {counted(counts.tests, 'test')} in {counted(total, 'cluster')}"
-            f" ({escaped(kinds)}; {escaped(statuses)}).{cut} Not bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
-            f" {counts.flaky:,} flaky. {day(made)} UTC.</p>",
-            '<p id="bar" hidden><label for="search">Search: words, or kind: status: stage: target: op: pass: id:, a leading - negates'
-            ' (<span id="shown"></span>)</label><input id="search" type="search" autocomplete="off"></p>',
+            (
+                f"<p>{counted(counts.failures, 'failure')} of {counted(counts.tests, 'test')} in"
+                f" {counted(total, 'cluster')} ({escaped(kinds)}; {escaped(statuses)}).{cut} Not bugs:"
+                f" {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
+                f" flaky. {day(made)} UTC.</p>"
+            ),
+            (
+                '<p id="bar" hidden><label for="search">Search: words, or kind: status: stage: target: op:'
+                ' pass: id:, a leading - negates (<span id="shown"></span>)</label><input id="search"'
+                ' type="search" autocomplete="off"></p>'
+            ),
             *(part for cluster in clusters for part in _cluster(cluster)),
             f"<script>{_SCRIPT}</script></body></html>\n",
         ]
@@ -101,7 +113,16 @@ def _cluster(one: StoredCluster) -> Iterator[str]:
     row = one.row
     size = counted(row.nodes, "node") if row.reduced is None else f"{counted(row.reduced, 'node')}, reduced"
     words = " ".join(
-        (row.id, row.listed_title, row.own_title, one.message, row.note, *row.operators, *row.targets, row.guilty_pass)
+        (
+            row.id,
+            row.listed_title,
+            row.own_title,
+            one.message,
+            row.note,
+            *row.operators,
+            *row.targets,
+            row.guilty_pass,
+        )
     )
     fields = {
         "text": words[:_CUT],
@@ -143,13 +164,24 @@ def _cluster(one: StoredCluster) -> Iterator[str]:
     if one.problem:
         yield f"<p>{escaped(one.problem)}</p>"
     for each in one.prints:
-        yield f"<details><summary>Why: {escaped(each.key)}, {counted(each.count, 'failure')}; {escaped(each.why)}</summary>"
+        yield (
+            f"<details><summary>Why: {escaped(each.key)}, {counted(each.count, 'failure')};"
+            f" {escaped(each.why)}</summary>"
+        )
         yield facts_table(
-            [*((("+ " if part.kept else "- ") + part.name, f"{part.value} ({part.hint})") for part in each.components)]
+            [
+                *(
+                    (("+ " if part.kept else "- ") + part.name, f"{part.value} ({part.hint})")
+                    for part in each.components
+                )
+            ]
         )
         yield "</details>"
     heads = "".join(f"<th>{head}</th>" for head in ("member", "nodes", "target", "version"))
-    yield f"<details><summary>{len(one.members)} of {counted(row.members, 'member')}</summary><table><tr>{heads}</tr>"
+    yield (
+        f"<details><summary>{len(one.members)} of"
+        f" {counted(row.members, 'member')}</summary><table><tr>{heads}</tr>"
+    )
     for member in one.members:
         nodes = str(member.nodes) if member.reduced is None else f"{member.nodes} to {member.reduced}"
         cells = (member.name, nodes, member.target, member.version)

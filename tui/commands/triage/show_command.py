@@ -25,7 +25,9 @@ _LONGEST = 4000  # characters of a fact: an index of a stranger may hold any num
 @click.command("show")
 @click.argument("name", metavar="CLUSTER|CASE", shell_complete=completions.cases)
 @options.STORE
-@click.option("--why", is_flag=True, help="Explain the fingerprint: each component, whether it counts, and why.")
+@click.option(
+    "--why", is_flag=True, help="Explain the fingerprint: each component, whether it counts, and why."
+)
 @click.option(
     "-n",
     "--members",
@@ -38,8 +40,9 @@ _LONGEST = 4000  # characters of a fact: an index of a stranger may hold any num
 @click.option("--after", default="", help="Continue after this cursor (`next` of the previous page).")
 @options.JSON
 def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json: bool) -> int:
-    """Show a cluster (c17, or a fingerprint) with its members, related clusters and history, or a case (its directory, or
-    CAMPAIGN:TEST:TARGET)."""
+    """Show a cluster (c17, or a fingerprint) with its members, related clusters and history, or a case (its
+    directory, or CAMPAIGN:TEST:TARGET).
+    """
     from opsieve.triage.store.queries import Queries
 
     with Queries(folder) as store:
@@ -68,7 +71,8 @@ def _cluster_facts(
     summary = {
         **cluster_facts(row),
         "prints": [
-            {**asdict(each), "components": [component_json(part) for part in each.components]} for each in fingerprints
+            {**asdict(each), "components": [component_json(part) for part in each.components]}
+            for each in fingerprints
         ],
         "cases": [{**asdict(member), "name": member.name} for member in members.rows],
         "next": members.next,
@@ -138,7 +142,9 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         more = f"; more with --after '{summary['next']}'" if summary["next"] else ""
         click.echo(f"{len(summary['cases'])} of {counted(summary['members'], 'member')}{more}")
     for each in summary["related"]:
-        click.echo(single_line(f"similar to {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
+        click.echo(
+            single_line(f"similar to {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}")
+        )
     for decision in summary["history"]:
         undone = "" if decision["state"] == "done" else f" ({decision['state']})"
         click.echo(f"{day(decision['at'])}  {single_line(decision['text'])}{undone}")
@@ -160,7 +166,10 @@ def _print_case(details: "CaseDetails", why: bool) -> None:
         ("seen", day(member.seen)),
         ("case", str(details.folder or "")),
         ("reduced", str(details.reduced or "")),
-        ("observed", details.problem or ", ".join(f"{seen.target}: {seen.outcome}" for seen in details.observations)),
+        (
+            "observed",
+            details.problem or ", ".join(f"{seen.target}: {seen.outcome}" for seen in details.observations),
+        ),
     )
     if why:
         click.echo()
@@ -172,7 +181,11 @@ def print_components(components: "Sequence[Component]") -> None:
     rows = [("+" if part.kept else "-", part.name, part.value, part.hint) for part in components]
     for sign, name, value, hint in rows:
         click.echo(f"  {sign} {name:12} {single_line(value)[:200]}")
-        click.echo(click.style(f"      {'counts' if sign == '+' else 'does not count'}: {single_line(hint)}", dim=True))
+        click.echo(
+            click.style(
+                f"      {'counts' if sign == '+' else 'does not count'}: {single_line(hint)}", dim=True
+            )
+        )
 
 
 def _facts(*facts: tuple[str, str]) -> None:

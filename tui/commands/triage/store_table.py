@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = (), wide: str = ""
 ) -> None:
-    """Print rows; the column `wide` takes what is left of the width and is cut, with a sign, where it does not fit."""
+    """Print rows; the column `wide` takes what is left of the width and is cut, with a sign, where it does
+    not fit.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -29,7 +29,9 @@ _APART = 3  # entries of what is no bug
 @click.argument("place", metavar="[STORE]", type=options.PATH, required=False)
 @options.STORE
 @click.option(
-    "--logs", type=options.PATH, help="Cluster the failure records of this file instead (.jsonl, .jsonl.gz or text)."
+    "--logs",
+    type=options.PATH,
+    help="Cluster the failure records of this file instead (.jsonl, .jsonl.gz or text).",
 )
 @click.option("--reduce", "reduce_", is_flag=True, help="First reduce cases, then fingerprint them again.")
 @click.option(
@@ -50,12 +52,17 @@ _APART = 3  # entries of what is no bug
     "-j",
     "--jobs",
     type=click.IntRange(1, 4096),
-    help="Cases that --reduce reduces at once.  [default: 1; with --scheduler, as many as its workers have threads]",
+    help=(
+        "Cases that --reduce reduces at once.  [default: 1; with --scheduler, as many as its workers have"
+        " threads]"
+    ),
 )
 @options.SCHEDULER
 @options.RESOURCES
 @click.option(
-    "--refingerprint", is_flag=True, help="Recompute all fingerprints with the rules of this version of opsieve."
+    "--refingerprint",
+    is_flag=True,
+    help="Recompute all fingerprints with the rules of this version of opsieve.",
 )
 @click.option("--dry-run", is_flag=True, help="With --refingerprint: only print what would move.")
 @options.OFFLINE
@@ -77,10 +84,11 @@ def command(
     offline: bool,
     as_json: bool,
 ) -> int:
-    """Rank the clusters of STORE, match them with the rules of known bugs, and merge the results of reduce and bisect.
+    """Rank the clusters of STORE, match them with the rules of known bugs, and merge the results of reduce
+    and bisect.
 
-    STORE defaults to --store; the rules are the files in STORE/known. Decisions are never changed. Exit code 2 if a rule
-    is invalid.
+    STORE defaults to --store; the rules are the files in STORE/known. Decisions are never changed. Exit code
+    2 if a rule is invalid.
     """
     if logs is not None:
         return _logs(logs, as_json)
@@ -144,7 +152,10 @@ def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: boo
     click.echo(_text(summary))
     cluster_table(first.rows)
     if first.next:
-        click.echo(f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {single_line(str(folder))}")
+        click.echo(
+            f"  and {first.total - len(first.rows):,} more: opsieve clusters --store"
+            f" {single_line(str(folder))}"
+        )
 
 
 def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
@@ -160,7 +171,8 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
     stay = total - away
     click.echo(
         f"{counted(total, 'kept failure')} with a new fingerprint: {stay:,}"
-        f" {'stays' if stay == 1 else 'stay'} in the same cluster, {away:,} {'moves' if away == 1 else 'move'} to another"
+        f" {'stays' if stay == 1 else 'stay'} in the same cluster, {away:,}"
+        f" {'moves' if away == 1 else 'move'} to another"
     )
 
 
@@ -184,7 +196,9 @@ def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
 def _reduce(
     request: "StoreReductionRequest", jobs: int | None, scheduler: str | None, resources: dict[str, float]
 ) -> dict[str, Any]:
-    """Reduce what waits, here or on a cluster, and say what became of each; the keys `reductions` and `left` of docs/reference/json.md."""
+    """Reduce what waits, here or on a cluster, and say what became of each; the keys `reductions` and `left`
+    of docs/reference/json.md.
+    """
     from opsieve.reducer.case_child import ended
     from opsieve.reducer.store_session import ReducedCase, cases_to_reduce, reduce_cases
 
@@ -232,9 +246,15 @@ def _text(summary: dict[str, Any]) -> str:
     status = ", ".join(f"{count:,} {name}" for name, count in summary["by_status"].items())
     apart = summary["non_bugs"][:_APART]
     lines = [
-        f"{counted(summary['failures'], 'failure')} of {counted(summary['tests'], 'test')} in {counted(summary['clusters'], 'cluster')}: {kinds or 'none'}",
+        (
+            f"{counted(summary['failures'], 'failure')} of {counted(summary['tests'], 'test')} in"
+            f" {counted(summary['clusters'], 'cluster')}: {kinds or 'none'}"
+        ),
         f"clusters: {status or 'none'}",
-        f"not bugs: {summary['unsupported']:,} unsupported, {summary['environment']:,} environment, {summary['flaky']:,} flaky",
+        (
+            f"not bugs: {summary['unsupported']:,} unsupported, {summary['environment']:,} environment,"
+            f" {summary['flaky']:,} flaky"
+        ),
     ]
     lines += [
         f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {single_line(entry['what'])[:90]}"
@@ -244,9 +264,13 @@ def _text(summary: dict[str, Any]) -> str:
         lines.append("  ... (opsieve clusters --non-bugs)")
     if summary["rules"]:
         lines.append(
-            f"known-bug rules match {counted(summary['explained'], 'failure')}; {summary['unexplained']:,} unmatched"
+            f"known-bug rules match {counted(summary['explained'], 'failure')}; {summary['unexplained']:,}"
+            " unmatched"
         )
-        lines += [f"  {rule['count']:,} {rule['name']}: {single_line(rule['title'])[:90]}" for rule in summary["rules"]]
+        lines += [
+            f"  {rule['count']:,} {rule['name']}: {single_line(rule['title'])[:90]}"
+            for rule in summary["rules"]
+        ]
     return "\n".join(lines)
 
 
@@ -267,9 +291,12 @@ def _logs(path: Path, as_json: bool) -> int:
     found_in: dict[str, tuple[int, str, str]] = {}
     for one in found.assignments:
         found_in[one.cluster] = (found_in.get(one.cluster, (0, "", ""))[0] + 1, one.kind, one.title)
-    rows = sorted(((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2]))
+    rows = sorted(
+        ((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2])
+    )
     table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
     click.echo(
-        f"{counted(len(found.assignments), 'failure')} in {counted(len(rows), 'cluster')}; {counted(len(found.skipped), 'record')} skipped"
+        f"{counted(len(found.assignments), 'failure')} in {counted(len(rows), 'cluster')};"
+        f" {counted(len(found.skipped), 'record')} skipped"
     )
     return 0

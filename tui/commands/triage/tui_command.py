@@ -16,7 +16,9 @@ from opsieve.tui.commands import options
 @click.option(
     "--theme",
     default="",
-    help="Colour theme: textual-dark, textual-light, no-colour, ansi-dark, nord, ...  [default: textual-dark]",
+    help=(
+        "Colour theme: textual-dark, textual-light, no-colour, ansi-dark, nord, ...  [default: textual-dark]"
+    ),
 )
 @options.OFFLINE
 @options.CONSENT
@@ -35,7 +37,9 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
     from opsieve.tui.app.themes import DARK
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadInput("opsieve tui needs a terminal; opsieve clusters and opsieve show do the same without one")
+        raise BadInput(
+            "opsieve tui needs a terminal; opsieve clusters and opsieve show do the same without one"
+        )
     with ExitStack() as stack:
 
         @cache

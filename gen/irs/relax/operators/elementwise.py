@@ -1,4 +1,6 @@
-"""Operators that compute each element alone: one, two or three tensors, with broadcasting; casts and quantisation."""
+"""Operators that compute each element alone: one, two or three tensors, with broadcasting; casts and
+quantisation.
+"""
 
 from collections.abc import Sequence
 
@@ -53,7 +55,9 @@ def _divided(draw: Draw, kind: RelaxTensorType) -> Solution:
     """Integer division by zero ends the process: the divisor is a constant, and positive."""
     if kind.dtype in FLOATS:
         left, right = draw.broadcast(kind.shape or ())
-        return Solution((Want(tensor(kind.dtype, left), (-50, 50)), Want(tensor(kind.dtype, right), (0.5, 8))))
+        return Solution(
+            (Want(tensor(kind.dtype, left), (-50, 50)), Want(tensor(kind.dtype, right), (0.5, 8)))
+        )
     return Solution((Want(kind), draw.constant(kind.dtype, (), 1, 7)))
 
 
@@ -80,7 +84,9 @@ def _compare(dtypes: Sequence[str]) -> Solver:
 def _where(draw: Draw, kind: RelaxTensorType) -> Solution:
     first, second = draw.broadcast(kind.shape or ())
     shape = kind.shape or ()
-    return Solution((Want(tensor("bool", shape)), Want(tensor(kind.dtype, first)), Want(tensor(kind.dtype, second))))
+    return Solution(
+        (Want(tensor("bool", shape)), Want(tensor(kind.dtype, first)), Want(tensor(kind.dtype, second)))
+    )
 
 
 def _triple(draw: Draw, kind: RelaxTensorType) -> Solution:
@@ -96,8 +102,12 @@ def _clip(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _cast(draw: Draw, kind: RelaxTensorType) -> Solution:
-    """From any other element type; a float that an integer cannot hold has no defined value, so it is kept in range."""
-    source = draw.rng.choice([dtype for dtype in draw.dtypes if dtype in ALL and dtype != kind.dtype] or ["float32"])
+    """From any other element type; a float that an integer cannot hold has no defined value, so it is kept in
+    range.
+    """
+    source = draw.rng.choice(
+        [dtype for dtype in draw.dtypes if dtype in ALL and dtype != kind.dtype] or ["float32"]
+    )
     within = None
     if source in FLOATS and kind.dtype in INTEGERS:
         within = (0.0, 100.0) if kind.dtype in UNSIGNED else (-100.0, 100.0)
@@ -107,7 +117,9 @@ def _cast(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _prelu(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    return Solution((Want(kind), Want(tensor(kind.dtype, (fixed(kind)[axis],)))), attributes("PReluAttrs", axis=axis))
+    return Solution(
+        (Want(kind), Want(tensor(kind.dtype, (fixed(kind)[axis],)))), attributes("PReluAttrs", axis=axis)
+    )
 
 
 def _leaky(draw: Draw, kind: RelaxTensorType) -> Solution:
@@ -147,7 +159,9 @@ def _bucketize(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _dropout(draw: Draw, kind: RelaxTensorType) -> Solution:
-    return Solution((Want(kind),), attributes("DropoutAttrs", rate=0.5), TupleType((kind, kind)), draw.rng.randrange(2))
+    return Solution(
+        (Want(kind),), attributes("DropoutAttrs", rate=0.5), TupleType((kind, kind)), draw.rng.randrange(2)
+    )
 
 
 def _unary(name: str, dtypes: Sequence[str], onnx: str = "", solve: Solver = _same) -> Declared:

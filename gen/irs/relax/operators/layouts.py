@@ -1,4 +1,6 @@
-"""Operators that move elements and keep them all, or repeat them: reshaping, joining, splitting, flipping, repeating."""
+"""Operators that move elements and keep them all, or repeat them: reshaping, joining, splitting, flipping,
+repeating.
+"""
 
 import math
 
@@ -75,7 +77,9 @@ def _permute(draw: Draw, kind: RelaxTensorType) -> Solution:
     source: list[Size] = [0] * len(shape)
     for place, axis in enumerate(axes):
         source[axis] = shape[place]
-    named: Value = None if axes == list(range(len(shape)))[::-1] and draw.chance(RATES.left_out) else tuple(axes)
+    named: Value = (
+        None if axes == list(range(len(shape)))[::-1] and draw.chance(RATES.left_out) else tuple(axes)
+    )
     return Solution((Want(tensor(kind.dtype, source)),), attributes("PermuteDimsAttrs", axes=named))
 
 
@@ -143,7 +147,11 @@ def _broadcast_to(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _shrunk(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
     shape: list[Size] = [1 if draw.chance(RATES.one) else size for size in kind.shape or ()]
-    return tuple(shape[draw.rng.randint(0, len(shape)) :]) if draw.chance(RATES.fewer_dimensions) else tuple(shape)
+    return (
+        tuple(shape[draw.rng.randint(0, len(shape)) :])
+        if draw.chance(RATES.fewer_dimensions)
+        else tuple(shape)
+    )
 
 
 def _collapse_to(draw: Draw, kind: RelaxTensorType) -> Solution:
@@ -165,7 +173,9 @@ def _reverse(draw: Draw, kind: RelaxTensorType) -> Solution:
     along, batch = draw.rng.sample(range(kind.rank), 2)
     sizes = fixed(kind)
     lengths = draw.constant(draw.rng.choice(("int32", "int64")), (sizes[batch],), 1, sizes[along])
-    return Solution((Want(kind), lengths), attributes("ReverseSequenceAttrs", seq_axis=along, batch_axis=batch))
+    return Solution(
+        (Want(kind), lengths), attributes("ReverseSequenceAttrs", seq_axis=along, batch_axis=batch)
+    )
 
 
 def _meshgrid(draw: Draw, kind: RelaxTensorType) -> Solution:
@@ -185,7 +195,9 @@ def _pad(draw: Draw, kind: RelaxTensorType) -> Solution:
             before = after = 0
         shape[axis] = size - before - after
         widths += [before, after]
-    attrs = attributes("PadAttrs", pad_width=tuple(widths), pad_value=draw.rng.choice((0.0, 1.5)), pad_mode=mode)
+    attrs = attributes(
+        "PadAttrs", pad_width=tuple(widths), pad_value=draw.rng.choice((0.0, 1.5)), pad_mode=mode
+    )
     return Solution((Want(tensor(kind.dtype, shape)),), attrs)
 
 
@@ -193,14 +205,17 @@ def _pixel_shuffle(draw: Draw, kind: RelaxTensorType) -> Solution:
     *lead, channels, height, width = fixed(kind)
     factor = next((f for f in (2, 3) if height % f == 0 and width % f == 0), 1)
     source = (*lead, channels * factor * factor, height // factor, width // factor)
-    return Solution((Want(tensor(kind.dtype, source)),), attributes("PixelShuffleAttrs", upscale_factor=factor))
+    return Solution(
+        (Want(tensor(kind.dtype, source)),), attributes("PixelShuffleAttrs", upscale_factor=factor)
+    )
 
 
 def _layout(draw: Draw, kind: RelaxTensorType) -> Solution:
     """A permutation of the axes, written as a map of indices."""
     order = draw.rng.sample(range(kind.rank), kind.rank)
     names = [
-        ObjectNode("ir.Var", {"ty": ObjectNode("ir.PrimType", {"dtype": "int64"}), "name": f"i{n}"}) for n in order
+        ObjectNode("ir.Var", {"ty": ObjectNode("ir.PrimType", {"dtype": "int64"}), "name": f"i{n}"})
+        for n in order
     ]
     by_axis: list[ObjectNode] = [names[0]] * kind.rank
     source = [0] * kind.rank
@@ -263,5 +278,7 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.triu", Recogniser(NUMBERS, (2, 4)), _tri, "Trilu"),
     Declared("relax.shape_to_tensor", Recogniser(("int64",), (1, 1)), _shape_to_tensor, "Shape"),
     Declared("relax.size", Recogniser(("int64",), (0, 0)), _size_of, "Size"),
-    Declared("relax.one_hot", Recogniser(("float32", "int64", "int32", "float64"), (1, 4)), _one_hot, "OneHot"),
+    Declared(
+        "relax.one_hot", Recogniser(("float32", "int64", "int32", "float64"), (1, 4)), _one_hot, "OneHot"
+    ),
 )

@@ -65,11 +65,16 @@ def _batch(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 
 def _attention(draw: Draw, kind: RelaxTensorType) -> Solution:
-    """Query (batch, length, heads, width), key and value with a length of their own, the value with its own width."""
+    """Query (batch, length, heads, width), key and value with a length of their own, the value with its own
+    width.
+    """
     batch, length, heads, width = fixed(kind)
     other, inner = draw.size(4), draw.size(4)
     query = tensor(kind.dtype, (batch, length, heads, inner))
-    key, value = tensor(kind.dtype, (batch, other, heads, inner)), tensor(kind.dtype, (batch, other, heads, width))
+    key, value = (
+        tensor(kind.dtype, (batch, other, heads, inner)),
+        tensor(kind.dtype, (batch, other, heads, width)),
+    )
     scale = draw.rng.choice((None, 0.5))
     mask = draw.rng.choice((None, None, "TopLeft", "BottomRight"))
     attrs = attributes("AttentionAttrs", scale=scale, causal_mask=mask, window_size=None)

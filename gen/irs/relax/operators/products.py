@@ -175,7 +175,9 @@ def _adaptive(dims: int) -> Solver:
         source: list[Size] = [size + draw.rng.choice((0, 1, 2, size)) for size in space]
         letters = _SPACES[dims]
         layout = f"NC{letters}"
-        attrs = attributes(f"AdaptivePool{dims}DAttrs", output_size=tuple(space), layout=layout, out_layout=layout)
+        attrs = attributes(
+            f"AdaptivePool{dims}DAttrs", output_size=tuple(space), layout=layout, out_layout=layout
+        )
         return Solution((Want(tensor(kind.dtype, (batch, channels, *source))),), attrs)
 
     return solve
@@ -192,8 +194,14 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.einsum", Recogniser(_FLOATS, (1, 3)), _einsum, "Einsum"),
     Declared("relax.outer", Recogniser(_PRODUCTS, (2, 2)), _outer),
     *(Declared(f"relax.nn.conv{n}d", _spatial(n, _HALF), _conv(n), "Conv") for n in (1, 2, 3)),
-    *(Declared(f"relax.nn.conv{n}d_transpose", _spatial(n), _transposed(n), "ConvTranspose") for n in (1, 2, 3)),
-    *(Declared(f"relax.nn.max_pool{n}d", _spatial(n, (*_HALF, "int32")), _pool(n), "MaxPool") for n in (1, 2, 3)),
+    *(
+        Declared(f"relax.nn.conv{n}d_transpose", _spatial(n), _transposed(n), "ConvTranspose")
+        for n in (1, 2, 3)
+    ),
+    *(
+        Declared(f"relax.nn.max_pool{n}d", _spatial(n, (*_HALF, "int32")), _pool(n), "MaxPool")
+        for n in (1, 2, 3)
+    ),
     *(Declared(f"relax.nn.avg_pool{n}d", _spatial(n), _pool(n), "AveragePool") for n in (1, 2, 3)),
     *(Declared(f"relax.nn.adaptive_avg_pool{n}d", _spatial(n), _adaptive(n)) for n in (1, 2, 3)),
 )

@@ -24,7 +24,9 @@ _SORTED = ("float32", "float64", "int64", "int32")
 
 
 def unfolded(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], list[int], bool]:
-    """A shape that yields this one when these axes (at most so many) are folded, and whether they are kept as 1."""
+    """A shape that yields this one when these axes (at most so many) are folded, and whether they are kept as
+    1.
+    """
     shape: list[Size] = list(kind.shape or ())
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     room = max(1, LIMIT // max(1, draw.count(shape)))
@@ -66,7 +68,9 @@ def _extreme(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _running(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
-    attrs = attributes("ScanopAttrs", axis=axis, dtype=Dtype(kind.dtype), exclusive=draw.chance(RATES.exclusive))
+    attrs = attributes(
+        "ScanopAttrs", axis=axis, dtype=Dtype(kind.dtype), exclusive=draw.chance(RATES.exclusive)
+    )
     return Solution((Want(kind, (-2, 2)),), attrs)
 
 

@@ -32,7 +32,9 @@ def _take(draw: Draw, kind: RelaxTensorType) -> Solution:
     mode = draw.rng.choice(("fast", "clip", "wrap"))
     attrs = attributes("TakeAttrs", axis=first, mode=mode)
     source = [*shape[:first], size, *shape[last:]]
-    return Solution((Want(tensor(kind.dtype, source)), draw.indices(picked, size, draw.rng.choice(_INDEX))), attrs)
+    return Solution(
+        (Want(tensor(kind.dtype, source)), draw.indices(picked, size, draw.rng.choice(_INDEX))), attrs
+    )
 
 
 def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
@@ -80,7 +82,9 @@ def _scatter_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
     size = shape[axis]
     shape[axis] = 1
     indices = draw.indices(shape, size)
-    attrs = attributes("ScatterElementsAttrs", axis=axis, reduction=draw.rng.choice(("update", "add", "mul", "max")))
+    attrs = attributes(
+        "ScatterElementsAttrs", axis=axis, reduction=draw.rng.choice(("update", "add", "mul", "max"))
+    )
     return Solution((Want(kind), indices, Want(tensor(kind.dtype, shape))), attrs)
 
 

@@ -48,7 +48,9 @@ def _arange(draw: Draw, kind: RelaxTensorType) -> Solution:
 
 def _eye(draw: Draw, kind: RelaxTensorType) -> Solution:
     rows, columns = map(whole, fixed(kind))
-    return Solution((rows, columns, whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=Dtype(kind.dtype)))
+    return Solution(
+        (rows, columns, whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=Dtype(kind.dtype))
+    )
 
 
 def _eye_like(draw: Draw, kind: RelaxTensorType) -> Solution:
@@ -110,7 +112,13 @@ def _roi(draw: Draw, kind: RelaxTensorType) -> Solution:
     rows = []
     for _ in range(boxes):
         left, top = draw.rng.randint(0, 2), draw.rng.randint(0, 2)
-        rows += [draw.rng.randrange(batch), left, top, left + draw.rng.randint(1, 3), top + draw.rng.randint(1, 3)]
+        rows += [
+            draw.rng.randrange(batch),
+            left,
+            top,
+            left + draw.rng.randint(1, 3),
+            top + draw.rng.randint(1, 3),
+        ]
     rois = numbers(kind.dtype, (boxes, 5), rows)
     attrs = attributes(
         "ROIAlignAttrs",
@@ -128,7 +136,9 @@ def _images(rank: int) -> Recogniser:
     return Recogniser(("float32",), (rank, rank), condition=lambda shape: min(shape) >= 1)
 
 
-_SQUARE = Recogniser(("float32", "float64", "int64", "int32"), (2, 2), condition=lambda shape: min(shape) >= 1)
+_SQUARE = Recogniser(
+    ("float32", "float64", "int64", "int32"), (2, 2), condition=lambda shape: min(shape) >= 1
+)
 _ANY = Recogniser(ALL, static=False)
 _GRID = Recogniser(("float32",), (4, 4), condition=lambda shape: shape[1] == 2 and min(shape) >= 2)
 _SIZED = Recogniser(("int64", "int32", "float32", "float64"), (1, 1), condition=lambda shape: shape[0] >= 1)
@@ -144,7 +154,10 @@ OPERATORS: tuple[Declared, ...] = (
     Declared("relax.eye", _SQUARE, _eye, "EyeLike"),
     Declared("relax.eye_like", _SQUARE, _eye_like, "EyeLike"),
     Declared(
-        "relax.hamming_window", Recogniser(_WIDE, (1, 1), condition=lambda s: s[0] > 1), _hamming, "HammingWindow"
+        "relax.hamming_window",
+        Recogniser(_WIDE, (1, 1), condition=lambda s: s[0] > 1),
+        _hamming,
+        "HammingWindow",
     ),
     Declared("relax.image.resize2d", _images(4), _resize, "Resize"),
     Declared("relax.image.resize3d", _images(5), _resize, "Resize"),
