@@ -10,7 +10,7 @@ import re
 import shlex
 
 from opsieve.backends.target import COMMAND, BadTarget
-from opsieve.gen.model.bad_input import shown
+from opsieve.gen.errors import shown
 
 PLACES = ("model", "inputs", "outputs")
 _FORM = f"{COMMAND}PROGRAM {{model}} {{inputs}} {{outputs}}"

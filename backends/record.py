@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from opsieve.backends.observation import Observation
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 
 def write_observations(folder: Path, observations: Sequence[Observation]) -> None:

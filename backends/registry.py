@@ -15,7 +15,7 @@ from pathlib import Path
 from opsieve.backends.command_words import absolute_command
 from opsieve.backends.protocol import Backend
 from opsieve.backends.target import BadTarget, Target
-from opsieve.gen.model.bad_input import BadInput, meant
+from opsieve.gen.errors import BadInput, meant
 
 GROUP = "opsieve.backends"
 REWRITE = "rewrite"  # an option that every backend has: it is no matter of the compiler's

@@ -13,7 +13,7 @@ import re
 import urllib.parse
 from dataclasses import dataclass, replace
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 _TARGET = re.compile(
     r"(?P<backend>[A-Za-z][A-Za-z0-9_-]*)(?:==(?P<release>[A-Za-z0-9.!+_-]+)|@(?P<build>[^:]+))?(?::(?P<options>.*))?",

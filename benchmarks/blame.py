@@ -34,7 +34,7 @@ from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.outcome import evaluate
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 ROOT = Path(__file__).resolve().parent
 KNOWN = ROOT / "blaming" / "known_commits.toml"

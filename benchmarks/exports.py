@@ -25,7 +25,7 @@ from pathlib import Path
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.reducer.reproduce import reproduced
 from opsieve.triage.export.exports import export
 from opsieve.tui.samples import SAMPLES

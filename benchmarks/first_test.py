@@ -26,7 +26,7 @@ from process_tree import samples
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 ONE = ("onnxruntime",)
 MANY = (

@@ -29,9 +29,9 @@ from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.summary import Metrics
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.model import load_program
 from opsieve.gen.strategies import registry as strategies
 

@@ -31,8 +31,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, known
 from opsieve.gen.declarations.domains import ANY
 from opsieve.gen.declarations.schema import OLDEST, named_dtypes
+from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
-from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction

@@ -25,7 +25,7 @@ from failing import TRIGGERS, host
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.onnx_reduction import OnnxReduction

@@ -30,6 +30,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, operators
 from opsieve.gen.irs.relax.draw import Draw
@@ -41,7 +42,6 @@ from opsieve.gen.irs.relax.tree import Call, RelaxOperator, Var
 from opsieve.gen.irs.relax.walk import all_bindings, functions
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.bad_input import NoFailure
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find

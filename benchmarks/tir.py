@@ -29,6 +29,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir import passes
 from opsieve.gen.irs.tir.form import program, values
@@ -36,7 +37,6 @@ from opsieve.gen.irs.tir.fuzzing import mutated
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 from opsieve.gen.irs.tvm.program import TirProgram
-from opsieve.gen.model.bad_input import NoFailure
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.reduction import Listeners, reduce_failure

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable
 from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.session import ReductionRequest, Session

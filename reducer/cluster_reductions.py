@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.reducer.case_child import ChildEnd, ChildTask, ended
 from opsieve.reducer.store_session import RESULT
 from opsieve.triage.distributed.cluster import Cluster

@@ -3,7 +3,7 @@
 import importlib.metadata
 from typing import Any
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.program import Program
 from opsieve.reducer.reduction import ReducibleForm
 

@@ -16,8 +16,8 @@ import msgspec
 
 from opsieve.backends.judge.oracle_names import ORACLE
 from opsieve.gen.case.case import Case, Origin, save
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.forms.registry import form_of, named
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.program import Program

@@ -14,7 +14,7 @@ from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.model.bad_input import BadInput, NoFailure
+from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.reducer.engine.census import Census, Part, improve_untried
 from opsieve.reducer.engine.certificate import Certificate, certify, to_fixpoint
 from opsieve.reducer.engine.edit import Pass

@@ -15,7 +15,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged, shown
+from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import find_judged

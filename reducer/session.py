@@ -22,8 +22,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.forms.program_view import program_lines
-from opsieve.gen.model.bad_input import BadInput, NoFailure, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.html_text import drawing, facts_table
 from opsieve.reducer.engine.certificate import Certificate, certify

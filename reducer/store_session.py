@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput, NoFailure, shown
+from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.case_child import ChildEnd, ChildTask, ended

@@ -8,8 +8,8 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.program import TvmProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator

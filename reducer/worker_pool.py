@@ -11,7 +11,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 _USUAL = "onnxruntime"  # run first when no target is named
 

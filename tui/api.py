@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from opsieve.gen.model.bad_input import BadInput as BadInput  # part of this interface
-from opsieve.gen.model.bad_input import meant
+from opsieve.gen.errors import BadInput as BadInput  # part of this interface
+from opsieve.gen.errors import meant
 from opsieve.gen.model.printable import counted
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.html_text import facts_table, rows_table
 from opsieve.gen.model.printable import counted
 from opsieve.triage.campaign.campaign import run

@@ -90,7 +90,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it; a name that is none gets the closest one as a suggestion."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from opsieve.gen.model.bad_input import meant
+            from opsieve.gen.errors import meant
 
             raise click.UsageError(f"No such command '{args[0]}'{meant(args[0], COMMANDS)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> NoReturn:
     """Run a command and exit with its code; whatever is wrong is one sentence on stderr."""
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
 
     _open_standard_streams()
     try:
@@ -192,7 +192,7 @@ def _confirmed(call: Callable[[], Any]) -> Any:
     """What the command gives; where it wants to install what only a file names, a person at a terminal is
     asked.
     """
-    from opsieve.gen.model.bad_input import Unconfirmed
+    from opsieve.gen.errors import Unconfirmed
 
     try:
         return call()

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from opsieve.gen.model.bad_input import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, meant, shown
 from opsieve.gen.model.files import read_file
 
 FILE = "opsieve.toml"

@@ -26,7 +26,7 @@ from opsieve.backends.coverage.points import (
     unstable_file,
 )
 from opsieve.backends.coverage.sanitizer import NO_PROBE, CounterSection
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 EFFECTS = "passes"  # the fallback: which passes changed what, as the compiler itself reports
 KINDS = (*GRANULARITIES, EFFECTS)

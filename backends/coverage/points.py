@@ -20,7 +20,7 @@ import numpy.typing as npt
 from opsieve.backends.coverage.elf import Addresses, Library, Unreadable
 from opsieve.backends.coverage.sanitizer import CounterSection, counted_points, counter_section
 from opsieve.backends.coverage.sources import source_files
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 GRANULARITIES = ("functions", "blocks")
 _EDITION = 1  # of what is kept; another one is made again

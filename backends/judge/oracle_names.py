@@ -25,7 +25,7 @@ from typing import Any
 from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
-from opsieve.gen.model.bad_input import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, meant, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.program import Program
 

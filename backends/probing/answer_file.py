@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from opsieve.backends.probing.operator_support import ProbeAnswer
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 _RULES = 3  # how answers are asked for and kept; files of other rules are not read
 _MOST = 64 << 20  # bytes of a file that is read

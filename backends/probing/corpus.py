@@ -6,7 +6,7 @@ from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.reading import UnreadableModel, read
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import OnnxProgram

@@ -15,7 +15,7 @@ import onnx.defs
 
 from opsieve.backends.probing.documented_shapes import definitions_in
 from opsieve.gen.declarations.schema import named_dtypes
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 OPSET = 21  # of ONNX's own operators in instances
 _PATIENCE = 120  # seconds for onnxruntime to be imported

@@ -21,10 +21,10 @@ from opsieve.backends.workers.questions.program_checker import checker_of, valid
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, load, save
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.forms.registry import form_of
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.values.values import SEARCH

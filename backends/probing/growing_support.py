@@ -22,9 +22,9 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import first_dtypes, operators
 from opsieve.gen.declarations.schema import OLDEST, form
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED
-from opsieve.gen.model.bad_input import BadInput
 
 
 class Asked(Protocol):

@@ -9,10 +9,10 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import OnnxProgram
 

@@ -25,7 +25,7 @@ from opsieve.gen.declarations import learned
 from opsieve.gen.declarations.learned import domain_version
 from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.learned_file import parsed, written
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.version import VERSION

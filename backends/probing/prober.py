@@ -35,9 +35,9 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.domains import ANY
 from opsieve.gen.declarations.dtype_facts import PLAIN
 from opsieve.gen.declarations.schema import OLDEST, form
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import TensorType
 
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most

@@ -33,7 +33,7 @@ from opsieve.backends.releases.commands import check_command, command_files, rea
 from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
 from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, check_private, default_root
 from opsieve.backends.target import may_be_own
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 # Where a folder may hold a package, the first first.
 _FOLDERS = (

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opsieve.backends.command_words import command_words
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 
 def check_command(text: str) -> None:

@@ -14,7 +14,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
 from opsieve.backends.releases.builds import trusted
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import may_be_own
-from opsieve.gen.model.bad_input import BadInput, Unconfirmed, shown
+from opsieve.gen.errors import BadInput, Unconfirmed, shown
 from opsieve.gen.model.variables import variable_set
 
 SWITCH = "OPSIEVE_INSTALL"

@@ -33,7 +33,7 @@ from opsieve.backends.releases.installers import (
     release_key,
 )
 from opsieve.backends.releases.interpreters import OLDEST, Interpreter, find_interpreters
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 Say = Callable[[str], None]
 

@@ -42,7 +42,7 @@ from opsieve.backends.workers.zygotes.zygote import (
     Zygote,
 )
 from opsieve.gen.declarations.catalogue import VARIABLE as OPERATORS
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 # numpy and onnx come in when a question is asked: compilers start while the main process imports them.
 if TYPE_CHECKING:

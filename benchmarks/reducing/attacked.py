@@ -24,7 +24,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.case.case import is_case, load
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.onnx_reduction import OnnxReduction

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction

@@ -20,8 +20,8 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case
+from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.bad_input import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate

@@ -18,7 +18,7 @@ from opsieve.bisect.blame.built_sources import binaries, files_of
 from opsieve.bisect.blame.commit_range import default_branch
 from opsieve.bisect.blame.release_content import VERSION_FILES, match_content
 from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 if TYPE_CHECKING:
     from git import Repo

@@ -22,7 +22,7 @@ from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sources.outcome import VersionOutcome, evaluate, evaluate_run, result_for
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged
+from opsieve.gen.errors import BadInput, NoFailure, Unjudged
 from opsieve.gen.model.program import Program
 
 _LARGE = 10_000  # bytes of a model on which the reference costs more than all probes

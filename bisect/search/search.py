@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opsieve.bisect.search.reproduction_rate import ReproductionRate, belief_about
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 Weights = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -21,7 +21,7 @@ from opsieve.bisect.sources.journal import default_root
 from opsieve.bisect.sources.pool import ending_on_sigterm
 from opsieve.bisect.sources.version_row import end_at
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.printable import counted
 
 

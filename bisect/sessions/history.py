@@ -15,7 +15,7 @@ from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, relea
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
 from opsieve.bisect.sources.git_history import Commit, describe, merge_base, open_repository
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 if TYPE_CHECKING:
     from git import Repo

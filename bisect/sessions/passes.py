@@ -13,7 +13,7 @@ from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.bisect.sessions.answers import PassAnswer
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 
 def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> PassAnswer:

@@ -19,7 +19,7 @@ from opsieve.backends.verdict import FAILING
 from opsieve.bisect.sessions.answers import VersionAnswer
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.versions import bisect_releases
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
 from opsieve.triage.known.inline_model import InlineModel, inline_models
 from opsieve.triage.known.report_facts import ReportFacts, facts_of

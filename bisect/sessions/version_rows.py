@@ -16,7 +16,7 @@ from opsieve.bisect.sources.journal import default_root
 from opsieve.bisect.sources.release_source import releases_of
 from opsieve.bisect.sources.version_row import Version, by_number, end_at, in_folder, release_row
 from opsieve.bisect.sources.version_sequence import place_of
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, p
 from opsieve.bisect.sources.version_source import opener
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.printable import counted
 from opsieve.triage.fingerprint.fingerprint import VERSION
 

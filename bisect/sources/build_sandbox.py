@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from opsieve.bisect.sources.outcome import VersionOutcome
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.scratch import Scratch
 

@@ -14,7 +14,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.gen.case.case import Case, load, save
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.distributed.cluster import Cluster
 from opsieve.triage.distributed.remote_lane import installed
 from opsieve.triage.distributed.sent_files import Files, files_of, write_files

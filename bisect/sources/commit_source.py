@@ -31,7 +31,7 @@ from opsieve.bisect.sources.git_history import (
 from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.pool import in_order
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 Say = Callable[[str], None]
 SearchProtocol = Generator[tuple[list[str], SearchProgress | None], list[TestResult], "CommitResult"]

@@ -16,7 +16,7 @@ import msgspec
 from opsieve.backends.workers.inside import wire
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
 from opsieve.version import VERSION
 

@@ -21,7 +21,7 @@ from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.bisect.sources.version_row import Version
 from opsieve.bisect.sources.version_sequence import Say, VersionSequence
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.fingerprint import VERSION
 
 _FRESH = 3600.0  # seconds

@@ -14,7 +14,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.builds import allow, build_environment, build_files, build_number, build_state
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, release_key
 from opsieve.backends.releases.releases import Environment, PackageRelease, ReleaseStore, Say
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 _NUMBER = re.compile(r"(?:^|[-_@])v?(\d+\.\d[\w.!+]*?)(?:$|[-_])")
 _COMMIT = re.compile(r"(?:^|[-_@.+])g?([0-9a-f]{7,40})$")

@@ -15,7 +15,7 @@ from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bise
 from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.pool import in_order
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 Say = Callable[[str], None]
 

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 GROUP = "opsieve.version_sources"
 

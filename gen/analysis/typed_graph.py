@@ -20,7 +20,7 @@ from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.declarations.tensor import Attributes, Tensor
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import (
     OptionalType,
     SequenceType,

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from opsieve.gen.data.data_set import check_values, read_folder, write_folder
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.forms.registry import FORMS, form_named, form_of, named
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import SAVING, put_folder, sweep
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.html_text import drawing

@@ -12,7 +12,7 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.case.polygraphy_json import is_polygraphy, read_polygraphy_inputs
 from opsieve.gen.data.data_set import check_values, fitted
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import is_folder
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs

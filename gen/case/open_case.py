@@ -7,8 +7,8 @@ from pathlib import Path
 
 from opsieve.gen.case.case import DATA, Case, Origin, is_case, load, load_case_program
 from opsieve.gen.data.data_set import read_folder, read_npz
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.forms.registry import form_in, make_inputs, read_program
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import is_folder
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value

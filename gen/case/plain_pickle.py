@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
 
 _LIMIT = 256 << 20

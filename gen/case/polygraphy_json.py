@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from opsieve.gen.data.data_set import read_npy
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
 
 _LIMIT = 256 << 20

@@ -13,7 +13,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from onnx import helper
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.files import LIMIT, opened, read_file, reason, sized
 from opsieve.gen.model.tensors import (

@@ -27,7 +27,7 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.dtype_facts import LARGEST
 from opsieve.gen.declarations.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
 from opsieve.gen.declarations.learned_body import LearnedBody, body_of
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.printable import counted
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from opsieve.gen.data.inputs import seeded_inputs, seeded_values
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram, TvmProgram, check_passes
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import OnnxProgram, Program

@@ -24,6 +24,7 @@ from opsieve.gen.declarations.dtype_facts import NUMBER
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.schema import OLDEST, form
 from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.graph.adapters import steps_first
 from opsieve.gen.graph.graph import is_closed
@@ -31,7 +32,6 @@ from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.program_state import ProgramState, Supports
 from opsieve.gen.graph.scope import NUMERIC, is_numeric_result
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.version import BASE_VERSION
 

@@ -14,12 +14,12 @@ from onnx import NodeProto
 
 from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.declarations.undefined import dropout, random_numbers
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.metamorphic import rewrites
 from opsieve.gen.metamorphic.batches import split_batch
 from opsieve.gen.metamorphic.rewrites import Rewrite, rewriting
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value

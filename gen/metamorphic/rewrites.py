@@ -20,8 +20,8 @@ from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.catalogue import commutes
 from opsieve.gen.declarations.schema import OLDEST, form
 from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.wrapping import reads
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
 

@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
 
 LIMIT = BUDGET.bytes

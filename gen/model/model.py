@@ -9,7 +9,7 @@ import onnx.checker
 import onnx.shape_inference
 from onnx import TensorProto
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.detached import LEAST, detach
 from opsieve.gen.model.files import LIMIT, confined, held, read_file, read_part, reason, sized

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import onnx
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.detached import DataPart, may_refer, pieces
 from opsieve.gen.model.invalid_marker import Broken, broken
 from opsieve.gen.model.structure import all_nodes

@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 import onnx
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.tensors import DTYPES, tensor_problem
 

@@ -15,7 +15,7 @@ import onnx
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from onnx import TensorProto, helper, numpy_helper
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.printable import printable

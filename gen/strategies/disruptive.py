@@ -17,13 +17,13 @@ import onnx
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.constraint_violations import Violation, violations
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import Broken
 from opsieve.gen.model.program import OnnxProgram
 

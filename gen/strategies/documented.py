@@ -27,9 +27,9 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.declarations.catalogue import choices, declared
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.schema import OLDEST
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.pieces import plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value

@@ -18,13 +18,13 @@ from opsieve.gen.declarations.catalogue import choices
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.architectures import drawn
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.pieces import cut, plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
 from opsieve.gen.graph.graph import Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.patterns.strategy import planted

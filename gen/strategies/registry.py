@@ -12,9 +12,9 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from opsieve.gen.case.case import Case
+from opsieve.gen.errors import BadInput, meant, shown
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, to_record
 from opsieve.gen.generation.request import draw_nodes
-from opsieve.gen.model.bad_input import BadInput, meant, shown
 from opsieve.gen.strategies.baselines import strategies as baselines
 from opsieve.gen.values.values import with_special
 

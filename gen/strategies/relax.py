@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.data.inputs import seeded_values
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.catalogue import Solutions
@@ -31,7 +32,6 @@ from opsieve.gen.irs.relax.tree import Module
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import TensorType, Value
 
 NAME, PASSES, MUTATE = "relax", "relax-passes", "relax-mutate"

@@ -21,7 +21,7 @@ from opsieve.gen.data.inputs import Stream, seeded_inputs
 from opsieve.gen.declarations.catalogue import known
 from opsieve.gen.declarations.domains import Domain
 from opsieve.gen.declarations.tensor import Tensor
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value, dtype_name, graph_inputs
 

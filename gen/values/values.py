@@ -10,7 +10,7 @@ values that are there (gen/values/special.py).
 from dataclasses import replace
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.program import onnx_program
 from opsieve.gen.values.special import KINDS, check_kinds, special_inputs
 

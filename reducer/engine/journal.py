@@ -9,7 +9,7 @@ from typing import IO
 
 import msgspec
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import open_own
 from opsieve.gen.model.files import read_file, reason
 from opsieve.reducer.engine.interestingness import CheckResult

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from opsieve.backends.judge.shown_failure import is_refusal
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.bad_input import shown
+from opsieve.gen.errors import shown
 from opsieve.gen.model.invalid_marker import Broken
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable

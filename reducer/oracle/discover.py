@@ -18,7 +18,7 @@ from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput, NoFailure, Unjudged, shown
+from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
 from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.repeats import (

@@ -11,7 +11,7 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import shown
+from opsieve.gen.errors import shown
 from opsieve.reducer.engine.interestingness import wilson
 from opsieve.reducer.oracle.nondeterminism_test import left_open, replayed_spread
 from opsieve.reducer.oracle.premise import Premise

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.gen.data.data_set import write_folder
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.forms.registry import form_of
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.scratch import Scratch
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable

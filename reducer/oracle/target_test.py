@@ -16,7 +16,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.bad_input import shown
+from opsieve.gen.errors import shown
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.interestingness import CheckResult

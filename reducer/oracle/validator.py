@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.detached import as_inputs, tensor_bytes
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure

@@ -4,7 +4,7 @@ on.
 
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.failure_record import NAME, read_failure
 
 

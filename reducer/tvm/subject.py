@@ -11,8 +11,8 @@ import numpy as np
 
 from opsieve.backends.workers.questions.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.program import TvmProgram
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.tensors import Value, misfit
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import DIGITS

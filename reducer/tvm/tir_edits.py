@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir.scope import holes
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode
 from opsieve.gen.irs.tvm.program import TirProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject

@@ -31,7 +31,7 @@ from opsieve.backends.releases.builds import (
 )
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.tui import api
 
 PATHS = st.text(

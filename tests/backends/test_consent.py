@@ -14,7 +14,7 @@ from opsieve.backends.releases import consent
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.releases.releases import ReleaseStore, check_private
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.bad_input import BadInput, Unconfirmed
+from opsieve.gen.errors import BadInput, Unconfirmed
 
 TARGET = "onnxruntime==1.20.1"
 

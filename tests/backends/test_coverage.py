@@ -11,7 +11,7 @@ from models import X, chain
 from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes, own_libraries
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 ORT = resolve("onnxruntime")
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@ import pytest
 
 from opsieve.backends.judge.oracle_names import NAMES, ORACLES, chosen
 from opsieve.backends.registry import resolve
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 
 def test_an_oracle_that_compares_builds_adds_targets_and_one_that_a_worker_asks_an_option() -> None:

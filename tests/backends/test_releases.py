@@ -18,7 +18,7 @@ from opsieve.backends.protocol import Request, Run
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, release_key, understand
 from opsieve.backends.releases.interpreters import Interpreter, find_interpreters
 from opsieve.backends.releases.releases import Environment, PackageRelease, ReleaseStore
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 PLATFORM = "manylinux2014_x86_64"

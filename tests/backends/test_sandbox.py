@@ -26,7 +26,7 @@ from opsieve.backends.workers.sandbox.policy import config, lacks_sentence, swit
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.zygotes.zygote import Refused
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 LONG = {"take_memory_by_children", "start_a_thousand_processes", "fill_the_disk"}
 

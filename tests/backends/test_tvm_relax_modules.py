@@ -12,6 +12,7 @@ from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.questions.script_reader import read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.errors import BadInput
 from opsieve.gen.forms.registry import read_program
 from opsieve.gen.irs.relax.draw import number, numbers
 from opsieve.gen.irs.relax.passes import RULES
@@ -32,7 +33,6 @@ from opsieve.gen.irs.relax.tree import (
 from opsieve.gen.irs.relax.types import PrimType, RelaxTensorType, Sym
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.bad_input import BadInput
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.bisect.sources.version_row import Version, build_at, by_number, release_row
 from opsieve.bisect.sources.version_sequence import Timeline
 from opsieve.gen.case.case import save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 SLIM = resolve("onnxslim")
 

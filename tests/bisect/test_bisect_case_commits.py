@@ -21,7 +21,7 @@ from opsieve.bisect.culprit import keep_culprit, read_culprit
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import OnnxProgram
 
 HEAD = "# revision {}\ndef slim(model, **options):\n"

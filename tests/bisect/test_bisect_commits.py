@@ -19,7 +19,7 @@ from opsieve.bisect.search.search_loop import SURE
 from opsieve.bisect.sources.build_sandbox import CheckLimits
 from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.bisect.sources.git_history import commit_named, describe, open_repository, tag_of
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 # Runs of the good end and of the good commit beside the answer, with which a check that never varied is
 # doubted.

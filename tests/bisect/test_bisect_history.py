@@ -17,7 +17,7 @@ from opsieve.bisect.blame.wording import Clues, constant_texts
 from opsieve.bisect.sessions.answers import HistoryRanking
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.release_source import is_pure
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 FUSION = """bool PadFusion::Apply(Graph& graph) {
   if (!SatisfiesPadding(graph)) return false;

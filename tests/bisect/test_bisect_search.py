@@ -30,7 +30,7 @@ from opsieve.bisect.search.search_loop import (
     measure,
     search_doubting,
 )
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 BAD, GOOD, SKIP = TestResult.BAD, TestResult.GOOD, TestResult.SKIP
 SHAPES = st.tuples(st.integers(2, 60), st.randoms(use_true_random=False), st.floats(0, 0.5))

@@ -10,7 +10,7 @@ from onnx import parser
 
 from opsieve.bisect.sources.version_source import opener
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import OnnxProgram
 
 PLUGIN = """

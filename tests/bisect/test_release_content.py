@@ -10,7 +10,7 @@ from histories import History
 from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, release_commit
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.history import rank_commits
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 START = {
     "pkg/__init__.py": "",

@@ -21,7 +21,7 @@ from truth import Known, known
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 TRUTH = {each.name: each for each in known()}
 FAILS = {

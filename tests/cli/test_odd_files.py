@@ -14,7 +14,7 @@ from models import X, chain
 
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.declarations.learned_file import learned_operators
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 COMMANDS = """
 run ODD -t reference

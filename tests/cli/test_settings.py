@@ -12,7 +12,7 @@ from models import X, chain
 from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.tui.cli import COMMANDS, SETTINGS, Commands
 from opsieve.tui.commands.examine.corpus_command import command as corpus
 from opsieve.tui.commands.find.fuzz_command import command as fuzz

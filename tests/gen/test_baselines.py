@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.errors import BadInput
 from opsieve.gen.metrics.coverage import OperatorCoverage
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.baselines.operators import OPERATORS
 from opsieve.gen.strategies.baselines.strategies import BASELINES, MAX_NODES
 

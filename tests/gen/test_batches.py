@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.generation.request import draw_nodes
-from opsieve.gen.model.bad_input import BadInput
 
 SIZE = 8
 FAULTY = 21  # a seed of which no program can be made

@@ -16,7 +16,7 @@ from opsieve.gen.case.case import Case, Origin, load, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.data import data_set
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, write_tensor
 

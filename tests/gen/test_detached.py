@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.detached import SCHEME, detach, part_of
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import OnnxProgram

@@ -9,9 +9,9 @@ from tvm_programs import RELAX, tir_program
 
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.errors import BadInput
 from opsieve.gen.forms.registry import make_inputs, read_module
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import onnx_program
 
 

@@ -14,9 +14,9 @@ from tvm_programs import RELAX, tir_program
 
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.errors import BadInput
 from opsieve.gen.forms.registry import make_inputs
 from opsieve.gen.irs.tvm.program import TvmProgram
-from opsieve.gen.model.bad_input import BadInput
 
 Graph = dict[str, Any]
 

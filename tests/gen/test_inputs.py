@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from repository import ROOT
 
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, graph_inputs, misfit
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

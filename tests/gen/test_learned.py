@@ -15,10 +15,10 @@ from onnx.reference import ReferenceEvaluator
 from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.learned_file import parsed, read_learned, written
 from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.graph.encoding import encoded_node
 from opsieve.gen.graph.graph import BodyGraph, Node
-from opsieve.gen.model.bad_input import BadInput
 
 TEXT = """
 domain = "acme.nn"

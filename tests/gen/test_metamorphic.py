@@ -14,10 +14,10 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from opsieve.backends.compare import compare
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
 from opsieve.gen.metamorphic.relation import ONNX_REWRITES, RELAX_REWRITES, names_for, relation_of, rewritten
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure
 from opsieve.gen.strategies.registry import generate

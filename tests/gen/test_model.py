@@ -8,7 +8,7 @@ import pytest
 import valid_models
 from onnx import TensorProto, helper, numpy_helper
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.model import check, load_program
 from opsieve.gen.model.structure import check_structure

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import graph_inputs, misfit
 from opsieve.gen.values.special import KINDS, special_inputs, special_numbers, steering
 

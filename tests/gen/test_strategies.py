@@ -21,13 +21,13 @@ from repository import ROOT, SUPPORT
 from opsieve.gen.case.case import load, save
 from opsieve.gen.declarations.builder import Budget
 from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
 from opsieve.gen.graph.adapters import ADAPTERS
 from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.structure import chains, without_constants
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH

@@ -3,13 +3,13 @@
 import pytest
 from models import program as onnx_program
 
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.generator import generate as module_of
 from opsieve.gen.irs.relax.known_faults import patterns
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.registry import generate
 
 

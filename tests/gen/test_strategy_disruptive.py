@@ -20,10 +20,10 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import choices, operators
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.constraint_violations import false_relations, violations
 from opsieve.gen.generation.random_graph import GenRequest, single_node
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import KINDS, Broken, broken
 from opsieve.gen.model.model import check
 from opsieve.gen.model.program import OnnxProgram

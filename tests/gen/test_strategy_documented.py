@@ -4,8 +4,8 @@ import onnx
 import pytest
 from onnx import parser
 
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.strategies.registry import generate

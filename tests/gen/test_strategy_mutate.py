@@ -23,12 +23,12 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.declarations.catalogue import OpTable, choices
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import GenRequest, outputs, start, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.strategies.mutate import _changes

@@ -15,11 +15,11 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
 from opsieve.gen.declarations.domains import ANY
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_node, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 

@@ -11,9 +11,9 @@ from commands import opsieve
 from golden import assert_golden, normalised
 
 from opsieve.gen.case.case import load
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.registry import generate
 from opsieve.gen.values.special import KINDS
 from opsieve.gen.values.values import named_values, special_kinds

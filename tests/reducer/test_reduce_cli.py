@@ -22,7 +22,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
-from opsieve.gen.model.bad_input import BadInput, NoFailure
+from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.engine.journal import Journal

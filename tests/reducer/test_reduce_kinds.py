@@ -21,7 +21,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer import reduction
 from opsieve.reducer.engine.journal import Journal

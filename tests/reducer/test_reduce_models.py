@@ -18,7 +18,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS

@@ -9,6 +9,7 @@ import pytest
 from tvm_programs import tir_program
 
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.errors import BadInput
 from opsieve.gen.forms.registry import make_inputs
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.draw import Draw
@@ -18,7 +19,6 @@ from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tir import nodes as tir
 from opsieve.gen.irs.tvm.nodes import encode
 from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.engine.certificate import certify, to_fixpoint
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules

@@ -14,7 +14,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.engine.sequential import MOST, Trials
 from opsieve.reducer.onnx_reduction import OnnxReduction

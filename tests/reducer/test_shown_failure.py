@@ -19,7 +19,7 @@ from opsieve.backends.verdict import Kind, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import Unjudged
+from opsieve.gen.errors import Unjudged
 from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction

@@ -30,7 +30,7 @@ sys.path[:0] = [str(SUPPORT), str(SUPPORT.parent / "triage")]
 
 from test_readers import READERS, Reader  # noqa: E402
 
-from opsieve.gen.model.bad_input import BadInput  # noqa: E402
+from opsieve.gen.errors import BadInput  # noqa: E402
 
 ROUND = 300  # files of one process
 SECONDS = 20  # of CPU, that a file may take

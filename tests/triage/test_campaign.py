@@ -25,8 +25,8 @@ from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from opsieve.backends.probing.operator_support import Support
 from opsieve.gen.analysis.reading import read
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tir.seeds import basic
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.campaign.coverage_comparison import compared, short
 from opsieve.triage.campaign.coverage_record import (

@@ -29,7 +29,7 @@ from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import evaluate
 from opsieve.bisect.sources.version_sequence import VersionSequence
 from opsieve.gen.case.case import Case, Origin, load, save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.cluster_reductions import cluster_reducer
 from opsieve.reducer.engine.form import Progress

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import CAMPAIGN, NOW, done, filled, finding
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.clusters import (
     SimilarityFeatures,
     alternatives,

@@ -16,7 +16,7 @@ from test_schedule import asked_about
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS, placed
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of

@@ -11,7 +11,7 @@ from exported import X, model
 from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.bad_input import BadInput, NoFailure
+from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for, wilson
 from opsieve.reducer.reproduce import case_folder as folder_of

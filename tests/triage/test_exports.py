@@ -29,8 +29,8 @@ from opsieve.backends.workers.questions.program_text import model_text
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.program import TvmProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.text import ModelText, printed
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 from opsieve.triage.export.exports import KINDS, export

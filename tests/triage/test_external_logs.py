@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.external.external_logs import read_and_cluster
 
 TRACE = """Traceback (most recent call last):

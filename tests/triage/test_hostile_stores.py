@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from stores import done, filled, finding
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.review.review import review
 from opsieve.triage.store.decision_log import FILE

@@ -14,7 +14,7 @@ import pytest
 from commands import opsieve
 from stores import done, filled, finding
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.review.session import compute_anew, triage
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.index.index_file import INDEX, set_aside

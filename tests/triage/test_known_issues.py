@@ -7,7 +7,7 @@ import pytest
 from commands import opsieve
 from stores import done, filled, finding
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.known.issue_match import ClusterSignature, ProbableIssue, issues_in, issues_json
 from opsieve.triage.known.issues import KnownIssue, add_issues, read_export, read_issues

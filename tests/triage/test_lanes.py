@@ -26,8 +26,8 @@ from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.case.case import Case, Origin, load
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tvm.program import TirProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.campaign import campaign as campaign_loop
 from opsieve.triage.campaign import lane_messages

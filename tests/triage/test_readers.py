@@ -32,7 +32,7 @@ from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.import_folder import Imported, gather
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.campaign import campaign_tables, coverage_record
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary
 from opsieve.triage.external.external_logs import read_and_cluster

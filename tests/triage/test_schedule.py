@@ -16,7 +16,7 @@ from opsieve.backends.probing.growing_support import GrowingSupport
 from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_spawn import Spawn

@@ -6,7 +6,7 @@ import pytest
 import self_fuzz
 from test_readers import READERS, Reader
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 
 def faulty(at: Path) -> None:

@@ -17,7 +17,7 @@ from models import X, chain
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, load
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
 from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA, DiskFull

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, ranked, severity
 from opsieve.triage.clustering.reassign import NEW, KeyChange, plan
 from opsieve.triage.rules.patterns import LONGEST, pattern

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from repository import SAMPLES
 from rich.cells import cell_len
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.graph_text import Box, drawn
 from opsieve.tui.app.screens.campaign_screen import rate
 from opsieve.tui.app.screens.export_screen import preview

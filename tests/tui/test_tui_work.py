@@ -17,7 +17,7 @@ from textual.widgets import Input
 from tui_driving import TARGET, app_of, drive, on_screen, shows, store_at, until, wrong_store
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.store.finished_test import FinishedTest
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opsieve.backends.probing.operator_support import Support, support_of
 from opsieve.backends.probing.support_tables import SupportTable, packed, unpacked
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file, reason
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from opsieve.backends.coverage.elf import Library, Unreadable
 from opsieve.backends.coverage.sources import Names
 from opsieve.backends.stacks.demangle import demangle
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.campaign.coverage_record import CoverageRecord, ReachedLibrary
 
 Addresses = npt.NDArray[np.int64]

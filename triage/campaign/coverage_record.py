@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.metrics.plots import line_plot
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
 

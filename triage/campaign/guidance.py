@@ -12,12 +12,12 @@ from typing import Protocol
 
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tir.form import arguments, program, values
 from opsieve.gen.irs.tir.fuzzing import Mutant, SeedPool, Settings
 from opsieve.gen.irs.tir.passes import runnable
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign import lane_messages
 from opsieve.triage.campaign.lane_messages import (

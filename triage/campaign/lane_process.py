@@ -26,7 +26,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.campaign.lane_messages import (
     Answered,
     Begin,

@@ -6,12 +6,12 @@ from opsieve.backends.probing.imported_modules import imported
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.tir.form import arguments, with_own_names
 from opsieve.gen.irs.tir.nodes import size
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
-from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.registry import generate
 
 MODELS = 24  # ONNX models of a few nodes

@@ -17,11 +17,11 @@ from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
 from opsieve.backends.releases.installed import installed_version
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.irs.tir.fuzzing import Settings
 from opsieve.gen.irs.tir.seeds import basic
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
 from opsieve.gen.strategies.tir import NAME as TIR

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file, reason
 from opsieve.triage.corpus.states import SeenVerdict

@@ -13,7 +13,7 @@ from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import DATA, Case, save
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.corpus.corpus_file import (
     CorpusEntry,
     case_name,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import FAILING, JUDGED
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 State = Literal["newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged"]
 STATES: tuple[State, ...] = ("newly-failing", "changed", "still-failing", "fixed", "passing", "not-judged")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.campaign.lane_messages import Failed, Stop, decode, encode, receive_frame, send_frame
 from opsieve.triage.campaign.lane_spawn import LaneProcess, Spawn
 from opsieve.triage.distributed import remote_lane

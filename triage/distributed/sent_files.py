@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from opsieve.backends.record import write_observations
 from opsieve.gen.case.case import save
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.scratch import Scratch
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExportedFailure

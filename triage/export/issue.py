@@ -18,7 +18,7 @@ from typing import Any
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import runs_command
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import SOURCES, ExportedFailure

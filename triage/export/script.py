@@ -17,7 +17,7 @@ from opsieve.backends.command_words import command_words
 from opsieve.backends.registry import ResolvedTarget, runs_command
 from opsieve.backends.releases.builds import unstated_version
 from opsieve.backends.verdict import Verdict
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.printable import printable
 

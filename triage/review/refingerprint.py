@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.gen.case.case import load_case_program
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.reassign import NEW, Difference, KeyChange, Reassignment, differences, plan
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, ranked
 from opsieve.triage.known.issue_match import issues_json
 from opsieve.triage.known.issues import read_issues

@@ -5,7 +5,7 @@ matched and ranked.
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.reassign import Difference
 from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.review.review import TriageRound, review

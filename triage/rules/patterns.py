@@ -9,7 +9,7 @@ message of `LONGEST` characters.
 import re
 from dataclasses import dataclass
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 LONGEST = 2000  # characters of a message that are looked at
 _MAX_PATTERN = 500

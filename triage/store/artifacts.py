@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.gen.case.case import load_case_program
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.files import read_file
 from opsieve.triage.store.rows import BlamedCommit
 

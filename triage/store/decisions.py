@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.decision_log import Patch, take, write
 from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.index import ClusterField, Index

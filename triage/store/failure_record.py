@@ -11,7 +11,7 @@ import msgspec
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file, reason
 from opsieve.triage.fingerprint.component import Component, ComponentName, component_from_json, component_json

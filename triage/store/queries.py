@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.known.issue_match import ClusterSignature
 from opsieve.triage.store.failure_record import read_observations
 from opsieve.triage.store.ids import name_of

@@ -31,7 +31,7 @@ from typing import Any
 from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
 from opsieve.backends.record import write_observations
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import sync_tree
 from opsieve.triage.store.candidates import needs_reduction
 from opsieve.triage.store.decision_log import DecisionReplay

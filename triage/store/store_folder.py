@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import step, sync_folder
 
 CASES, STAGING, LOCK = "cases", "staging", "lock"

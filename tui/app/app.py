@@ -23,7 +23,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries

@@ -29,7 +29,7 @@ def operators(_context: click.Context, _parameter: click.Parameter, begun: str) 
 
 def clusters(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Ids of the clusters of the store, with their titles."""
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
     from opsieve.triage.store.queries import Queries
 
     try:

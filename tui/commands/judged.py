@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from opsieve.gen.model.bad_input import Unjudged
+from opsieve.gen.errors import Unjudged
 from opsieve.tui.commands.text import say
 
 _MOST = 5  # that are named

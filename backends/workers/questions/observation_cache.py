@@ -11,7 +11,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.observe import handed_on
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import Program
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.forms.registry import tvm_program
 from opsieve.gen.irs.tvm.program import RelaxProgram, TvmProgram
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
 
 _PARSE = resolve("tvm:emit=script")

@@ -23,7 +23,7 @@ import platformdirs
 import opsieve
 from opsieve.backends.protocol import Backend
 from opsieve.backends.workers.zygotes.zygote import Refused, Unavailable, Zygote
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.variables import variable_set
 
 SWITCH, ALLOWED = "OPSIEVE_SANDBOX", "OPSIEVE_SANDBOX_ALLOW"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.invalid_marker import FAULT, Broken
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 
 USUAL = 10.0  # of a backend that states none
 SLOW = 2.0  # times the cheapest target's cost: a target beyond is asked about some programs only

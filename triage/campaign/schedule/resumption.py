@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule import batch

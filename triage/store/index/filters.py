@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from opsieve.backends.verdict import Kind
-from opsieve.gen.model.bad_input import BadInput, meant, shown
+from opsieve.gen.errors import BadInput, meant, shown
 
 STATUS = "(CASE WHEN status = 'new' AND rule != '' THEN 'known' ELSE status END)"
 _LONGEST = 500

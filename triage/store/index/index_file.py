@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
 from opsieve.triage.store.index.row_types import RowReader, WrongType, wrong_column
 from opsieve.triage.store.index.schema import MIGRATIONS, SCHEMA, bounded, distrust, problem_of

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from sqlite_utils import Database
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.known.issue_match import ClusterSignature, issues_in
 from opsieve.triage.store.failure_record import components_in

@@ -5,7 +5,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.index.filters import Condition
 
 Sort = Literal["rank", "members", "last", "first", "size", "severity", "title", "id"]

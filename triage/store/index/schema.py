@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 
-from opsieve.gen.model.bad_input import shown
+from opsieve.gen.errors import shown
 
 # Each step brings an index to the version of its position; a new index takes all of them.
 MIGRATIONS = (

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input, Static
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
 from opsieve.triage.store.index.filters import remarks
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort

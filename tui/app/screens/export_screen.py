@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job

@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.worker import get_current_worker
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 T = TypeVar("T")
 

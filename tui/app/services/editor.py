@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 
 # What is worth reading of a case, the most telling first.
 _FILES = ("reduced/repro.py", "repro.py", "reduced/module.py", "module.py", "notes.md", "case.json")

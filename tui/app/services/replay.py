@@ -21,7 +21,7 @@ def main() -> int:
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
     from opsieve.gen.case.open_case import open_case
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
     from opsieve.triage.export.export_input import expected_outputs
 
     offline = "--offline" in sys.argv

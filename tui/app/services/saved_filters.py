@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
 
 FILE = "filters.json"

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.queries import Queries
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.bad_input import NoFailure, Unjudged
+from opsieve.gen.errors import NoFailure, Unjudged
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import say
 
@@ -180,7 +180,7 @@ def _check_options(
 ) -> None:
     """BadInput unless the options say one thing to search, and nothing that only another search has."""
     from opsieve.bisect.sources.build_sandbox import LIMITS
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
 
     named = [
         name
@@ -227,7 +227,7 @@ def _request(given: dict[str, Any]) -> "BisectRequest":
 
 
 def _rate(text: str | None) -> Any:
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
 
     if text in (None, "auto"):
         return text

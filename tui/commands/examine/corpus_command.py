@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import completions, options

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from opsieve.gen.model.bad_input import NoFailure
+from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import say

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import options

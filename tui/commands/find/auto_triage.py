@@ -13,7 +13,7 @@ from collections import deque
 from pathlib import Path
 
 from opsieve.backends.registry import resolve
-from opsieve.gen.model.bad_input import BadInput, NoFailure
+from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.index.index_file import joined
 from opsieve.triage.store.index.index_reader import IndexReader

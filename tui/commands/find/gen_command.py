@@ -146,7 +146,7 @@ def _explain(request: "GenerationRequest", as_json: bool) -> int:
     from opsieve.backends.probing.generation import supported
     from opsieve.backends.probing.operator_support import explained
     from opsieve.backends.workers.workers import Workers
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
 
     if not request.targets:
         raise BadInput("--explain-support needs a --target")

@@ -49,7 +49,7 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
     """
     from opsieve.gen.case.case import save
     from opsieve.gen.case.import_folder import Skipped, gather
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
 
     taken: list[dict[str, Any]] = []
     left: list[dict[str, str]] = []
@@ -94,8 +94,8 @@ def _from_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.case.case import Case, Origin
     from opsieve.gen.case.import_folder import Imported, Skipped
+    from opsieve.gen.errors import BadInput
     from opsieve.gen.forms.registry import make_inputs
-    from opsieve.gen.model.bad_input import BadInput
 
     with Workers() as workers:
         for path in paths:

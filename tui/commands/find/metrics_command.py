@@ -38,8 +38,8 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     """
     from opsieve.backends.workers.questions.inference import typed
     from opsieve.backends.workers.workers import Workers
+    from opsieve.gen.errors import BadInput, shown
     from opsieve.gen.metrics.summary import Metrics
-    from opsieve.gen.model.bad_input import BadInput, shown
 
     if plot is not None and plot.exists() and not plot.is_dir():
         raise BadInput(f"--plot {shown(plot, 200)} exists and is not a directory")
@@ -85,9 +85,9 @@ def _line_of_modules(form: str, found: dict[str, Any]) -> str:
 
 def _modules(folder: Path, skipped: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
     """The figures of TVM's modules below `folder`, by form; what cannot be read goes to `skipped`."""
+    from opsieve.gen.errors import BadInput
     from opsieve.gen.forms.registry import MODULE, read_module
     from opsieve.gen.metrics.modules import ModuleMetrics
-    from opsieve.gen.model.bad_input import BadInput
 
     found: dict[str, ModuleMetrics] = {}
     for path in _files(folder, MODULE):
@@ -103,7 +103,7 @@ def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[
     """The models at `folder`, in the order of paths, some at a time; what cannot be read goes to
     `skipped`.
     """
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
     from opsieve.gen.model.model import load_program
 
     group: list[tuple[Path, OnnxProgram]] = []
@@ -127,7 +127,7 @@ def _files(folder: Path, ending: str) -> Iterator[Path]:
     """Every file with this ending of its name at or below `folder`, in the order of paths; links to folders
     are not followed.
     """
-    from opsieve.gen.model.bad_input import BadInput, shown
+    from opsieve.gen.errors import BadInput, shown
     from opsieve.gen.model.files import is_folder
 
     if not is_folder(folder):
@@ -143,8 +143,8 @@ def _files(folder: Path, ending: str) -> Iterator[Path]:
 
 def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str]:
     """The plots, written into `folder`; their paths."""
+    from opsieve.gen.errors import BadInput, shown
     from opsieve.gen.metrics.plots import bar_plot, line_plot
-    from opsieve.gen.model.bad_input import BadInput, shown
     from opsieve.gen.model.files import reason
 
     growth = enumerate(metrics.growth, 1)

@@ -20,7 +20,7 @@ def command(folder: Path, as_json: bool) -> int:
     A rebuilt index lacks what case directories do not hold: the progress of campaigns, and failures that were
     only counted.
     """
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
     from opsieve.triage.store.index.index_file import set_aside
     from opsieve.triage.store.store import Store
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.errors import BadInput
 from opsieve.tui.commands import options
 from opsieve.tui.settings import FILE
 

@@ -40,7 +40,7 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits
-    from opsieve.gen.model.bad_input import BadInput, shown
+    from opsieve.gen.errors import BadInput, shown
 
     domain = "" if domain == "ai.onnx" else domain
     request = LearnRequest(domain, resolve(target), frozenset(filter(None, ops.split(","))), seed)

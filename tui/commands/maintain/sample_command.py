@@ -27,7 +27,7 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
     """Copy the sample NAME, a small model that fails on a released compiler, as a case directory; without
     NAME list them.
     """
-    from opsieve.gen.model.bad_input import BadInput, meant, shown
+    from opsieve.gen.errors import BadInput, meant, shown
 
     samples = _samples()
     if not samples:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import options

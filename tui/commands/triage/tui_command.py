@@ -30,7 +30,7 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
     """
     import sys
 
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.errors import BadInput
     from opsieve.gen.model.scratch import Scratch
     from opsieve.tui.app.app import OpsieveApp
     from opsieve.tui.app.services.demo_store import make_demo
