@@ -26,7 +26,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import NoFailure
-from opsieve.reducer.reproduce import reproduced
+from opsieve.reducer.sessions.export import reproduced
 from opsieve.triage.export.exports import export
 from opsieve.tui.samples import SAMPLES
 

@@ -35,9 +35,9 @@ from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_by_check
+from opsieve.reducer.sessions.reduction import Listeners, reduce_by_check
 
 LAST = 12
 TARGET = resolve("onnxruntime:disable_all")

@@ -27,11 +27,11 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.errors import NoFailure
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 COLOURS = {"error": "#1b7837", "crash": "#b2182b", "wrong": "#2166ac"}
 _SIDE, _EDGE = 420, 40  # of the plot, in pixels

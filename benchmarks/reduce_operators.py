@@ -27,9 +27,9 @@ from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import read_tensor
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_by_check
+from opsieve.reducer.sessions.reduction import Listeners, reduce_by_check
 
 PLAIN = resolve("onnxruntime:disable_all")
 _LIKED = ("float32", "int64", "bool", "int8", "uint8")

@@ -44,10 +44,10 @@ from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.irs.tvm.subject import TvmSubject
+from opsieve.reducer.irs.tvm_reduction import RelaxReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.reduction import Listeners, reduce_failure
-from opsieve.reducer.tvm.subject import TvmSubject
-from opsieve.reducer.tvm_reduction import RelaxReduction
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 GROUP = 64
 KINDS = ("value", "error", "crash")

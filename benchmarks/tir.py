@@ -38,10 +38,10 @@ from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 from opsieve.gen.irs.tvm.program import TirProgram
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.irs.tvm.subject import TvmSubject
+from opsieve.reducer.irs.tvm_reduction import TirReduction
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.reduction import Listeners, reduce_failure
-from opsieve.reducer.tvm.subject import TvmSubject
-from opsieve.reducer.tvm_reduction import TirReduction
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 KINDS = ("value", "error", "crash")
 STEPS = 12  # mutations of a basic function

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.case import Case
     from opsieve.reducer.engine.form import Progress
-    from opsieve.reducer.session import Reduced
+    from opsieve.reducer.sessions.session import Reduced
     from opsieve.triage.judging import JudgeResult
     from opsieve.triage.store.queries import Queries
 
@@ -143,8 +143,8 @@ def reduce(
     stands. What a callback raises, KeyboardInterrupt say, ends the reduction; the best model so far is in
     `output`.
     """
-    from opsieve.reducer.session import ReductionRequest, Session
-    from opsieve.reducer.worker_pool import WorkerPool
+    from opsieve.reducer.sessions.session import ReductionRequest, Session
+    from opsieve.reducer.sessions.worker_pool import WorkerPool
     from opsieve.triage.fingerprint.sameness import LEVELS
 
     if same not in LEVELS:

@@ -26,14 +26,14 @@ from opsieve.gen.case.case import is_case, load
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import NoFailure
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.canonical_names import renamed
-from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.order import _PARTS, simpler
 from opsieve.reducer.problem.recording import recorded
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, interestingness_of, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, interestingness_of, reduce_failure
 
 # Folders of a directory of failing cases, by the target that their name begins with.
 PREFIXES = {

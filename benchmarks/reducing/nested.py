@@ -19,10 +19,10 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.reduction import Listeners, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 KINDS = ("If", "Loop", "Scan", "function")
 _TRIGGERS = ("Tanh", "Exp", "Sin", "Cos", "Softsign")

@@ -26,10 +26,10 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules
 from opsieve.reducer.engine.interestingness import InterestingnessTest
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
+from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxForm
 from opsieve.reducer.problem.order import count_nodes

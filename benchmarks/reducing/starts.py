@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks.reducing.two_bugs import RELEASES
 
-from opsieve.reducer.output import STORY
+from opsieve.reducer.sessions.output import STORY
 
 _LOOK = 0.005  # seconds between two looks at the folder
 _MANY = 10_000  # nodes: no case has as many

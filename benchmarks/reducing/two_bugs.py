@@ -24,10 +24,10 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 # Samples of one compiler by the release that has them all; hosts cannot be made around the others.

@@ -26,10 +26,10 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.graph_signature import signature_of
 from opsieve.triage.fingerprint.program_names import given_names

@@ -17,7 +17,7 @@ from opsieve.gen.model.detached import SCHEME, detach, part_of
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import read_tensor
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.order import byte_size
 

@@ -21,11 +21,11 @@ from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.order import count_nodes, simpler
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_by_check
+from opsieve.reducer.sessions.reduction import Listeners, reduce_by_check
 
 PASSES = OnnxReduction().passes()
 WORDED = OnnxReduction().passes(worded=True)

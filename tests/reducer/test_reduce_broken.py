@@ -16,10 +16,10 @@ from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
 from opsieve.tui.commands.examine.reduce_command import command
 
 

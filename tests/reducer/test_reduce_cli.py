@@ -26,12 +26,12 @@ from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.nodes.node_passes import NODES
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.passes.nodes import NODES
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_failure
-from opsieve.reducer.session import ReductionRequest, Session
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
+from opsieve.reducer.sessions.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
 from opsieve.triage.store.store import Store

@@ -15,9 +15,9 @@ from onnx.parser import parse_model
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check
 
 
 @dataclass

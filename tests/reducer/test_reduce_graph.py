@@ -16,9 +16,9 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.nodes.localise import Hint, hint
-from opsieve.reducer.nodes.node_passes import BYPASS, CONSTANTS, NODES, OUTPUTS
 from opsieve.reducer.oracle.target_test import other_builds
 from opsieve.reducer.oracle.validator import OnnxValidator
+from opsieve.reducer.passes.nodes import BYPASS, CONSTANTS, NODES, OUTPUTS
 from opsieve.reducer.problem.graph import Graph, captured, cut
 from opsieve.reducer.problem.order import simpler, value_complexity
 from opsieve.reducer.problem.recording import complete, recorded

@@ -21,13 +21,13 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.script_test import ScriptTest
+from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 from opsieve.triage.fingerprint.sameness import Level
 
 OUTER = (NODES, OUTPUTS, BYPASS)

@@ -25,10 +25,10 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.relax.passes import PASSES
-from opsieve.reducer.relax.subject import RelaxSubject
-from opsieve.reducer.tvm.subject import TvmForm, TvmSubject
-from opsieve.reducer.tvm_reduction import RelaxReduction
+from opsieve.reducer.irs.relax.passes import PASSES
+from opsieve.reducer.irs.relax.subject import RelaxSubject
+from opsieve.reducer.irs.tvm.subject import TvmForm, TvmSubject
+from opsieve.reducer.irs.tvm_reduction import RelaxReduction
 
 FILLS = {"relax.full", "relax.ones", "relax.zeros"}  # what a reduction puts in the place of what it takes out
 Fault = Callable[[RelaxSubject], bool]

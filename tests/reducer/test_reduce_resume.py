@@ -17,11 +17,11 @@ from opsieve.gen.case.case import Case
 from opsieve.reducer.engine import engine as engine_module
 from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest
 from opsieve.reducer.engine.journal import NAME, Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,14 @@ from models import program
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, save
-from opsieve.reducer import reduction
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.target_test import TargetTest, finite
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, interestingness_of, reduce_failure
+from opsieve.reducer.sessions import reduction
+from opsieve.reducer.sessions.reduction import Listeners, Reduction, interestingness_of, reduce_failure
 from opsieve.triage.fingerprint.sameness import Level
 from opsieve.tui.commands.examine.reduce_command import command
 

@@ -14,10 +14,10 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 
 @dataclass(frozen=True)

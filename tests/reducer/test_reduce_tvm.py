@@ -24,10 +24,10 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.irs.tvm.subject import TvmForm, TvmPass, TvmSubject
+from opsieve.reducer.irs.tvm_reduction import RelaxReduction, TirReduction
 from opsieve.reducer.oracle.script_test import ScriptTest
-from opsieve.reducer.reduction import Listeners, reduce_by_check
-from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject
-from opsieve.reducer.tvm_reduction import RelaxReduction, TirReduction
+from opsieve.reducer.sessions.reduction import Listeners, reduce_by_check
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.plain_values import plain_values
-from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.recording import recorded
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, reduce_failure
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]>'
 TEXT = f"""{HEAD} g (float[2, 3] x, float[3, 4] w) => (float[2, 4] y, int64[2] z) {{

@@ -11,14 +11,14 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 from shrinking import operators, reduced, runs, subject, valid
 
-from opsieve.reducer.nodes.sharing import SharingPass
-from opsieve.reducer.onnx_reduction import GROUP
+from opsieve.reducer.irs.onnx import GROUP
 from opsieve.reducer.passes.attributes import AttributePass
 from opsieve.reducer.passes.bodies import BodyPass
 from opsieve.reducer.passes.dimensions import DimensionPass
 from opsieve.reducer.passes.dtypes import DtypePass
 from opsieve.reducer.passes.model import ModelPass
 from opsieve.reducer.passes.ranks import RankPass
+from opsieve.reducer.passes.sharing import SharingPass
 from opsieve.reducer.passes.values import ValuePass
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject

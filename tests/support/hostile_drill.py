@@ -233,7 +233,7 @@ def _warm(folder: Path) -> None:
     """Import what the commands import, once and not in each child: by asking for what is not there, and for a
     sound store.
     """
-    importlib.import_module("opsieve.reducer.session")
+    importlib.import_module("opsieve.reducer.sessions.session")
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         for given, commands in (
             (folder / "none", [*_CASE, *_STORE, *COMMANDS["logs"]]),

@@ -28,7 +28,7 @@ from stores import CAMPAIGN, done, filled, finding
 
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model import durable
-from opsieve.reducer import session
+from opsieve.reducer.sessions import session
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import NAME

@@ -31,11 +31,15 @@ from opsieve.bisect.sources.version_sequence import VersionSequence
 from opsieve.gen.case.case import Case, Origin, load, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.reducer.cluster_reductions import cluster_reducer
 from opsieve.reducer.engine.form import Progress
-from opsieve.reducer.reduction import Reduction
-from opsieve.reducer.session import ReductionRequest, Session
-from opsieve.reducer.store_session import StoreReductionRequest, cases_to_reduce, reduce_cases
+from opsieve.reducer.sessions.reduction import Reduction
+from opsieve.reducer.sessions.session import ReductionRequest, Session
+from opsieve.reducer.sessions.store_session import (
+    StoreReductionRequest,
+    cases_to_reduce,
+    cluster_reducer,
+    reduce_cases,
+)
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan

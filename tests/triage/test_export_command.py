@@ -14,7 +14,7 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for, wilson
-from opsieve.reducer.reproduce import case_folder as folder_of
+from opsieve.reducer.sessions.export import case_folder as folder_of
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store

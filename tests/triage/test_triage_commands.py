@@ -15,8 +15,8 @@ from commands import opsieve
 from stores import done, filled, finding
 
 from opsieve.bisect.culprit import keep_culprit
-from opsieve.reducer import store_session
-from opsieve.reducer.case_child import ChildEnd, ChildTask
+from opsieve.reducer.sessions import store_session
+from opsieve.reducer.sessions.case_process import ChildEnd, ChildTask
 from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.finished_test import Campaign, NonBug
 from opsieve.triage.store.index.index_file import INDEX, SCHEMA, joined

@@ -24,7 +24,7 @@ def loaded(source: str) -> set[str]:
             "from opsieve.tui.cli import opsieve\nfor name in opsieve.list_commands(None):"
             " opsieve.get_command(None, name)"
         ),
-        "import opsieve.tui.commands.examine.reduce_command, opsieve.reducer.session",
+        "import opsieve.tui.commands.examine.reduce_command, opsieve.reducer.sessions.session",
         (
             "import opsieve.tui.app.services.replay, opsieve.tui.app.views.case_summary,"
             " opsieve.tui.app.services.job_board, opsieve.tui.app.services.error_map"

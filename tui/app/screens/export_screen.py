@@ -182,7 +182,7 @@ class ExportScreen(SteadyScreen[None]):
 
         def write(agreed: bool | None) -> None:
             if agreed:
-                from opsieve.reducer.output import write as write_whole
+                from opsieve.reducer.sessions.output import write as write_whole
 
                 in_background(self, "write", lambda: write_whole(path, data), lambda _: self._wrote(path))
 

@@ -57,8 +57,8 @@ def command(
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.gen.case.open_case import open_case
-    from opsieve.reducer.output import write
-    from opsieve.reducer.reproduce import case_folder, reproduced
+    from opsieve.reducer.sessions.export import case_folder, reproduced
+    from opsieve.reducer.sessions.output import write
     from opsieve.triage.export.exports import KINDS, export
 
     place = case_folder(what, folder)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from opsieve.backends.workers.workers import Workers
     from opsieve.reducer.engine.certificate import Certificate
     from opsieve.reducer.engine.form import Progress
-    from opsieve.reducer.session import Reduced
+    from opsieve.reducer.sessions.session import Reduced
     from opsieve.triage.distributed.remote_workers import Further
 
 _MOST_PRINTED = 60  # lines of the reduced graph
@@ -124,7 +124,7 @@ def command(
     written with its inputs, a script and a certificate. Exit code 3 if nothing fails.
     """
     from opsieve.backends.workers.zygotes.zygote import Limits
-    from opsieve.reducer.worker_pool import WorkerPool
+    from opsieve.reducer.sessions.worker_pool import WorkerPool
 
     if scheduler is not None and options["script"] is not None:
         raise BadInput("--check runs its script on this machine: leave --scheduler out")
@@ -134,8 +134,8 @@ def command(
         WorkerPool(limits, here, offline, options["targets"], say) as pool,
         _listener(sys.stderr.isatty() and not as_json) as listener,
     ):
-        from opsieve.reducer.problem.store_cases import place_of  # while the workers start
-        from opsieve.reducer.session import ReductionRequest, Session
+        from opsieve.reducer.sessions.session import ReductionRequest, Session
+        from opsieve.reducer.sessions.store_cases import place_of  # while the workers start
 
         request = ReductionRequest(place_of(case, store), jobs=here, **options)
         with (
@@ -211,7 +211,7 @@ def _listener(live: bool) -> Iterator[_Log]:
 
 
 def _verified(session: Any, as_json: bool) -> int:
-    from opsieve.reducer.report import census_facts, certificate_rows
+    from opsieve.reducer.sessions.output import census_facts, certificate_rows
 
     found = session.verify()
     certificate = found.certificate
@@ -223,7 +223,7 @@ def _verified(session: Any, as_json: bool) -> int:
 
 def _summary(reduced: "Reduced") -> str:
     """What a person reads."""
-    from opsieve.reducer.output import shapes
+    from opsieve.reducer.sessions.output import shapes
 
     result, facts = reduced.reduction, reduced.facts
     assert result is not None
@@ -259,7 +259,7 @@ def _summary(reduced: "Reduced") -> str:
 
 
 def _certificate(certificate: "Certificate") -> str:
-    from opsieve.reducer.report import census_facts
+    from opsieve.reducer.sessions.output import census_facts
 
     tried = ", ".join(
         f"{line.name} {line.edits}" + (f" of {line.edits + line.untried}" if line.untried else "")

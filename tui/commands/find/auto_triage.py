@@ -25,7 +25,7 @@ _GRACE = 15.0  # seconds in which an interrupted command saves its best
 _LOOK = 1.0  # seconds between two looks for new cases
 _GOOD = (0, 1)
 _COMMAND = (
-    "from opsieve.reducer.case_process import end_with_parent; end_with_parent(); from opsieve.tui.cli import"
+    "from opsieve.reducer.sessions.case_process import end_with_parent; end_with_parent(); from opsieve.tui.cli import"
     " main; main()"
 )
 

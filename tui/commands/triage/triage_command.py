@@ -16,7 +16,7 @@ from opsieve.tui.commands.text import say
 from opsieve.tui.commands.triage.store_table import cluster_table, table
 
 if TYPE_CHECKING:
-    from opsieve.reducer.store_session import ReducedCase, Reducer, StoreReductionRequest
+    from opsieve.reducer.sessions.store_session import ReducedCase, Reducer, StoreReductionRequest
     from opsieve.triage.review.review import TriageRound
 
 _FIRST = 10  # clusters that a round shows
@@ -108,7 +108,7 @@ def command(
             _print_moves(facts["moves"], as_json)
             return 0
     if reduce_:
-        from opsieve.reducer.store_session import StoreReductionRequest
+        from opsieve.reducer.sessions.store_session import StoreReductionRequest
 
         request = StoreReductionRequest(folder, budget, members, offline, jobs or 1)
         facts |= _reduce(request, jobs, scheduler, resources)
@@ -199,8 +199,8 @@ def _reduce(
     """Reduce what waits, here or on a cluster, and say what became of each; the keys `reductions` and `left`
     of docs/reference/json.md.
     """
-    from opsieve.reducer.case_child import ended
-    from opsieve.reducer.store_session import ReducedCase, cases_to_reduce, reduce_cases
+    from opsieve.reducer.sessions.case_process import ended
+    from opsieve.reducer.sessions.store_session import ReducedCase, cases_to_reduce, reduce_cases
 
     wanted = cases_to_reduce(request)
     clusters = {candidate.place: candidate.cluster for candidate in wanted}
@@ -209,7 +209,7 @@ def _reduce(
     with ExitStack() as stack:
         reducer: Reducer = ended
         if scheduler is not None and wanted:
-            from opsieve.reducer.cluster_reductions import cluster_reducer
+            from opsieve.reducer.sessions.store_session import cluster_reducer
 
             targets = sorted({candidate.target for candidate in wanted})
             threads, reducer = stack.enter_context(cluster_reducer(scheduler, targets, resources, say))

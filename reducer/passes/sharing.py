@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.nodes.node_passes import rename
 from opsieve.reducer.onnx_edit.graphs import Array, drop_unused, replace_tensor, retyped_input
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
+from opsieve.reducer.passes.nodes import rename
 from opsieve.reducer.problem.graph import Graph
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject

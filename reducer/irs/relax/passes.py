@@ -52,13 +52,13 @@ from opsieve.gen.irs.tvm.nodes import Dtype, MalformedGraph
 from opsieve.gen.irs.tvm.tensors import Array
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
-from opsieve.reducer.relax.cleaning import plain
-from opsieve.reducer.relax.hoisting import hoisted, literal
-from opsieve.reducer.relax.leaves import constant, fresh
-from opsieve.reducer.relax.local_functions import without_parameter
-from opsieve.reducer.relax.subject import RelaxSubject
-from opsieve.reducer.relax.unread import keeping_parameters, unread_parts
-from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
+from opsieve.reducer.irs.relax.cleaning import plain
+from opsieve.reducer.irs.relax.hoisting import hoisted, literal
+from opsieve.reducer.irs.relax.leaves import constant, fresh
+from opsieve.reducer.irs.relax.local_functions import without_parameter
+from opsieve.reducer.irs.relax.subject import RelaxSubject
+from opsieve.reducer.irs.relax.unread import keeping_parameters, unread_parts
+from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 
 RelaxEdit: TypeAlias = Edit[RelaxSubject]
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
-from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
+from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 
 
 def pass_parts(subject: TvmSubject) -> Iterator[Part[TvmSubject]]:

@@ -9,7 +9,7 @@ from opsieve.gen.irs.relax.tree import Module
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.model.tensors import Value
-from opsieve.reducer.relax.cleaning import Unread, cleaned, is_closed, unread
+from opsieve.reducer.irs.relax.cleaning import Unread, cleaned, is_closed, unread
 
 
 @dataclass(frozen=True)

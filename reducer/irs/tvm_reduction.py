@@ -1,4 +1,4 @@
-"""Modules of TVM as forms that `opsieve.reducer.reduction` reduces: Relax modules and TIR functions, with the
+"""Modules of TVM as forms that `opsieve.reducer.sessions.reduction` reduces: Relax modules and TIR functions, with the
 passes that belong to them.
 """
 
@@ -13,10 +13,10 @@ from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
-from opsieve.reducer.relax.passes import PASSES, AsTvm, relax_parts
-from opsieve.reducer.tvm.pass_sequence import PassSequence, pass_parts
-from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
-from opsieve.reducer.tvm.tir_edits import Buffers, Enclosing, Expressions, Statements, tir_parts
+from opsieve.reducer.irs.relax.passes import PASSES, AsTvm, relax_parts
+from opsieve.reducer.irs.tvm.pass_sequence import PassSequence, pass_parts
+from opsieve.reducer.irs.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
+from opsieve.reducer.irs.tvm.tir_edits import Buffers, Enclosing, Expressions, Statements, tir_parts
 
 
 class TvmReduction(TvmForm):

@@ -31,23 +31,31 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules
 from opsieve.reducer.engine.interestingness import replayed
 from opsieve.reducer.engine.journal import NAME, Journal
-from opsieve.reducer.forms import form_of
+from opsieve.reducer.irs.registry import ReducibleForm, form_of
 from opsieve.reducer.oracle.discover import find, installed, still
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.script_test import ScriptTest
-from opsieve.reducer.output import SCRIPT, STORY, model_name, save_reduction, save_story, save_subject
-from opsieve.reducer.problem.store_cases import target_of, title_of
-from opsieve.reducer.reduction import (
+from opsieve.reducer.sessions.export import printed, script
+from opsieve.reducer.sessions.output import (
+    SCRIPT,
+    STORY,
+    facts_of,
+    facts_of_none,
+    facts_unfinished,
+    model_name,
+    save_reduction,
+    save_story,
+    save_subject,
+)
+from opsieve.reducer.sessions.reduction import (
     Listeners,
-    ReducibleForm,
     Reduction,
     confirmed_by_judge,
     is_worded,
     reduce_by_check,
     reduce_failure,
 )
-from opsieve.reducer.report import facts_of, facts_of_none, facts_unfinished
-from opsieve.reducer.script import printed, script
+from opsieve.reducer.sessions.store_cases import target_of, title_of
 from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import LEVELS, Level
 

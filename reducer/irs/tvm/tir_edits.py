@@ -13,7 +13,7 @@ from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode
 from opsieve.gen.irs.tvm.program import TirProgram
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
-from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
+from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject
 
 Change = Callable[[ObjectNode], ObjectNode | None]
 

@@ -2,11 +2,10 @@
 judge. For any form.
 """
 
-import importlib.metadata
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.registry import ResolvedTarget
@@ -14,12 +13,12 @@ from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.errors import BadInput, NoFailure
-from opsieve.reducer.engine.census import Census, Part, improve_untried
+from opsieve.gen.errors import NoFailure
+from opsieve.reducer.engine.census import Census, improve_untried
 from opsieve.reducer.engine.certificate import Certificate, certify, to_fixpoint
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.form import Progress, Rules, SubjectKind, Validator
+from opsieve.reducer.engine.form import Progress, Rules
 from opsieve.reducer.engine.interestingness import (
     CheckResult,
     InterestingnessTest,
@@ -31,6 +30,7 @@ from opsieve.reducer.engine.interestingness import (
 )
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.engine.pairs import PairsPass
+from opsieve.reducer.irs.registry import ReducibleForm
 from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
 from opsieve.reducer.oracle.discover import still
 from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, replayed_spread
@@ -64,49 +64,6 @@ def is_worded(test: object) -> bool:
 def _unread(test: object) -> bool:
     """Whether the failure comes before any input is read."""
     return isinstance(test, TargetTest) and test.failure.verdict.stage in ("import", "compile")
-
-
-class ReducibleForm(SubjectKind[S], Protocol[S]):
-    """A form with all that a whole reduction needs: `opsieve.reducer.onnx_reduction` is that of ONNX
-    models.
-    """
-
-    def subject(self, case: Case) -> S:
-        """What is reduced of a case: its program and its inputs."""
-
-    def passes(self, worded: bool = False) -> list[Pass[S]]:
-        """Every dimension, in the order of a round; `worded`: the failure says what it is, and is no mere
-        wrong result. BadInput for a plug-in that cannot be loaded.
-        """
-
-    def validator(self, workers: Workers, start: S) -> Validator[S]:
-        """What is said of candidates before they are tested, where `start` is valid itself."""
-
-    def recorded(self, subject: S, source: ResolvedTarget | None, workers: Workers) -> S:
-        """The subject with what a run on `source` records, for passes that need values; it may be the subject
-        itself.
-        """
-
-    def narrow(self, engine: Engine[S], passes: Sequence[Pass[S]], text: str) -> None:
-        """The first phase, from a large program to a small one; `text` is what the compiler said. It may do
-        nothing.
-        """
-
-    def finished(self, best: S, workers: Workers) -> S:
-        """The result as it is kept: with its program's text, where that has to be asked of a worker."""
-
-    def twin(self, subject: S) -> str:
-        """Equal for subjects that a compiler cannot tell from each other before it runs them; "" where that
-        is not known.
-        """
-
-    def census(self, subject: S) -> Iterable[Part[S]]:
-        """Every part of a subject."""
-
-    def rest(self, start: S) -> S | None:
-        """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that
-        cannot be said.
-        """
 
 
 @dataclass(frozen=True)
@@ -150,22 +107,6 @@ class Listeners(Generic[S]):
     progress: Callable[[Progress], None] = lambda progress: None
     accepted: Callable[[S], None] = lambda subject: None
     say: Callable[[str], None] = lambda sentence: None
-
-
-def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:
-    """The dimensions of an entry point group, those named in `order` first. BadInput for a plug-in that
-    cannot be loaded.
-    """
-    found: list[Pass[S]] = []
-    for entry in importlib.metadata.entry_points(group=group):
-        try:
-            found.append(entry.load())
-        except (ImportError, AttributeError, SyntaxError) as error:
-            raise BadInput(
-                f"the reduction {entry.name} cannot be loaded ({error}): reinstall its package"
-            ) from error
-    places = {name: place for place, name in enumerate(order)}
-    return sorted(found, key=lambda item: (places.get(item.name, len(places)), item.name))
 
 
 def reduce_failure(

@@ -13,11 +13,11 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.model.structure import all_nodes
-from opsieve.reducer.nodes.node_passes import OUTPUTS
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import copied, declared_type, drop_unused, encoded, uses
 from opsieve.reducer.onnx_edit.typed_view import settle
 from opsieve.reducer.passes import attributes, bodies, operators, values
+from opsieve.reducer.passes.nodes import OUTPUTS
 from opsieve.reducer.problem.graph import SMALL, Graph
 from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
 from opsieve.reducer.problem.subject import Subject

@@ -8,8 +8,8 @@ from functools import partial
 
 from opsieve.gen.irs.relax.tree import Module
 from opsieve.reducer.engine.edit import Edit
-from opsieve.reducer.relax.cleaning import Unread, cleaned, pruned
-from opsieve.reducer.relax.subject import RelaxSubject
+from opsieve.reducer.irs.relax.cleaning import Unread, cleaned, pruned
+from opsieve.reducer.irs.relax.subject import RelaxSubject
 
 _Listed = Callable[[RelaxSubject], Iterator[Edit[RelaxSubject]]]
 

@@ -37,9 +37,9 @@ from opsieve.gen.irs.relax.types import (
 from opsieve.gen.irs.relax.walk import all_bindings, functions, reads
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.engine.edit import Edit
-from opsieve.reducer.relax.cleaning import plain
-from opsieve.reducer.relax.leaves import constant, renewed
-from opsieve.reducer.relax.subject import RelaxSubject
+from opsieve.reducer.irs.relax.cleaning import plain
+from opsieve.reducer.irs.relax.leaves import constant, renewed
+from opsieve.reducer.irs.relax.subject import RelaxSubject
 
 _SYMBOL = 2  # the size of a symbol in the values that are fed
 

@@ -1,4 +1,4 @@
-"""ONNX models as a form that `opsieve.reducer.reduction` reduces."""
+"""ONNX models as a form that `opsieve.reducer.sessions.reduction` reduces."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import onnx_program
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
-from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.irs.registry import passes_in
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.nodes.rewrites import optimised_graph
 from opsieve.reducer.onnx_edit.canonical_names import renamed
@@ -19,13 +19,13 @@ from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.bodies import OPENING
+from opsieve.reducer.passes.nodes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.passes.operators import PASS as PLAINER
 from opsieve.reducer.passes.operators import WORDED
 from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
 from opsieve.reducer.problem.recording import recorded
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import passes_in
 
 GROUP = "opsieve.reductions"
 _SMALL = 16 << 10  # bytes of a model that is worth a look under other names

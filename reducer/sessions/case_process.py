@@ -1,0 +1,133 @@
+"""One case reduced in a process of its own: started, waited for, and stopped when its time is over.
+
+The process writes what it says to stderr and the facts as JSON to stdout. It ends with 0, with the `exit_code` of a
+BadInput, or with 130 after a signal, its best so far saved.
+"""
+
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from opsieve.backends.releases.consent import named_by_file
+from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.gen.errors import BadInput
+from opsieve.gen.model.printable import printable
+from opsieve.reducer.engine.form import Progress
+from opsieve.reducer.sessions.session import ReductionRequest, Session
+from opsieve.reducer.sessions.worker_pool import WorkerPool
+
+PREFIX = "opsieve: "
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
+_CHILD = "from opsieve.reducer.sessions.case_process import main; main()"
+_GRACE = 20.0  # seconds in which an interrupted reduction saves its best
+_LOOK = 0.2  # seconds between two looks whether the answer is still wanted
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTask:
+    """The target of a case, the seconds of wall time for its reduction and for one run of a candidate, and
+    whether releases that are not installed are left alone.
+    """
+
+    target: str
+    seconds: float
+    run: float
+    offline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """How the process ended: its status (case_process.py), what it printed, and whether that was within its
+    time.
+    """
+
+    status: int
+    out: str
+    err: str
+    in_time: bool
+
+
+def ended(case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
+    """Reduce the case in a folder into another one, which holds the best so far when the time is over."""
+    command = [sys.executable, "-c", _CHILD, str(case), task.target, str(output), str(task.run)]
+    child = subprocess.Popen(
+        command + ["offline"] * task.offline,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    end = time.monotonic() + task.seconds
+    try:
+        while (left := end - time.monotonic()) > 0 and not given_up.is_set():
+            try:
+                out, err = child.communicate(timeout=min(left, _LOOK))
+            except subprocess.TimeoutExpired:
+                continue
+            return ChildEnd(child.returncode, out, err, True)
+        child.terminate()
+        try:
+            out, err = child.communicate(timeout=_GRACE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, err = child.communicate()
+        return ChildEnd(child.returncode, out, err, child.returncode == 0)  # else it was done at that moment
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
+
+
+class _ToStderr:
+    """A listener that writes sentences to stderr."""
+
+    def say(self, sentence: str) -> None:
+        print(PREFIX + printable(sentence), file=sys.stderr, flush=True)
+
+    def progress(self, at: Progress) -> None:
+        """Nothing: nobody looks."""
+
+
+def main() -> NoReturn:
+    """Reduce: the arguments are the case folder, the target, the folder of the result, the seconds of one
+    run, and maybe `offline`.
+    """
+    end_with_parent()
+    case, target, output, seconds, *rest = sys.argv[1:]
+    log = _ToStderr()
+    try:
+        sys.exit(_reduce(Path(case), target, Path(output), float(seconds), bool(rest), log))
+    except (BadInput, OSError) as error:
+        log.say(str(error))
+        sys.exit(error.exit_code if isinstance(error, BadInput) else BadInput.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _reduce(case: Path, target: str, output: Path, seconds: float, offline: bool, log: _ToStderr) -> int:
+    named_by_file(target, offline)
+    request = ReductionRequest(case, output=output, targets=(target,), seconds=seconds)
+    with (
+        WorkerPool(Limits(seconds=seconds), 1, offline, request.targets, log.say) as pool,
+        Session(request, pool, log) as session,
+    ):
+        reduced = session.reduce()
+    if reduced.error is not None:
+        raise reduced.error
+    print(json.dumps(reduced.facts))
+    return 0
+
+
+def end_with_parent() -> None:
+    """Where the parent is killed, this process gets SIGTERM, at which a session saves its best."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
