@@ -109,9 +109,33 @@ def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: in
     )
 
 
-def _cluster(one: StoredCluster) -> Iterator[str]:
+def _list_facts(one: StoredCluster) -> list[tuple[str, str]]:
+    """Return the (name, value) rows of a cluster's table."""
     row = one.row
     size = counted(row.nodes, "node") if row.reduced is None else f"{counted(row.reduced, 'node')}, reduced"
+    seen = f"{day(row.first_seen)} to {day(row.last_seen)}" if row.last_seen else ""
+    return [
+        ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
+        ("message", one.message),
+        ("failures", f"{row.members:,}, {counted(row.fingerprints, 'fingerprint')}"),
+        ("seen", seen),
+        ("targets", ", ".join(row.targets)),
+        ("smallest", f"{size}: {' '.join(row.operators)}"),
+        ("guilty pass", row.guilty_pass),
+        ("first bad", row.first_bad),
+        ("commits", "; ".join(one.commits)),
+        ("rule", row.rule),
+        ("issue", row.issue),
+        ("note", row.note),
+        *(
+            ("probably", f"{known.name}: {known.title}; {'; '.join(known.reasons)}; {known.url}")
+            for known in row.probably
+        ),
+    ]
+
+
+def _cluster(one: StoredCluster) -> Iterator[str]:
+    row = one.row
     words = " ".join(
         (
             row.id,
@@ -137,27 +161,7 @@ def _cluster(one: StoredCluster) -> Iterator[str]:
     data = " ".join(f'data-{name}="{escaped(value.lower())}"' for name, value in fields.items())
     yield f'<details class="cluster" id="{escaped(row.id)}" {data}>'
     yield f"<summary><b>{escaped(row.id)}</b><i>{escaped(row.status)}</i><i>{escaped(row.kind)}</i><i>{row.members:,}</i>{escaped(row.listed_title)}</summary>"
-    seen = f"{day(row.first_seen)} to {day(row.last_seen)}" if row.last_seen else ""
-    yield facts_table(
-        [
-            ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
-            ("message", one.message),
-            ("failures", f"{row.members:,}, {counted(row.fingerprints, 'fingerprint')}"),
-            ("seen", seen),
-            ("targets", ", ".join(row.targets)),
-            ("smallest", f"{size}: {' '.join(row.operators)}"),
-            ("guilty pass", row.guilty_pass),
-            ("first bad", row.first_bad),
-            ("commits", "; ".join(one.commits)),
-            ("rule", row.rule),
-            ("issue", row.issue),
-            ("note", row.note),
-            *(
-                ("probably", f"{known.name}: {known.title}; {'; '.join(known.reasons)}; {known.url}")
-                for known in row.probably
-            ),
-        ]
-    )
+    yield facts_table(_list_facts(one))
     for title, text in (("Graph", one.graph), ("Script", one.script)):
         if text:
             yield f"<details open><summary>{title}</summary><pre>{escaped_lines(text)}</pre></details>"
