@@ -144,7 +144,7 @@ def every_command() -> dict[str, click.Command]:
     """Each command that can be typed, with those of groups, by name."""
     found: dict[str, click.Command] = {}
     for name in COMMANDS:
-        command = cli.opsieve.get_command(click.Context(cli.opsieve), name)
+        command = cli.opsieve.get_command(click.Context(cli.opsieve, **cli.SETTINGS), name)
         assert command is not None
         inner = getattr(command, "commands", {"": command})
         found |= {f"{name} {part}".strip(): each for part, each in inner.items()}

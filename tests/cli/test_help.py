@@ -11,7 +11,7 @@ from golden import assert_golden
 from repository import GOLDEN, ROOT
 from stores import done, filled, finding
 
-from opsieve.tui.cli import COMMANDS, GROUPS, opsieve
+from opsieve.tui.cli import COMMANDS, GROUPS, SETTINGS, opsieve
 from opsieve.tui.commands.examine.reduce_command import main as reduce_main
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
@@ -28,7 +28,7 @@ def command_named(name: str) -> click.Command:
     found: click.Command | None = opsieve
     for word in name.split():
         assert isinstance(found, click.Group)
-        found = found.get_command(click.Context(found), word)
+        found = found.get_command(click.Context(found, **SETTINGS), word)
     assert found is not None
     return found
 

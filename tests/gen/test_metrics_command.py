@@ -16,6 +16,7 @@ from opsieve.gen.metrics.isra import GRAPH_LEVEL, OPERATION_LEVEL
 from opsieve.gen.metrics.plots import bar_plot, line_plot, ticks
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
+from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.find.metrics_command import command
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,7 +25,7 @@ POINTS = st.lists(st.tuples(HEIGHTS, HEIGHTS), max_size=30)
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(command, list(arguments), standalone_mode=False)
+    done = CliRunner().invoke(command, list(arguments), standalone_mode=False, **SETTINGS)
     if done.exception is not None:
         raise done.exception
     return done.return_value, done.stdout, done.stderr

@@ -20,6 +20,7 @@ from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, reduce_failure
+from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.examine.reduce_command import command
 
 
@@ -75,7 +76,7 @@ def test_a_death_of_an_invalid_program_is_reduced(workers: Workers) -> None:
 def test_what_is_refused_as_it_should_be_is_not_reduced(tmp_path: Path) -> None:
     save(mixed(), tmp_path / "case")
     arguments = [str(tmp_path / "case"), "-t", "fake:error@Concat", "-o", str(tmp_path / "out"), "--json"]
-    done = CliRunner().invoke(command, arguments, standalone_mode=False)
+    done = CliRunner().invoke(command, arguments, standalone_mode=False, **SETTINGS)
     assert isinstance(done.exception, NoFailure)
     assert "refuses it as it should" in str(done.exception)
 
@@ -83,7 +84,7 @@ def test_what_is_refused_as_it_should_be_is_not_reduced(tmp_path: Path) -> None:
 def test_the_result_has_a_script_that_fails_while_the_program_is_accepted(tmp_path: Path) -> None:
     save(mixed(), tmp_path / "case")
     arguments = [str(tmp_path / "case"), "-t", "fake", "-o", str(tmp_path / "out"), "--json"]
-    done = CliRunner().invoke(command, arguments, standalone_mode=False)
+    done = CliRunner().invoke(command, arguments, standalone_mode=False, **SETTINGS)
     assert done.exception is None
     facts = json.loads(done.stdout)
     assert (facts["kind"], facts["nodes_after"], facts["same"]) == ("accepts-invalid", 1, True)

@@ -35,6 +35,7 @@ from opsieve.reducer.sessions.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
 from opsieve.triage.store.store import Store
+from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.examine.reduce_command import command, main
 
 KEYS = [
@@ -65,7 +66,7 @@ def case(tmp_path: Path) -> Path:
 
 
 def reduce(*arguments: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(command, [str(item) for item in arguments], standalone_mode=False)
+    result = CliRunner().invoke(command, [str(item) for item in arguments], standalone_mode=False, **SETTINGS)
     if isinstance(result.exception, NoFailure):
         return result.exception.exit_code, result.stdout, str(result.exception)
     if result.exception is not None:

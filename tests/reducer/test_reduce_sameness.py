@@ -25,6 +25,7 @@ from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions import reduction
 from opsieve.reducer.sessions.reduction import Listeners, Reduction, interestingness_of, reduce_failure
 from opsieve.triage.fingerprint.sameness import Level
+from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.examine.reduce_command import command
 
 
@@ -118,7 +119,7 @@ def test_verify_asks_the_judge_where_the_reduction_did(
     save(host(3, 30, [["Tanh", "Exp"]]), tmp_path / "case")
     out = tmp_path / "out"
     arguments = [str(tmp_path / "case"), "-t", "fake:crash@Tanh>Exp", "-o", str(out), "--json"]
-    done = CliRunner().invoke(command, arguments, standalone_mode=False)
+    done = CliRunner().invoke(command, arguments, standalone_mode=False, **SETTINGS)
     facts = json.loads(done.stdout)
     assert (facts["judged"], facts["level"], facts["nodes_after"], facts["minimal"]) == (
         True,
@@ -126,10 +127,16 @@ def test_verify_asks_the_judge_where_the_reduction_did(
         3,
         True,
     )
-    assert CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False).return_value == 0
+    assert (
+        CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False, **SETTINGS).return_value
+        == 0
+    )
     story = json.loads((out / "reduction.json").read_text())
     (out / "reduction.json").write_text(json.dumps({**story, "judged": False, "level": "fingerprint"}))
-    assert CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False).return_value == 1
+    assert (
+        CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False, **SETTINGS).return_value
+        == 1
+    )
 
 
 def test_cure_asks_the_builds_that_fail_and_those_that_are_well(workers: Workers) -> None:
@@ -156,7 +163,7 @@ def test_a_flaky_failure_is_reduced_and_says_how_often_it_shows(tmp_path: Path, 
     save(host(seed, 20, [["Tanh", "Exp"]]), tmp_path / "case")
     target = f"fake:faults=error@Tanh>Exp%0.3,seed={seed}"
     arguments = [str(tmp_path / "case"), "-t", target, "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(command, [*arguments, "--json"], standalone_mode=False)
+    done = CliRunner().invoke(command, [*arguments, "--json"], standalone_mode=False, **SETTINGS)
     assert done.exception is None
     facts = json.loads(done.stdout)
     assert facts["nodes_after"] == 2
@@ -165,7 +172,7 @@ def test_a_flaky_failure_is_reduced_and_says_how_often_it_shows(tmp_path: Path, 
     assert 0 < facts["replays"]["failed"] < 30
     assert json.loads((tmp_path / "out" / "reduction.json").read_text())["replays"] == facts["replays"]
     if seed == 1:
-        text = CliRunner().invoke(command, arguments, standalone_mode=False).stdout
+        text = CliRunner().invoke(command, arguments, standalone_mode=False, **SETTINGS).stdout
         assert "of 30 runs" in text
 
 

@@ -25,6 +25,7 @@ from opsieve.triage.campaign.coverage_record import (
 )
 from opsieve.triage.campaign.guidance import EVERY, LEAST, GuidedFunctions, GuidedModels
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.find.coverage_command import command
 
 
@@ -72,13 +73,15 @@ def test_the_command_prints_and_tells_as_json(tmp_path: Path) -> None:
     for name, addresses in (("a", [1, 2, 3]), ("b", [3, 4])):
         (tmp_path / name).mkdir()
         save(record(name, addresses), tmp_path / name)
-    both = CliRunner().invoke(command, [str(tmp_path / "a"), str(tmp_path / "b")], standalone_mode=False)
+    both = CliRunner().invoke(
+        command, [str(tmp_path / "a"), str(tmp_path / "b")], standalone_mode=False, **SETTINGS
+    )
     assert "A 3, B 2, both 1, only A 2, only B 1" in both.output
     told = CliRunner().invoke(
-        command, [str(tmp_path / "a"), str(tmp_path / "b"), "--json"], standalone_mode=False
+        command, [str(tmp_path / "a"), str(tmp_path / "b"), "--json"], standalone_mode=False, **SETTINGS
     )
     assert json.loads(told.output)["libraries"][0]["only_b"]["count"] == 1
-    alone = CliRunner().invoke(command, [str(tmp_path / "a")], standalone_mode=False)
+    alone = CliRunner().invoke(command, [str(tmp_path / "a")], standalone_mode=False, **SETTINGS)
     assert "3 reached by 16 tests" in alone.output
 
 

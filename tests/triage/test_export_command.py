@@ -18,11 +18,12 @@ from opsieve.reducer.sessions.export import case_folder as folder_of
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
+from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.examine.export_command import command
 
 
 def exported(*arguments: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(command, [str(item) for item in arguments], standalone_mode=False)
+    result = CliRunner().invoke(command, [str(item) for item in arguments], standalone_mode=False, **SETTINGS)
     if isinstance(result.exception, NoFailure):
         return result.exception.exit_code, result.stdout, str(result.exception)
     if result.exception is not None:
