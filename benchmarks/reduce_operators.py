@@ -21,7 +21,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import ANY
+from opsieve.gen.declarations.tensor import ANY
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import read_tensor

@@ -24,7 +24,7 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.metamorphic.relation import names_for, rewritten
-from opsieve.gen.model.html_text import facts_table
+from opsieve.gen.model.printable import facts_table
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
 from opsieve.triage.fingerprint.sameness import failure_of
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.html_text import facts_table, rows_table
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import counted, facts_table, rows_table
 from opsieve.triage.campaign.campaign import run
 from opsieve.triage.campaign.coverage_session import CoverageSession
 from opsieve.triage.campaign.session import FuzzRequest, campaign_facts, checked_store, open_campaign

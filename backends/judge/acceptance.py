@@ -15,8 +15,7 @@ from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import DEATHS, Verdict
-from opsieve.gen.model.invalid_marker import Broken
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import Broken, Program
 
 CHECKER = resolve("checker")
 # These programs have one meaning all the same, without the faulty part or with an element type that the

@@ -14,7 +14,7 @@ from opsieve.backends.judge.pieces import constants, tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.model.tensors import read_tensor
 
 Values = dict[str, Any]

@@ -52,7 +52,7 @@ def judge(
     """The verdict on `program`, fed with `inputs`, on `target`.
 
     `expected` are outputs that the user vouches for, `oracles` further targets that may be asked when there
-    is doubt. A program that was made to be wrong (gen/model/invalid_marker.py) is judged by whether it is
+    is doubt. A program that was made to be wrong (gen/model/program.py) is judged by whether it is
     refused.
     """
     fault = program.fault if expected is None else None

@@ -10,7 +10,7 @@ from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.gen.declarations.undefined import ACCUMULATION, RANDOM
+from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM
 from opsieve.gen.model.program import Program
 
 

@@ -20,7 +20,7 @@ from opsieve.backends.compare import Policy
 from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, rounding, shifted
 from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, tapped
-from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.model.tensors import read_tensor
 
 RUNS = 6

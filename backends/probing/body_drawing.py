@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.backends.probing.message_hints import MessageHints
-from opsieve.gen.declarations.dtype_facts import PLAIN
 from opsieve.gen.declarations.learned_body import BodyValue, LearnedBody
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import PLAIN
 
 _NAMED = re.compile(r"\bnamed?(?: as)?[: ]{1,2}['\"`]?([A-Za-z_]\w{0,60})")
 _PLACE = re.compile(r"\b(in|out)put (\d)\b")

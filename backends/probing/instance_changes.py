@@ -8,9 +8,9 @@ from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
 from opsieve.backends.probing.instance_drawing import MOST_RANK, PALETTE, InstanceDrawing, reshaped
 from opsieve.backends.probing.message_hints import MessageHints
 from opsieve.backends.probing.trials import ShapePlan, Trial, TrialInput, drawn_dtypes
-from opsieve.gen.declarations.dtype_facts import is_float
 from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import is_float
 
 _NO_NUMBERS = ("string", "bool")
 

@@ -12,8 +12,8 @@ from opsieve.backends.probing.body_drawing import BodyDrawing
 from opsieve.backends.probing.documented_shapes import Shape, names_in, shapes_in, side
 from opsieve.backends.probing.domain_schemas import DomainSchema, SchemaSlot
 from opsieve.backends.probing.trials import ShapePlan, Trial, TrialInput, drawn_dtypes
-from opsieve.gen.declarations.dtype_facts import is_float
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import is_float
 
 PALETTE = (1, 2, 3, 4, 6, 8, 16)
 # of what documentation names: divisible by each other more often than not

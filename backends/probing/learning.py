@@ -24,10 +24,10 @@ from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.backends.probing.instance_drawing import reshaped
 from opsieve.backends.probing.instance_search import InstanceSearch
 from opsieve.backends.probing.trials import Trial, TrialAnswer, TrialInput, drawn_dtypes, elements
-from opsieve.gen.declarations.dtype_facts import is_float
 from opsieve.gen.declarations.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
 from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import is_float
 
 ENOUGH = 0.95  # of fresh instances of a form are accepted
 _MOST_FORMS = 4

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from opsieve.backends.probing.documented_shapes import shapes_in
 from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.backends.probing.trials import TrialInput
-from opsieve.gen.declarations.dtype_facts import PLAIN
+from opsieve.gen.declarations.tensor import PLAIN
 
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
 _PLACES = re.compile(r"(?:[Ii]nputs? |\bx|@)(\d{1,2})\b")

@@ -32,9 +32,8 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators, qualified
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import ANY
-from opsieve.gen.declarations.dtype_facts import PLAIN
 from opsieve.gen.declarations.schema import OLDEST, form
+from opsieve.gen.declarations.tensor import ANY, PLAIN
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node

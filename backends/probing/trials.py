@@ -11,7 +11,7 @@ from onnx import helper
 from opsieve.backends.probing.documented_shapes import Shape
 from opsieve.backends.probing.domain_schemas import DomainSchema
 from opsieve.gen.data.inputs import Stream
-from opsieve.gen.declarations.dtype_facts import PLAIN, is_float
+from opsieve.gen.declarations.tensor import PLAIN, is_float
 from opsieve.gen.model.tensors import NUMBERS
 
 _FILLED = 0.5  # of a sparse input is no zero

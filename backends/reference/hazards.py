@@ -1,7 +1,7 @@
 """Places where ONNX leaves a result open, found from the values that the reference run met.
 
 A mismatch on an output that such a place reaches is nobody's fault: the verdict is `invalid` and names the
-rule. The rules stand in the operators' declarations (gen/declarations/undefined.py);
+rule. The rules stand in the operators' declarations (gen/declarations/properties.py);
 docs/explanation/oracles.md tells why each is there.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto
 
 from opsieve.gen.declarations.catalogue import known
-from opsieve.gen.declarations.undefined import ACCUMULATION, RANDOM, Open, Values
+from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM, Open, Values
 
 
 def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> list[Open]:

@@ -273,7 +273,7 @@ class Unique(OpRun):
 
 
 class Pow(OpRun):
-    """Pow of integers with an exponent below 0 too: an open result (gen/declarations/undefined.py), of which
+    """Pow of integers with an exponent below 0 too: an open result (gen/declarations/properties.py), of which
     onnx 1.23 makes an error.
     """
 

@@ -18,9 +18,8 @@ import onnx
 
 from opsieve.gen.analysis.intervals import DomainViolation, first_violation, push
 from opsieve.gen.analysis.typed_graph import TypedGraph, movable, read_graph
-from opsieve.gen.declarations.dtype_facts import LARGEST
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.tensor import Bounds, Tensor
+from opsieve.gen.declarations.tensor import LARGEST, Bounds, Tensor
 from opsieve.gen.graph.writing import fill_array
 from opsieve.gen.model.tensors import write_tensor
 

@@ -14,10 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.analysis.typed_graph import ODD, TypedGraph, TypedNode, span
-from opsieve.gen.declarations.domains import Domain
-from opsieve.gen.declarations.dtype_facts import LARGEST
 from opsieve.gen.declarations.schema import has_bodies
-from opsieve.gen.declarations.tensor import Bounds, Tensor
+from opsieve.gen.declarations.tensor import LARGEST, Bounds, Domain, Tensor
 
 # The largest finite number of each floating-point type.
 FINITE = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65504.0}

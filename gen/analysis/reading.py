@@ -17,9 +17,8 @@ from onnx import AttributeProto, helper, numpy_helper
 from opsieve.gen.analysis.known_values import known_values
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, USUAL
 from opsieve.gen.declarations.schema import NEWEST, OLDEST
-from opsieve.gen.declarations.tensor import Attributes, Bounds, Tensor, Typed
+from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Attributes, Bounds, Tensor, Typed
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.model.tensors import (
     DTYPES,

@@ -22,7 +22,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.forms.registry import FORMS, form_named, form_of, named
 from opsieve.gen.model.durable import SAVING, put_folder, sweep
 from opsieve.gen.model.files import read_file, reason
-from opsieve.gen.model.html_text import drawing
+from opsieve.gen.model.printable import drawing
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 

@@ -14,8 +14,7 @@ import numpy as np
 from onnx import helper
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.budget import BUDGET
-from opsieve.gen.model.files import LIMIT, opened, read_file, reason, sized
+from opsieve.gen.model.files import BUDGET, LIMIT, opened, read_file, reason, sized
 from opsieve.gen.model.tensors import (
     NUMBERS,
     OptionalType,

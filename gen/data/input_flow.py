@@ -11,9 +11,9 @@ import onnx
 
 from opsieve.gen.declarations.catalogue import declared
 from opsieve.gen.declarations.declaration import Moves
-from opsieve.gen.declarations.domains import ANY, Domain, Shape, Site
+from opsieve.gen.declarations.tensor import ANY, Domain, Shape, Site
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.budget import BUDGET
+from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import read_tensor
 

@@ -18,10 +18,10 @@ from onnx import helper
 
 from opsieve.gen.data.input_flow import InputFlow
 from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.declarations.domains import Domain, Shape
 from opsieve.gen.declarations.schema import has_attribute
+from opsieve.gen.declarations.tensor import Domain, Shape
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.budget import BUDGET
+from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import (
     NUMBERS,

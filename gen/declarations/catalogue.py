@@ -11,12 +11,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
-from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import ANY, Domain
-from opsieve.gen.declarations.dtype_facts import LARGEST
+from opsieve.gen.declarations.declaration import Operator, SizeRule
 from opsieve.gen.declarations.learned_file import learned_operators
 from opsieve.gen.declarations.schema import NEWEST, OLDEST, form
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain
 
 GROUP: Final = "opsieve.operators"
 VARIABLE: Final = "OPSIEVE_OPERATORS"

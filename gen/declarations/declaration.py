@@ -1,27 +1,24 @@
-"""What one operator is: where it may stand, what comes out of it, how an instance is made, which values are
-safe.
+"""What one operator is: where it may stand, what comes out of it, how an instance is made, safe values.
 
 A declaration is data and a few plain functions over "int-like" sizes (gen/declarations/symbolic_arith.py).
 Which element types an operator takes at which opset, how many inputs it has and which are optional is read
 from ONNX's own schemas (gen/declarations/schema.py), so a declaration never repeats it.
 
-    infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be terms; None where one
-    is left out requires(ins, attrs)  -> relations               that a valid instance satisfies, beyond what
-    the schema says parts                                            what an instance has beside its first
-    input, in the order of drawing sample(builder, x)    -> Instance | None         where parts do not do: an
-    instance whose first input is `x`, valid by construction symbolic
-    whether that also runs on open sizes (nnsmith), or the sampler that does bounds(ins, attrs)    -> (low,
-    high) | [...]     an interval for the elements of the first output, or of each safe                  ->
-    Domain per input        where results are defined and well-conditioned cost(ins, attrs, outs)->
-    multiply-adds usual                 Domain or rule per input   what is drawn for a graph input that nobody
-    gave (default: the safe window) moves                                            which inputs' elements
-    pass on to the outputs as they are undefined                                        which results ONNX
-    leaves open, from the values that a run met rounding                                         what becomes
-    of a rounding error in it (gen/declarations/rounding.py) rows
-    which inputs are split with the batch, where rows are kept apart (gen/declarations/row_rules.py)
-    unmodelled(ins, attrs)-> whether ONNX allows this instance although the declaration does not describe it
-    size_rule, shape_input, per_axis                 sizes that values of inputs or attributes repeat
-    (gen/declarations/size_rules.py)
+    infer(ins, attrs)       [(dtype, shape), ...], the types of the outputs; sizes may be terms, None is left out
+    requires(ins, attrs)    relations that a valid instance satisfies, beyond what the schema says
+    parts                   what an instance has beside its first input, in the order of drawing
+    sample(builder, x)      where parts do not do: a valid Instance whose first input is `x`, or None
+    symbolic                whether that also runs on open sizes (nnsmith), or the sampler that does
+    bounds(ins, attrs)      (low, high) | [...], an interval for the elements of the first output, or of each
+    safe                    a Domain per input, where results are defined and well-conditioned
+    cost(ins, attrs, outs)  multiply-adds
+    usual                   Domain or rule per input: what is drawn for a graph input without a value
+    moves                   which inputs' elements pass on to the outputs as they are
+    undefined               which results ONNX leaves open, from the values that a run met (properties.py)
+    rounding                what becomes of a rounding error in it (properties.py)
+    rows                    which inputs are split with the batch, where rows are kept apart (properties.py)
+    unmodelled(ins, attrs)  whether ONNX allows this instance although the declaration does not describe it
+    size_rule, shape_input, per_axis    sizes that values of inputs or attributes repeat (SizeRule)
 
 `ins` are tensors (or None where an optional input is left out). Sources: the ONNX operator pages.
 """
@@ -34,15 +31,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsieve.gen.declarations.builder import Builder, OpenBuilder
-from opsieve.gen.declarations.domains import ANY, Domain, Rule, Site
-from opsieve.gen.declarations.dtype_facts import USUAL, leaf_range
 from opsieve.gen.declarations.instance import Draft, Instance, Part, Partner
-from opsieve.gen.declarations.rounding import Rounding, RoundingRule
-from opsieve.gen.declarations.row_rules import RowRule
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.properties import OpenRule, Rounding, RoundingRule, RowRule
 from opsieve.gen.declarations.symbolic_arith import Truth
-from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed
-from opsieve.gen.declarations.undefined import OpenRule
+from opsieve.gen.declarations.tensor import (
+    ANY,
+    USUAL,
+    Bounds,
+    Domain,
+    Ins,
+    Rule,
+    Site,
+    Tensor,
+    Typed,
+    leaf_range,
+)
 
 Sampler = Callable[[Builder, Tensor], Instance | None]
 
@@ -90,6 +93,25 @@ class RankEnds(enum.Flag):
     LEAST = 1
     LARGEST = 2
     BOTH = 3
+
+
+class SizeRule(enum.Enum):
+    """How sizes of an operator's outputs, or its attributes, follow from what no shape holds. Sources: the
+    ONNX operator pages.
+    """
+
+    NONE = 0
+    # those of the first input in their order, some multiplied together or taken apart: Reshape, Squeeze
+    REGROUPED = 1
+    GROWN = 2  # those of the first input or larger, aligned from the back: Expand
+    RESCALED = 3  # each multiplied by a factor, or what an input says: Resize
+    CUT = 4  # between bounds, which inputs of equal length give: Slice
+    FILLED = 5  # those that an input lists, and nothing else: ConstantOfShape
+    PARTED = 6  # along one axis the parts of the first input's: Split
+    JOINED = 7  # along one axis the sum of all inputs': Concat
+    INDEXED = 8  # as many as there are indices, which point into an axis of the first input: Gather
+    FILTERED = 9  # attributes repeat sizes of the second input, a filter for each group of channels: Conv
+    FILTERED_BACK = 10  # the same, where groups part the filter's first axis: ConvTranspose
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from opsieve.gen.declarations.builder import Builder, OpenBuilder, Sizes
-from opsieve.gen.declarations.domains import ANY, Domain
 from opsieve.gen.declarations.shape_patterns import Sized, name_sizes, shape_of
 from opsieve.gen.declarations.symbolic_arith import Size, Truth
-from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.declarations.tensor import ANY, Attributes, Domain, Tensor
 
 
 class Instance:

@@ -15,12 +15,10 @@ import onnx
 
 from opsieve.gen.declarations.builder import Builder
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import ANY, Domain
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.symbolic_arith import Truth
-from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.declarations.tensor import ANY, LARGEST, LEAST, Bounds, Domain, Ins, Tensor, Typed
 
 UNKNOWN = "?"
 _SIZES = (1, 2, 3, 4, 5, 6, 8)

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from opsieve.gen.declarations.dtype_facts import LARGEST, is_float
+from opsieve.gen.declarations.tensor import LARGEST, is_float
 from opsieve.gen.model.tensors import NUMBERS
 
 _VALUE = re.compile(r"([A-Za-z_]\w{0,79}): ([a-z0-9_]{1,20})\[([\w, ]{0,200})\]")

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.dtype_facts import LARGEST
 from opsieve.gen.declarations.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
 from opsieve.gen.declarations.learned_body import LearnedBody, body_of
+from opsieve.gen.declarations.tensor import LARGEST
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.printable import counted

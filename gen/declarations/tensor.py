@@ -1,11 +1,213 @@
-"""A value of a program as rules read it, and the types that rules give and take."""
+"""Values of a program as rules read them: element types, sets of numbers, tensors, and rules for inputs.
+
+A rule serves inputs that nobody gave: an index lies inside its axis, a shape is one that the data can take.
+Each declaration has its own (`Operator.usual`); here is what they have in common. Sources: the ONNX operator
+documentation.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from opsieve.gen.declarations.domains import Domain, Number
+import numpy as np
+import onnx
+
 from opsieve.gen.declarations.symbolic_arith import Size
+from opsieve.gen.model.tensors import NUMBERS
+
+Shape = tuple[int, ...]
+Number = float | Size  # an int stays one; it may be open as a size may
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Numbers from `low` to `high`, both included, without 0 if `nonzero`; or, if given, `exact` numbers in
+    this order.
+
+    `numeral` asks of a string that it reads as a number. An end may be an open size while sizes are open
+    (gen/strategies/nnsmith).
+    """
+
+    low: Number = -math.inf
+    high: Number = math.inf
+    nonzero: bool = False
+    exact: tuple[float, ...] | None = None
+    numeral: bool = False
+
+    def meet(self, other: "Domain") -> "Domain":
+        """What both allow; what they cannot agree on is taken from `self`."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        if low > high:
+            low, high = self.low, self.high
+        exact = other.exact if self.exact is None else self.exact
+        return Domain(low, high, self.nonzero or other.nonzero, exact, self.numeral or other.numeral)
+
+    def unordered(self) -> "Domain":
+        """The same numbers in any order."""
+        if not self.exact:
+            return Domain(self.low, self.high, self.nonzero, None, self.numeral)
+        return Domain(min(self.exact), max(self.exact), self.nonzero)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A use of a value: the node, the place among its inputs, and what is known of the shapes and constants
+    around it.
+    """
+
+    node: onnx.NodeProto
+    position: int
+    shapes: Mapping[str, Shape | None]
+    constants: Mapping[str, np.ndarray[Any, Any]]
+
+    def shape(self, position: int) -> Shape | None:
+        """The shape of the node's input at `position`, None when it is unknown or not there."""
+        return self.shapes.get(self.node.input[position]) if position < len(self.node.input) else None
+
+    def output(self, position: int = 0) -> Shape | None:
+        """The shape of an output, None when it is unknown."""
+        return self.shapes.get(self.node.output[position]) if position < len(self.node.output) else None
+
+    def constant(self, position: int) -> list[int] | None:
+        """The integers of an input that is constant."""
+        name = self.node.input[position] if position < len(self.node.input) else ""
+        return [int(item) for item in self.constants[name].ravel()] if name in self.constants else None
+
+    def attribute(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        return next((item.i for item in self.node.attribute if item.name == name), default)
+
+    @property
+    def length(self) -> int:
+        """How many elements the value itself has; 1 when that is unknown."""
+        shape = self.shape(self.position)
+        return 1 if shape is None else math.prod(shape)
+
+
+Rule = Callable[[Site], Domain]
+ANY: Final = Domain()
+
+
+def exact(values: Sequence[float]) -> Domain:
+    """These numbers in this order."""
+    return Domain(exact=tuple(values))
+
+
+def below(size: int | None) -> Domain:
+    """Positions in an axis of this size; 0 where it is not known."""
+    return Domain(0, max(size - 1, 0)) if size is not None else Domain(0, 0)
+
+
+def size_of(shape: Shape | None, axis: int) -> int | None:
+    """The size of an axis, None when it is unknown or not there."""
+    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+
+
+def axis_index(default: int) -> Rule:
+    """Positions in the axis of the first input that the attribute `axis` names."""
+    return lambda site: below(size_of(site.shape(0), site.attribute("axis", default)))
+
+
+def dim_index(position: int, axis: int) -> Rule:
+    """Positions in one axis of an input."""
+    return lambda site: below(size_of(site.shape(position), axis))
+
+
+def like_output(fallback: Domain) -> Rule:
+    """The sizes of the first output, where there are as many as elements."""
+
+    def rule(site: Site) -> Domain:
+        out = site.output()
+        return exact(out) if out is not None and len(out) == site.length else fallback
+
+    return rule
+
+
+def lengths(attribute: str, default: int) -> Rule:
+    """How many steps each sequence of a batch has: at most those of the first input's axis that the attribute
+    names.
+    """
+    return lambda site: Domain(1, max(size_of(site.shape(0), site.attribute(attribute, default)) or 1, 1))
+
+
+def every_axis(site: Site) -> Domain:
+    """As many axes as there are elements, from the first on."""
+    return exact(range(site.length))
+
+
+POSITIVE: Final = Domain(0.01, 2)
+ZERO: Final = Domain(0, 0)
+
+
+FLOATS: Final = ("float32", "float16", "float64", "bfloat16")
+SIGNED: Final = ("int64", "int32", "int16", "int8")
+UNSIGNED: Final = ("uint64", "uint32", "uint16", "uint8")
+INTEGERS: Final = (*SIGNED, *UNSIGNED)
+NUMERIC: Final = (*FLOATS, *INTEGERS)
+PLAIN: Final = (*NUMERIC, "bool")
+
+# The largest magnitude that generated values may reach: a sum or product of two neighbours still has room in
+# its type, and an integer stays exact as a float32 nearly always. Of narrow integers all values are in use.
+LARGEST: Final[dict[str, float]] = {
+    "float64": 1e8,
+    "float32": 1e5,
+    "bfloat16": 1e4,
+    "float16": 512.0,
+    "int64": 2.0**40,
+    "uint64": 2.0**40,
+    "int32": 2.0**24,
+    "uint32": 2.0**24,
+    "int16": 32767.0,
+    "uint16": 65535.0,
+    "int8": 127.0,
+    "uint8": 255.0,
+    "int4": 7.0,
+    "uint4": 15.0,
+    "int2": 1.0,
+    "uint2": 3.0,
+    "bool": 1.0,
+    "float8_e4m3fn": 240.0,
+    "float8_e4m3fnuz": 120.0,
+    "float8_e5m2": 1024.0,
+    "float8_e5m2fnuz": 1024.0,
+    "float4_e2m1fn": 6.0,
+    "string": 0.0,
+}
+LEAST: dict[str, float] = {
+    dtype: 0.0 if dtype.startswith("u") or dtype == "bool" else -largest for dtype, largest in LARGEST.items()
+}
+LEAST |= {"int8": -128.0, "int16": -32768.0, "int4": -8.0, "int2": -2.0}
+
+# Where values of leaves are drawn from, when nothing else is asked: small numbers keep long chains inside
+# their types.
+USUAL: dict[str, tuple[float, float]] = dict.fromkeys(LARGEST, (-2.0, 2.0))
+USUAL |= dict.fromkeys(SIGNED, (-8.0, 8.0))
+USUAL |= dict.fromkeys(UNSIGNED, (0.0, 12.0))
+USUAL |= {"bool": (0.0, 1.0), "string": (0.0, 0.0), "int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
+USUAL |= {"int2": (-2.0, 1.0), "uint2": (0.0, 3.0)}
+
+NUMBER: Final = NUMBERS  # the dtype's name -> ONNX's number of it
+
+
+def is_float(dtype: str) -> bool:
+    """Whether elements are floating-point numbers, narrow ones included."""
+    return "float" in dtype
+
+
+def leaf_range(dtype: str, domain: Domain) -> tuple[float, float]:
+    """Where the elements of a new leaf are drawn from: the usual window of the dtype, slid into the domain as
+    little as need be.
+    """
+    low, high = USUAL.get(dtype, (0.0, 0.0))
+    least, largest = max(domain.low, LEAST.get(dtype, low)), min(domain.high, LARGEST.get(dtype, high))
+    if domain.nonzero and low <= 0 <= high:
+        low, high = 0.5 if is_float(dtype) else 1.0, max(high, 2.0)
+        least = max(least, min(low, largest))
+    width = high - low
+    low = max(min(low, largest - width), least)
+    return low, min(low + width, largest)
+
 
 Attributes = dict[str, Any]  # int, float, str, list of one of these, numpy array (a tensor), BodyGraph
 Typed = tuple[str, tuple[Size, ...]]  # a size may also be a name: one that only a run tells

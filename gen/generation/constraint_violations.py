@@ -15,10 +15,8 @@ from typing import Any
 from onnx.defs import OpSchema
 
 from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import Number
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, PLAIN
 from opsieve.gen.declarations.schema import OpsetSchema, form
-from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.declarations.tensor import LARGEST, LEAST, PLAIN, Attributes, Number, Tensor
 from opsieve.gen.graph.graph import Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 

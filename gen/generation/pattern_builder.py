@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
-from opsieve.gen.declarations.domains import ANY, Domain
-from opsieve.gen.declarations.dtype_facts import is_float
 from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import ANY, Domain, Tensor, is_float
 from opsieve.gen.graph.adapters import stays
 from opsieve.gen.graph.graph import Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder

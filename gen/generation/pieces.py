@@ -6,9 +6,8 @@ import functools
 from typing import Final
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import LARGEST, LEAST, Tensor
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.graph.graph import BodyGraph, Node, is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder

@@ -20,17 +20,15 @@ from opsieve.gen.declarations.catalogue import (
     operators,
     pairing,
 )
-from opsieve.gen.declarations.dtype_facts import NUMBER
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.schema import OLDEST, form
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import NUMBER, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.graph.adapters import steps_first
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.program_state import ProgramState, Supports
-from opsieve.gen.graph.scope import NUMERIC, is_numeric_result
+from opsieve.gen.graph.scope import NUMERIC, ProgramState, Supports, is_numeric_result
 from opsieve.gen.graph.writing import serialize
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.version import BASE_VERSION

@@ -13,9 +13,8 @@ from typing import TypeAlias
 
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.declaration import Operator, nothing
-from opsieve.gen.declarations.dtype_facts import LARGEST, is_float
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.tensor import Tensor, Typed
+from opsieve.gen.declarations.tensor import LARGEST, Tensor, Typed, is_float
 from opsieve.gen.graph.graph import BodyGraph, Named, Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 

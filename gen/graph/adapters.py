@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 from opsieve.gen.declarations.builder import FREE
 from opsieve.gen.declarations.catalogue import first_dtypes, operators
-from opsieve.gen.declarations.domains import ANY, Domain
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, NUMBER, USUAL, is_float, leaf_range
-from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.declarations.tensor import (
+    ANY,
+    LARGEST,
+    LEAST,
+    NUMBER,
+    USUAL,
+    Attributes,
+    Domain,
+    Tensor,
+    is_float,
+    leaf_range,
+)
 from opsieve.gen.graph.graph import Shape
 
 if TYPE_CHECKING:

@@ -17,10 +17,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from onnx import AttributeProto, numpy_helper
 
-from opsieve.gen.declarations.domains import Number
-from opsieve.gen.declarations.dtype_facts import FLOATS, INTEGERS, NUMBER
 from opsieve.gen.declarations.learned_body import LearnedBody
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import FLOATS, INTEGERS, NUMBER, Number, Tensor
 from opsieve.gen.graph.graph import BodyGraph, Named, Node
 
 Array: TypeAlias = np.ndarray[Any, Any]

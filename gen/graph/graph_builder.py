@@ -15,12 +15,22 @@ from typing import Final
 from opsieve.gen.declarations.builder import FREE
 from opsieve.gen.declarations.catalogue import OpChoice
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import ANY, Domain, Number
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, USUAL, leaf_range
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import broadcast
-from opsieve.gen.declarations.tensor import Attributes, Bounds, Tensor, Typed
+from opsieve.gen.declarations.tensor import (
+    ANY,
+    LARGEST,
+    LEAST,
+    USUAL,
+    Attributes,
+    Bounds,
+    Domain,
+    Number,
+    Tensor,
+    Typed,
+    leaf_range,
+)
 from opsieve.gen.graph.adapters import (
     COMPARED,
     adapt_first,
@@ -32,8 +42,7 @@ from opsieve.gen.graph.adapters import (
     steps_to,
 )
 from opsieve.gen.graph.graph import BodyGraph, Named, Node, Shape, is_closed, volume
-from opsieve.gen.graph.program_state import ProgramState
-from opsieve.gen.graph.scope import NUMERIC, TensorScope, is_numeric_result
+from opsieve.gen.graph.scope import NUMERIC, ProgramState, TensorScope, is_numeric_result
 
 _TRIES: Final = 3
 _LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more

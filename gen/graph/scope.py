@@ -1,19 +1,66 @@
-"""The tensors that nodes of one graph may read, indexed by type: the program's, or a body's and those of the
-graphs around it.
-"""
+"""What a program under construction knows: the tensors that nodes may read, which results hang together, totals."""
 
 from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
-from opsieve.gen.declarations.builder import FREE
-from opsieve.gen.declarations.domains import ANY, Domain
-from opsieve.gen.declarations.dtype_facts import LARGEST
+from opsieve.gen.declarations.builder import FREE, Budget, Style
+from opsieve.gen.declarations.catalogue import OpTable
+from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import ANY, LARGEST, Attributes, Domain, Number, Tensor
 from opsieve.gen.graph.graph import Shape
+
+
+class Pieces:
+    """Sets of results that nodes connect. `count` is how many of them hold a node of the main graph."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+        self._main: set[str] = set()
+        self.count = 0
+
+    def root(self, name: str) -> str:
+        """The result that stands for the piece of another."""
+        parent = self._parent
+        top = parent.setdefault(name, name)
+        while top != parent[top]:
+            parent[top] = parent[parent[top]]
+            top = parent[top]
+        parent[name] = top
+        return top
+
+    def apart(self, name: str, root: str) -> bool:
+        """Whether a result is of another piece than the one that `root` stands for."""
+        return self._parent.get(name) != root and self.root(name) != root
+
+    def connect(self, names: Iterable[str], main: bool) -> None:
+        """These results hang together; with `main` a node of the main graph is among those that make or read
+        them.
+        """
+        parent, mains, top, held = self._parent, self._main, "", 0
+        for name in names:
+            if name not in parent:  # as what the node gives
+                top = top or name
+                parent[name] = top
+                continue
+            root = self.root(name)
+            if root == top:
+                continue
+            if root in mains:
+                held += 1
+            if top:
+                mains.discard(root)
+                parent[root] = top
+            else:
+                top = root
+        if top and (held or main):
+            mains.add(top)
+            self.count += 1 - held
+
 
 _TRIES: Final = 3
 _RECENT: Final = 8
@@ -143,3 +190,45 @@ def is_numeric_result(tensor: Tensor) -> bool:
     anything can be made.
     """
     return not tensor.leaf and tensor.dtype in NUMERIC and 0 not in tensor.shape
+
+
+_NO_CHOICES: Final = OpTable()
+Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
+
+
+class ProgramState:
+    """The settings of a program, its leaves, and what it has cost so far.
+
+    `supports` tells whether the compilers under test have an instance, `only` are the operators that were
+    asked for (None: all), `choices` what bodies are grown from, `plant` what else is put into some of them
+    (None: nothing). `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs
+    although they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers
+    and constants; `numbers` those of them that hold known numbers. `held` are the elements, by name, of
+    leaves that a model gave values: they are written as they are.
+    """
+
+    def __init__(self, rng: Rng, opset: int, style: Style, budget: Budget) -> None:
+        self.rng = rng
+        self.opset = opset
+        self.style = style
+        self.budget = budget
+        self.supports: Supports | None = None
+        self.only: frozenset[str] | None = None
+        self.choices: OpTable = _NO_CHOICES
+        self.plant: Callable[[Any], None] | None = None
+        self.leaves: list[Tensor] = []
+        self.numbers: dict[tuple[str, Shape, tuple[Number, ...]], Tensor] = {}
+        self.held: dict[str, Any] = {}
+        self.exposed: list[Tensor] = []
+        self.has_input = False
+        self.opened = False
+        self.count = 0
+        self.inner = 0
+        self.elements = 0
+        self.work = 0
+        self.pieces = Pieces()
+
+    def named(self, kind: str) -> str:
+        """A new name."""
+        self.count += 1
+        return f"{kind}{self.count}"

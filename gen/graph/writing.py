@@ -11,10 +11,8 @@ from onnx import helper
 
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.declarations.catalogue import operators
-from opsieve.gen.declarations.domains import ANY
-from opsieve.gen.declarations.dtype_facts import INTEGERS, NUMBER, leaf_range
 from opsieve.gen.declarations.learned import domain_version
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import ANY, INTEGERS, NUMBER, Tensor, leaf_range
 from opsieve.gen.graph.encoding import (
     RAW,
     Array,

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import NodeProto, numpy_helper
 
 from opsieve.gen.declarations.catalogue import operators
-from opsieve.gen.declarations.row_rules import broadcast_rows, row_count, rows_of_first
+from opsieve.gen.declarations.properties import broadcast_rows, row_count, rows_of_first
 from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.generation.wrapping import reads
 from opsieve.gen.metamorphic.rewrites import Rewriting

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from onnx import NodeProto
 
 from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.declarations.undefined import dropout, random_numbers
+from opsieve.gen.declarations.properties import dropout, random_numbers
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import RelaxProgram

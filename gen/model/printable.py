@@ -1,6 +1,10 @@
-"""Texts of models, compilers and files made harmless: for a terminal or a picture, and for Markdown; and
-counts with their nouns.
+"""Texts of models, compilers and files made harmless: for a terminal or a picture, for Markdown and for HTML.
+
+What HTML shows is escaped, made printable and cut. Counts are written with their nouns.
 """
+
+import html
+from collections.abc import Iterable, Sequence
 
 _MARKDOWN = str.maketrans(
     {**{sign: f"\\{sign}" for sign in "\\`*_{}[]()#+!|~@:"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -33,3 +37,47 @@ def counted(count: int, noun: str) -> str:
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return f"{count:,} {noun[:-1]}ies"
     return f"{count:,} {noun}s"
+
+
+_CUT = 4000  # characters of a text
+_LINE = 400
+_LINES = 200
+
+
+def escaped(text: str) -> str:
+    """Text on one line that is no markup; what is not printable is a space."""
+    return html.escape(" ".join("".join(c if c.isprintable() else " " for c in text[:_CUT]).split()))
+
+
+def escaped_lines(text: str) -> str:
+    """Lines with their spaces kept, for `<pre>`."""
+    lines = text.expandtabs(4).split("\n")
+    return html.escape(
+        "\n".join("".join(c if c.isprintable() else " " for c in line[:_LINE]) for line in lines)
+    )
+
+
+def facts_table(facts: Iterable[tuple[str, str]]) -> str:
+    """Names and values as a table, those without a value left out."""
+    rows = (
+        f"<tr><th>{escaped(name)}</th><td>{escaped(value)}</td></tr>"
+        for name, value in facts
+        if value.strip()
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def rows_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows under heads as a table."""
+    top = "".join(f"<th>{escaped(head)}</th>" for head in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escaped(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{top}</tr>{body}</table>"
+
+
+def drawing(lines: Sequence[tuple[str, str]]) -> str:
+    """The lines of a drawn graph (rails and labels) as `<pre>`; at most 200."""
+    text = [f"{rails}{' ' if rails else ''}{label}" for rails, label in lines[:_LINES]]
+    more = [f"... {len(lines) - _LINES:,} more lines"] if len(lines) > _LINES else []
+    return f"<pre>{escaped_lines(chr(10).join(text + more))}</pre>"

@@ -1,8 +1,11 @@
-"""A program under test, in one of several forms: what the rest of the house asks of any of them, and the form
-that is an ONNX model.
+"""A program under test, in one of several IRs: what all of them answer, and the one that is an ONNX model.
+
+A program with a fault on purpose says so in the name of its graph (gen/strategies/disruptive.py), or in an attribute of
+its module.
 """
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +16,6 @@ import onnx
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.detached import DataPart, may_refer, pieces
-from opsieve.gen.model.invalid_marker import Broken, broken
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import (
     OptionalType,
@@ -23,6 +25,31 @@ from opsieve.gen.model.tensors import (
     graph_inputs,
     graph_outputs,
 )
+
+KINDS = (
+    *("relation", "dtype", "mixed-dtypes", "rank", "missing-input", "extra-input", "attribute-value"),
+    *("attribute-type", "missing-attribute", "unknown-attribute", "output-dtype", "output-shape"),
+)
+FAULT = "opsieve.fault"  # attribute of a module of TVM that was made wrong
+_MARK = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What is wrong with a program: the operator, the kind of rule (one of `KINDS`) and the place."""
+
+    operator: str
+    kind: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"disruptive {self.operator} {self.kind}: {self.place}"
+
+
+def broken(model: onnx.ModelProto) -> Broken | None:
+    """What is wrong with a program that was made to be wrong; None for any other program."""
+    found = _MARK.fullmatch(model.graph.name)
+    return Broken(found[1], found[2], found[3]) if found is not None and found[2] in KINDS else None
 
 
 class Program(ABC):

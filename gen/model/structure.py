@@ -12,7 +12,7 @@ from itertools import chain, islice
 import onnx
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.budget import BUDGET
+from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.tensors import DTYPES, tensor_problem
 
 

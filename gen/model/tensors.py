@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError, Message  # type: ignore[import-
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.detached import part_of
+from opsieve.gen.model.files import BUDGET
 from opsieve.gen.model.printable import printable
 
 Value: TypeAlias = Any

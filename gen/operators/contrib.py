@@ -10,7 +10,6 @@ from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, Sizes
 from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import Domain
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -27,9 +26,9 @@ from opsieve.gen.declarations.instance import (
     some,
     whole,
 )
-from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.symbolic_arith import broadcast, divisors
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Typed
 from opsieve.gen.operators.convolutions import CONV, conv_bounds, conv_cost, conv_fits, conv_type
 from opsieve.gen.operators.layouts import with_zero
 from opsieve.gen.operators.matmul import GEMM, gemm_bounds, gemm_fits, gemm_type, matrix_shape

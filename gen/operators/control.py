@@ -13,11 +13,20 @@ from typing import Any
 from opsieve.gen.declarations.builder import Builder
 from opsieve.gen.declarations.catalogue import OpChoice
 from opsieve.gen.declarations.declaration import Operator, Sampler
-from opsieve.gen.declarations.domains import Domain, exact
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, NUMERIC
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.declarations.tensor import (
+    LARGEST,
+    LEAST,
+    NUMERIC,
+    Attributes,
+    Bounds,
+    Domain,
+    Ins,
+    Tensor,
+    Typed,
+    exact,
+)
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE

@@ -9,11 +9,9 @@ from typing import Any
 
 from opsieve.gen.declarations.declaration import RankEnds, given
 from opsieve.gen.declarations.instance import Attr, Draft, flag, named, since
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.row_rules import rows_of_first
+from opsieve.gen.declarations.properties import Rounding, long_sum, nan_input, reduced_size, rows_of_first
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
 from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
-from opsieve.gen.declarations.undefined import long_sum, nan_input, reduced_size
 from opsieve.gen.operators.convolutions import CONVOLUTIONS
 from opsieve.gen.operators.layouts import with_zero
 from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed

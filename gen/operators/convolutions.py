@@ -7,15 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import RankEnds, given
-from opsieve.gen.declarations.domains import Domain
+from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given
 from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, between, named
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.row_rules import rows_of_first
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.properties import Rounding, long_sum, rows_of_first, taps, transposed_taps
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, divisors, product
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.declarations.undefined import long_sum, taps, transposed_taps
+from opsieve.gen.declarations.tensor import Bounds, Domain, Ins, Typed, optional
 from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import Moves, RankEnds
-from opsieve.gen.declarations.domains import Domain, Site, exact, lengths
-from opsieve.gen.declarations.dtype_facts import NUMBER, NUMERIC
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -24,12 +22,11 @@ from opsieve.gen.declarations.instance import (
     since,
     some,
 )
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.row_rules import rows_of_first, transposed_rows
+from opsieve.gen.declarations.properties import Rounding, rows_of_first, transposed_rows
 from opsieve.gen.declarations.symbolic_arith import (
     Truth,
 )
-from opsieve.gen.declarations.tensor import Ins, Typed
+from opsieve.gen.declarations.tensor import NUMBER, NUMERIC, Domain, Ins, Site, Typed, exact, lengths
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.layouts import layout, values_of, with_zero
 from opsieve.gen.operators.reshaping import RESHAPES

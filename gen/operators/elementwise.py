@@ -11,22 +11,35 @@ from typing import Any
 import numpy as np
 
 from opsieve.gen.declarations.declaration import Moves, Operator
-from opsieve.gen.declarations.domains import ANY, Domain
-from opsieve.gen.declarations.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, UNSIGNED, is_float
 from opsieve.gen.declarations.instance import Attr, Count, Draft, Numbers, Partner, named, some
-from opsieve.gen.declarations.rounding import Rounding, cast_rounding
-from opsieve.gen.declarations.row_rules import rows_of_first
-from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.symbolic_arith import Size, Truth, broadcast, broadcasts, either
-from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed, optional
-from opsieve.gen.declarations.undefined import (
+from opsieve.gen.declarations.properties import (
+    Rounding,
     cast_of_float,
+    cast_rounding,
     far_shift,
     integer_division,
     integer_power,
     nan_element,
     overflow,
+    rows_of_first,
     summed,
+)
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, broadcast, broadcasts, either
+from opsieve.gen.declarations.tensor import (
+    ANY,
+    INTEGERS,
+    LARGEST,
+    LEAST,
+    NUMBER,
+    UNSIGNED,
+    Bounds,
+    Domain,
+    Ins,
+    Tensor,
+    Typed,
+    is_float,
+    optional,
 )
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.unary import UNARY, absolute

@@ -4,11 +4,9 @@ bring.
 Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.training.
 """
 
-from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import POSITIVE, Domain, axis_index, dim_index
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.size_rules import SizeRule
-from opsieve.gen.declarations.undefined import random_numbers, repeated_elements
+from opsieve.gen.declarations.declaration import Operator, SizeRule
+from opsieve.gen.declarations.properties import Rounding, random_numbers, repeated_elements
+from opsieve.gen.declarations.tensor import POSITIVE, Domain, axis_index, dim_index
 from opsieve.gen.operators.resize_sampling import resize_scales
 
 _NO_ORACLE = "no two compilers draw the same numbers, so no oracle has an answer"

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull
-from opsieve.gen.declarations.domains import Domain, Site, axis_index, below, exact, size_of
-from opsieve.gen.declarations.dtype_facts import NUMERIC
+from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, SizeRule, hull
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -23,11 +21,20 @@ from opsieve.gen.declarations.instance import (
     since,
     some,
 )
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.properties import Rounding, repeated_elements, repeated_rows
 from opsieve.gen.declarations.symbolic_arith import Truth
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
-from opsieve.gen.declarations.undefined import repeated_elements, repeated_rows
+from opsieve.gen.declarations.tensor import (
+    NUMERIC,
+    Bounds,
+    Domain,
+    Ins,
+    Site,
+    Typed,
+    axis_index,
+    below,
+    exact,
+    size_of,
+)
 
 _PLAIN = (*NUMERIC, "bool")
 

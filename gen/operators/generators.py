@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import Domain, Site, exact, like_output, size_of
-from opsieve.gen.declarations.dtype_facts import NUMBER, NUMERIC
+from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -27,12 +25,21 @@ from opsieve.gen.declarations.instance import (
     named,
     some,
 )
-from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.properties import Rounding, nan_input
 from opsieve.gen.declarations.shape_patterns import agree
-from opsieve.gen.declarations.size_rules import SizeRule
 from opsieve.gen.declarations.symbolic_arith import Truth
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
-from opsieve.gen.declarations.undefined import nan_input
+from opsieve.gen.declarations.tensor import (
+    NUMBER,
+    NUMERIC,
+    Bounds,
+    Domain,
+    Ins,
+    Site,
+    Typed,
+    exact,
+    like_output,
+    size_of,
+)
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.layouts import values_of
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import Domain, dim_index
-from opsieve.gen.declarations.dtype_facts import FLOATS
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -24,7 +22,7 @@ from opsieve.gen.declarations.instance import (
 )
 from opsieve.gen.declarations.shape_patterns import agree
 from opsieve.gen.declarations.symbolic_arith import Truth, divisors
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.tensor import FLOATS, Bounds, Domain, Ins, Typed, dim_index, optional
 
 _WEIGHTS, _SMALL = Domain(0.5, 2), Domain(-1, 1)
 

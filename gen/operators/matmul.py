@@ -11,14 +11,18 @@ import numpy as np
 
 from opsieve.gen.declarations.builder import FREE, Sizes
 from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import Domain
-from opsieve.gen.declarations.dtype_facts import FLOATS
 from opsieve.gen.declarations.instance import Attr, Draft, First, Input, some
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.row_rules import gemm_rows, product_rows
+from opsieve.gen.declarations.properties import (
+    Rounding,
+    gemm_rows,
+    gemm_size,
+    inner_size,
+    long_sum,
+    overflow,
+    product_rows,
+)
 from opsieve.gen.declarations.symbolic_arith import Truth, broadcast, broadcasts, either
-from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed
-from opsieve.gen.declarations.undefined import gemm_size, inner_size, long_sum, overflow
+from opsieve.gen.declarations.tensor import FLOATS, Bounds, Domain, Ins, Tensor, Typed
 
 _MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are computed; a hostile one has 2**40
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull
-from opsieve.gen.declarations.domains import ANY, Domain, exact
-from opsieve.gen.declarations.dtype_facts import FLOATS
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -25,11 +23,16 @@ from opsieve.gen.declarations.instance import (
     named,
     some,
 )
-from opsieve.gen.declarations.row_rules import normalised_rows, rows_of_first
+from opsieve.gen.declarations.properties import (
+    dropout,
+    long_sum,
+    normalised_rows,
+    normalised_size,
+    rows_of_first,
+)
 from opsieve.gen.declarations.shape_patterns import agree
 from opsieve.gen.declarations.symbolic_arith import Truth, divisors, either
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.declarations.undefined import dropout, long_sum, normalised_size
+from opsieve.gen.declarations.tensor import ANY, FLOATS, Bounds, Domain, Ins, Typed, exact, optional
 
 _SCALE = Domain(0.2, 2)
 _VARIANCE = Domain(0.3, 4)

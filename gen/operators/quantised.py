@@ -9,16 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, Sizes
-from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import POSITIVE
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, is_float
+from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule
 from opsieve.gen.declarations.instance import Count, Draft, First, Input, Numbers, Part, named, signed, some
-from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.properties import Rounding, empty_range, nan_input
 from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.size_rules import SizeRule
 from opsieve.gen.declarations.symbolic_arith import Truth
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
-from opsieve.gen.declarations.undefined import empty_range, nan_input
+from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, Ins, Typed, is_float
 from opsieve.gen.operators.convolutions import conv_cost
 from opsieve.gen.operators.matmul import inner, matrix_shape, second_factor
 from opsieve.gen.operators.windows import Windows, placed

@@ -10,8 +10,6 @@ from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import Domain, Site, dim_index, lengths, size_of
-from opsieve.gen.declarations.dtype_facts import FLOATS
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -26,10 +24,21 @@ from opsieve.gen.declarations.instance import (
     since,
     some,
 )
-from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.shape_patterns import agree, shape_of, sized
 from opsieve.gen.declarations.symbolic_arith import Truth, divisors
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
+from opsieve.gen.declarations.tensor import (
+    FLOATS,
+    Bounds,
+    Domain,
+    Ins,
+    Site,
+    Typed,
+    dim_index,
+    lengths,
+    optional,
+    size_of,
+)
 
 _SMALL, _SAFE = Domain(-1, 1), Domain(-4, 4)
 _QUERY, _KEY, _VALUE = "batch heads queries size", "batch groups keys size", "batch groups keys width"

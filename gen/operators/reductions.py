@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.domains import ANY, ZERO, Domain, Number, Site, every_axis, exact, size_of
-from opsieve.gen.declarations.dtype_facts import FLOATS, INTEGERS
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -20,21 +18,37 @@ from opsieve.gen.declarations.instance import (
     drawn_axis,
     flag,
 )
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.row_rules import reduced_rows, rows_beside_axis
-from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.declarations.undefined import (
+from opsieve.gen.declarations.properties import (
     OpenRule,
+    Rounding,
     long_sum,
     nan_input,
     normalised_size,
     overflow_in_sum,
+    reduced_rows,
     reduced_size,
+    rows_beside_axis,
     running_size,
     softmax_of_infinity,
     unsorted,
+)
+from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
+from opsieve.gen.declarations.tensor import (
+    ANY,
+    FLOATS,
+    INTEGERS,
+    ZERO,
+    Bounds,
+    Domain,
+    Ins,
+    Number,
+    Site,
+    Typed,
+    every_axis,
+    exact,
+    optional,
+    size_of,
 )
 
 _LARGE_FLOATS = ("float32", "float64", "float16", "bfloat16")

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, OpenBuilder
-from opsieve.gen.declarations.declaration import Moves
-from opsieve.gen.declarations.domains import Domain, Site, every_axis, exact
+from opsieve.gen.declarations.declaration import Moves, SizeRule
 from opsieve.gen.declarations.instance import Attr, Draft, First, Instance, Numbers, signed, some, viewed
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.symbolic_arith import (
     Size,
     Truth,
@@ -20,7 +18,7 @@ from opsieve.gen.declarations.symbolic_arith import (
     broadcasts,
     product,
 )
-from opsieve.gen.declarations.tensor import Ins, Tensor, Typed
+from opsieve.gen.declarations.tensor import Domain, Ins, Site, Tensor, Typed, every_axis, exact
 from opsieve.gen.operators.layouts import layout, sides_for, values_of
 
 

@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import RankEnds, given
-from opsieve.gen.declarations.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
-from opsieve.gen.declarations.dtype_facts import FLOATS
+from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -27,12 +25,23 @@ from opsieve.gen.declarations.instance import (
     some,
     whole,
 )
-from opsieve.gen.declarations.rounding import Rounding
+from opsieve.gen.declarations.properties import Rounding, nan_input
 from opsieve.gen.declarations.shape_patterns import agree
-from opsieve.gen.declarations.size_rules import SizeRule
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, product, quotient
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
-from opsieve.gen.declarations.undefined import nan_input
+from opsieve.gen.declarations.tensor import (
+    ANY,
+    FLOATS,
+    ZERO,
+    Bounds,
+    Domain,
+    Ins,
+    Site,
+    Typed,
+    dim_index,
+    exact,
+    like_output,
+    size_of,
+)
 from opsieve.gen.operators.layouts import values_of, with_zero
 from opsieve.gen.operators.windows import windowed
 

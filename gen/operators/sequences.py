@@ -10,8 +10,6 @@ from typing import Any
 
 from opsieve.gen.declarations.builder import Builder
 from opsieve.gen.declarations.declaration import Moves, Operator
-from opsieve.gen.declarations.domains import ZERO
-from opsieve.gen.declarations.dtype_facts import NUMBER
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -29,7 +27,7 @@ from opsieve.gen.declarations.instance import (
 )
 from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import divisors
-from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.declarations.tensor import NUMBER, ZERO, Bounds, Ins, Tensor, Typed
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.operators.control import in_graph

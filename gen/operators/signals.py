@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.declarations.declaration import Moves, Operator
-from opsieve.gen.declarations.domains import Domain, Site, exact, size_of
-from opsieve.gen.declarations.dtype_facts import FLOATS, LARGEST, NUMBER, is_float
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -26,9 +24,21 @@ from opsieve.gen.declarations.instance import (
     some,
     whole,
 )
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed, optional
-from opsieve.gen.declarations.undefined import cast_of_float, nan_element
+from opsieve.gen.declarations.properties import Rounding, cast_of_float, nan_element
+from opsieve.gen.declarations.tensor import (
+    FLOATS,
+    LARGEST,
+    NUMBER,
+    Bounds,
+    Domain,
+    Ins,
+    Site,
+    Typed,
+    exact,
+    is_float,
+    optional,
+    size_of,
+)
 from opsieve.gen.model.tensors import DTYPES, data_size
 from opsieve.gen.operators.elementwise import CAST_TARGETS, holds_all
 from opsieve.gen.operators.layouts import values_of

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, Builder, OpenBuilder
-from opsieve.gen.declarations.declaration import Moves, RankEnds
-from opsieve.gen.declarations.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
-from opsieve.gen.declarations.dtype_facts import NUMERIC
+from opsieve.gen.declarations.declaration import Moves, RankEnds, SizeRule
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -22,12 +20,24 @@ from opsieve.gen.declarations.instance import (
     signed,
     some,
 )
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.row_rules import concatenated_rows
+from opsieve.gen.declarations.properties import Rounding, concatenated_rows
 from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.size_rules import SizeRule
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
-from opsieve.gen.declarations.tensor import Bounds, Ins, Tensor, Typed, optional
+from opsieve.gen.declarations.tensor import (
+    NUMERIC,
+    ZERO,
+    Bounds,
+    Domain,
+    Ins,
+    Site,
+    Tensor,
+    Typed,
+    every_axis,
+    exact,
+    like_output,
+    optional,
+    size_of,
+)
 from opsieve.gen.operators.layouts import all_hull, layout, values_of, with_zero
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Part, Partner, between, flag, some
+from opsieve.gen.declarations.properties import case_by_locale, split_of_empty
 from opsieve.gen.declarations.symbolic_arith import broadcast, broadcasts
 from opsieve.gen.declarations.tensor import Ins, Typed
-from opsieve.gen.declarations.undefined import case_by_locale, split_of_empty
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 

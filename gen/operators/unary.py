@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 
 from opsieve.gen.declarations.declaration import Moves, Operator
-from opsieve.gen.declarations.domains import ANY, Domain
-from opsieve.gen.declarations.dtype_facts import SIGNED
 from opsieve.gen.declarations.instance import Attr, Part
-from opsieve.gen.declarations.rounding import Rounding
-from opsieve.gen.declarations.tensor import Bounds, Ins
-from opsieve.gen.declarations.undefined import (
+from opsieve.gen.declarations.properties import (
+    Rounding,
     nan_element,
     overflow,
 )
+from opsieve.gen.declarations.tensor import ANY, SIGNED, Bounds, Domain, Ins
 
 Interval = Callable[[float, float], Bounds]
 

@@ -24,8 +24,7 @@ from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.invalid_marker import Broken
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.program import Broken, OnnxProgram
 
 BATCH = 64
 NAME = "disruptive"

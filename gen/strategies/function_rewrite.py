@@ -19,14 +19,13 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorPro
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import operators
-from opsieve.gen.declarations.dtype_facts import PLAIN
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import PLAIN, Tensor
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.program_state import Supports
+from opsieve.gen.graph.scope import Supports
 from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS

@@ -14,8 +14,7 @@ from typing import Final, TypeAlias
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import OpChoice, OpTable, choices
-from opsieve.gen.declarations.domains import ANY
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import ANY, Tensor
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import SELDOM, GenRequest, draw, finish, start, weighted_choices
 from opsieve.gen.graph.graph import Node, Shape

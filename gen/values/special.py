@@ -19,8 +19,7 @@ from opsieve.gen.analysis.typed_graph import TypedGraph, TypedNode, read_graph
 from opsieve.gen.data.input_flow import InputFlow
 from opsieve.gen.data.inputs import Stream, seeded_inputs
 from opsieve.gen.declarations.catalogue import known
-from opsieve.gen.declarations.domains import Domain
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import Domain, Tensor
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value, dtype_name, graph_inputs

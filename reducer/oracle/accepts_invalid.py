@@ -7,7 +7,7 @@ from opsieve.backends.judge.shown_failure import is_refusal
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import shown
-from opsieve.gen.model.invalid_marker import Broken
+from opsieve.gen.model.program import Broken
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.triage.fingerprint.normalise import normalise

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from opsieve.gen.declarations.catalogue import shape_input, size_rule
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.declaration import SizeRule
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
     Path,

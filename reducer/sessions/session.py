@@ -25,7 +25,7 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, NoFailure, shown
 from opsieve.gen.forms.program_view import program_lines
 from opsieve.gen.model.files import read_file
-from opsieve.gen.model.html_text import drawing, facts_table
+from opsieve.gen.model.printable import drawing, facts_table
 from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules

@@ -9,7 +9,7 @@ from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.oracle_names import OracleChoice, chosen
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import resolve
-from opsieve.gen.declarations.undefined import RANDOM
+from opsieve.gen.declarations.properties import RANDOM
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.strategies.registry import generate
 

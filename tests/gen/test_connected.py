@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 
 from opsieve.gen.declarations.builder import FREE
 from opsieve.gen.declarations.catalogue import choices
-from opsieve.gen.declarations.domains import ANY, Domain
+from opsieve.gen.declarations.tensor import ANY, Domain
 from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, OtherPieces, draw, fill, finish, start
 from opsieve.gen.graph.adapters import adapt_to, steps_to
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.pieces import Pieces
-from opsieve.gen.graph.scope import is_numeric_result
+from opsieve.gen.graph.scope import Pieces, is_numeric_result
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.structure import Structure, component_sizes, without_constants
 from opsieve.gen.model.structure import all_nodes

@@ -10,12 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opsieve.gen.declarations.builder import Budget, Style
-from opsieve.gen.declarations.domains import Domain
-from opsieve.gen.declarations.dtype_facts import LARGEST, LEAST, USUAL, leaf_range
 from opsieve.gen.declarations.rng import Rng, _bins
+from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Domain, leaf_range
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.scope import ProgramState
 
 NUMBERS = st.sampled_from(sorted(USUAL.keys() - {"string"}))
 ENDS = st.floats(-1e6, 1e6) | st.sampled_from((-float("inf"), 0.0, 1.0, float("inf")))

@@ -8,7 +8,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.graph.graph import Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.scope import ProgramState
 from opsieve.gen.strategies.hirfuzz import Guide
 
 

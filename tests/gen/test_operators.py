@@ -9,11 +9,10 @@ from operator_soak import forms, instances, problem, soaked
 
 from opsieve.gen.declarations.catalogue import first_dtypes, known, operators, qualified
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import Domain
-from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.declarations.tensor import Attributes, Domain, Tensor
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.scope import ProgramState
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 

@@ -4,12 +4,12 @@ import numpy as np
 
 from opsieve.gen.declarations.builder import Budget, Style
 from opsieve.gen.declarations.catalogue import choices, operators
-from opsieve.gen.declarations.domains import Domain
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import Domain
 from opsieve.gen.generation.random_graph import single_node
 from opsieve.gen.graph.adapters import adapt_to
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.scope import ProgramState
 from opsieve.gen.graph.writing import serialize
 
 

@@ -24,9 +24,8 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.constraint_violations import false_relations, violations
 from opsieve.gen.generation.random_graph import GenRequest, single_node
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.invalid_marker import KINDS, Broken, broken
 from opsieve.gen.model.model import check
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.program import KINDS, Broken, OnnxProgram, broken
 from opsieve.gen.strategies.disruptive import BATCH, disruptive
 from opsieve.gen.strategies.registry import generate
 

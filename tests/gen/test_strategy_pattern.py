@@ -15,13 +15,12 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, outputs
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.graph.program_state import ProgramState
+from opsieve.gen.graph.scope import ProgramState
 from opsieve.gen.graph.writing import serialize
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.structure import Structure
 from opsieve.gen.model.structure import all_nodes, bodies
-from opsieve.gen.strategies.patterns.strategy import Planter
-from opsieve.gen.strategies.patterns.tables import PATTERNS
+from opsieve.gen.strategies.patterns.strategy import PATTERNS, Planter
 from opsieve.gen.strategies.registry import generate
 
 PLAIN = resolve("onnxruntime:disable_all")

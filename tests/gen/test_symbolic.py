@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
-from opsieve.gen.declarations.domains import ANY
 from opsieve.gen.declarations.rng import Rng
+from opsieve.gen.declarations.tensor import ANY
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_node, to_record
 from opsieve.gen.generation.request import from_record

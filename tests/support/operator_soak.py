@@ -19,9 +19,8 @@ from onnx.reference import ReferenceEvaluator
 
 from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import ANY
 from opsieve.gen.declarations.schema import NEWEST, OLDEST, form
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import ANY, Tensor
 from opsieve.gen.generation.random_graph import SUPPORTED, single_node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.backends.observation import Observation
-from opsieve.gen.model.html_text import rows_table
+from opsieve.gen.model.printable import rows_table
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.ids import member_name

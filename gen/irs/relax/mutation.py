@@ -35,7 +35,7 @@ from opsieve.gen.irs.relax.tree import (
 )
 from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, Type, symbols
 from opsieve.gen.irs.relax.walk import all_bindings, functions
-from opsieve.gen.model.invalid_marker import FAULT
+from opsieve.gen.model.program import FAULT
 
 
 @dataclass(frozen=True, slots=True)

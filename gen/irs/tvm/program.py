@@ -16,8 +16,7 @@ from typing import ClassVar
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
-from opsieve.gen.model.invalid_marker import FAULT, Broken
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import FAULT, Broken, Program
 from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)

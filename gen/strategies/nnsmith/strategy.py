@@ -15,10 +15,8 @@ from typing import Any
 from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import OpChoice, choices
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.domains import ANY, Domain, Number
-from opsieve.gen.declarations.dtype_facts import LARGEST
 from opsieve.gen.declarations.instance import Instance
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain, Number, Tensor
 from opsieve.gen.declarations.terms import OpenSize, Term
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, weighted_choices
 from opsieve.gen.graph.adapters import adapt_to

@@ -9,8 +9,7 @@ tensor read from outside, a constant that is none.
 import math
 from typing import Final
 
-from opsieve.gen.declarations.domains import Domain
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import Domain, Tensor
 from opsieve.gen.generation.pattern_builder import PatternBuilder
 
 _ACTIVATIONS: Final = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Clip")

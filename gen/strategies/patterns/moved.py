@@ -5,9 +5,7 @@ constants.
 import math
 from typing import Final
 
-from opsieve.gen.declarations.domains import Domain
-from opsieve.gen.declarations.dtype_facts import NUMBER
-from opsieve.gen.declarations.tensor import Tensor
+from opsieve.gen.declarations.tensor import NUMBER, Domain, Tensor
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.strategies.patterns.fused import mean_over
 

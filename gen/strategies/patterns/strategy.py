@@ -1,4 +1,4 @@
-"""Programs with structures that optimisers look for (gen/strategies/patterns/tables.py), among random nodes.
+"""Programs with structures that optimisers look for (fused.py, moved.py), among random nodes.
 
 Rewrites are to meet: a structure begins at what the last one gave or at a tensor inside of it, stands in a
 body, and gives an inner tensor as an output; two of five are near misses, half of which break exactly one
@@ -6,6 +6,7 @@ condition.
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import Final
 
 from opsieve.gen.case.case import Case
@@ -16,7 +17,12 @@ from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import TensorScope, is_numeric_result
-from opsieve.gen.strategies.patterns.tables import PATTERNS
+from opsieve.gen.strategies.patterns.fused import FUSED
+from opsieve.gen.strategies.patterns.moved import MOVED
+
+Pattern = Callable[[PatternBuilder], Tensor]
+PATTERNS: Final[dict[str, Pattern]] = {pattern.__name__: pattern for pattern in (*FUSED, *MOVED)}
+
 
 NAME: Final = "pattern"
 _WITH_BODIES: Final = "control"

@@ -15,8 +15,7 @@ from onnx import helper
 from opsieve.gen.analysis.size_ties import Tie, size_ties
 from opsieve.gen.analysis.validity import qualified_name, read_attributes
 from opsieve.gen.declarations.catalogue import operators, shape_input, size_rule
-from opsieve.gen.declarations.declaration import Operator, nothing
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.declaration import Operator, SizeRule, nothing
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.reducer.onnx_edit.graphs import attribute_of

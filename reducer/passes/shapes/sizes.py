@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.declarations.catalogue import size_rule
-from opsieve.gen.declarations.size_rules import SizeRule
+from opsieve.gen.declarations.declaration import SizeRule
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import attribute_of, set_attribute
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step

@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.model.html_text import escaped, escaped_lines, facts_table
-from opsieve.gen.model.printable import counted
+from opsieve.gen.model.printable import counted, escaped, escaped_lines, facts_table
 from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
 from opsieve.tui.commands.triage.store_table import day
 

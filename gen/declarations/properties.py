@@ -1,19 +1,136 @@
-"""Results that ONNX leaves open: which elements of an operator's first output, known from the values that a
-run met.
+"""What else is known of an operator: rounding, rows of a batch, undefined results.
 
-An operator's declaration names the rules that hold for it (`Operator.undefined`); docs/explanation/oracles.md
-tells why each is there. What ONNX does define is not here: a Clip whose minimum is above its maximum, ties of
-TopK and ArgMax, integer casts that drop high bits.
+Declarations name these rules; the judge, the reducer and metamorphic tests ask for them. docs/explanation/oracles.md
+tells why each undefined result is there. What ONNX does define is not here: a Clip whose minimum is above its maximum,
+ties of TopK and ArgMax, integer casts that drop high bits. Sources: the ONNX operator pages.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import enum
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-ACCUMULATION = (
-    "accumulation"  # not a fault: `accumulation:4096` tells how many terms were added in an order left open
-)
+from opsieve.gen.declarations.tensor import NUMBER, Tensor
+
+
+class Rounding(enum.Flag):
+    """What an operator does with an error in its inputs, and whether it adds one of its own. Most do neither
+    of these.
+    """
+
+    NONE = 0
+    EXACT = enum.auto()  # values pass on without rounding
+    JUMPS = enum.auto()  # near some values, the smallest error can become any difference behind it
+    # it adds terms up, which may cancel: its own error is relative to the largest of them, not to what they
+    # amount to
+    SUMS = enum.auto()
+    # Computed by way of numbers around 1 (an exponential less 1, a share of 1): its own error is absolute.
+    BOUNDED = enum.auto()
+    _INSIDE = enum.auto()
+    _SCALES = enum.auto()
+    # It computes before it jumps: the value that goes in does not tell on which side it falls.
+    COMPUTES = JUMPS | _INSIDE
+    # An integer by a quotient of scales: float32 in a compiler, and x.5 falls to either side.
+    REQUANTISES = COMPUTES | _SCALES
+
+
+# by the attributes of a node and how many outputs it has
+RoundingRule = Callable[[Mapping[str, Any], int], Rounding]
+# narrower ones are steps
+_FLOATS = frozenset(NUMBER[dtype] for dtype in ("float32", "float16", "bfloat16", "float64"))
+
+
+def cast_rounding(attrs: Mapping[str, Any], outputs: int) -> Rounding:
+    """A Cast jumps where it gives no floating-point numbers."""
+    return Rounding.NONE if attrs.get("to") in _FLOATS else Rounding.JUMPS
+
+
+# Of each input, whether it is split along its first axis; None where the operator does not keep rows apart.
+RowRule = Callable[[Sequence[Tensor], Mapping[str, Any]], Sequence[bool] | None]
+
+
+def row_count(tensor: Tensor) -> int:
+    """The size of the first axis, 0 where there is none or it is not known."""
+    return tensor.shape[0] if tensor.shape and isinstance(tensor.shape[0], int) else 0
+
+
+def broadcast_rows(ins: Sequence[Tensor]) -> Sequence[bool] | None:
+    """The operands that have the first axis of the result; those that lack it, or have 1 there, are given
+    whole.
+    """
+    rank = max(tensor.rank for tensor in ins)
+    sizes = {row_count(tensor) for tensor in ins if tensor.rank == rank}
+    if not rank or 0 in sizes or len(sizes - {1}) != 1:
+        return None
+    return [tensor.rank == rank and row_count(tensor) > 1 for tensor in ins]
+
+
+def rows_of_first(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+    """The first input alone: the others are the same for every row."""
+    return [place == 0 for place in range(len(ins))]
+
+
+def rows_beside_axis(default: int) -> RowRule:
+    """Of an operator along one axis, which is another than the first."""
+
+    def rule(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+        rank = ins[0].rank
+        return rows_of_first(ins, attributes) if rank and attributes.get("axis", default) % rank else None
+
+    return rule
+
+
+def normalised_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+    """LayerNormalization: scale and bias reach over the normalised axes, or more as far as they are 1
+    there.
+    """
+    split = rows_beside_axis(-1)(ins, attributes)
+    return split if all(each.rank < ins[0].rank or row_count(each) == 1 for each in ins[1:]) else None
+
+
+def concatenated_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+    """Every input, joined along another axis than the first."""
+    return [True] * len(ins) if ins[0].rank and attributes.get("axis", 0) % ins[0].rank else None
+
+
+def transposed_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+    """The input, where the first axis stays the first."""
+    order = attributes.get("perm")
+    return [True] if isinstance(order, list) and order and order[0] == 0 else None
+
+
+def product_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+    """MatMul: rows of the first factor where it is a matrix, else stacks of matrices, which broadcast."""
+    first, second = ins
+    if max(first.rank, second.rank) > 2:
+        return broadcast_rows(ins)
+    return [True, False] if first.rank == 2 else None
+
+
+def gemm_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+    """Rows of the first factor, and of what is added where it has as many."""
+    if attributes.get("transA", 0):
+        return None
+    return [True, False, *(each.rank == 2 and row_count(each) > 1 for each in ins[2:])]
+
+
+def reduced_rows(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
+    """A reduction over known axes, none of which is the first."""
+    axes = attributes.get("axes") or (ins[1].values if len(ins) > 1 else None)
+    if (
+        not isinstance(axes, list | tuple)
+        or not axes
+        or any(int(axis) % max(1, ins[0].rank) == 0 for axis in axes)
+    ):
+        return None
+    return rows_of_first(ins, attributes)
+
+
+# Not a fault: `accumulation:4096` tells how many terms were added in an order left open.
+ACCUMULATION = "accumulation"
 RANDOM = "random-operator"
 _LONG = 1024  # terms from which on the order of a sum is worth telling
 
@@ -137,14 +254,11 @@ def nan_input(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
 def nan_element(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
     """A NaN: of an elementwise operator only the elements that it goes into are open."""
     if any(_has_nan(value) for value in inputs):
-        yield "nan-input", _any_element([np.isnan(value) for value in inputs if _floats(value)])
-
-
-def _any_element(masks: Sequence[Any]) -> Any:
-    met = masks[0]
-    for mask in masks[1:]:
-        met = met | mask
-    return met
+        # The masks of operands broadcast as the operands do.
+        yield (
+            "nan-input",
+            functools.reduce(operator.or_, [np.isnan(value) for value in inputs if _floats(value)]),
+        )
 
 
 def softmax_of_infinity(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
@@ -261,10 +375,7 @@ def normalised_size(_: Any, inputs: Values, __: Values) -> float:
 
 def summed(*values: Any) -> Any:
     """The sum of arrays."""
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
+    return functools.reduce(operator.add, values)
 
 
 def inner_size(_: Any, inputs: Values, __: Values) -> float:
