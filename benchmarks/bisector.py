@@ -16,8 +16,7 @@ import random
 import time
 from collections.abc import Callable
 
-from opsieve.bisect.search.reproduction_rate import ReproductionRate
-from opsieve.bisect.search.search import Chain, Search, TestResult, capacity
+from opsieve.bisect.search.search import Chain, ReproductionRate, Search, TestResult, capacity
 from opsieve.bisect.search.search_loop import confirm_ends, search_doubting
 
 Way = Callable[[int, float, float, "Test"], tuple[int, int, float]]

@@ -27,14 +27,10 @@ import onnx.parser
 import opsieve
 from opsieve.triage.external.external_logs import fingerprint_of
 from opsieve.triage.external.external_records import Record, read_records
-from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.fingerprint.evidence import Evidence
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.graph_signature import signature_of
-from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.fingerprint.title import title_of
-from opsieve.triage.known.issue_match import ClusterSignature
-from opsieve.triage.known.issues import KnownIssue, read_export
+from opsieve.triage.fingerprint.component import ComponentName, Evidence
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
+from opsieve.triage.fingerprint.program_graph import program_names, signature_of
+from opsieve.triage.known.issues import ClusterSignature, KnownIssue, read_export
 from opsieve.triage.known.matching import IssueIndex, probable_issues
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -30,9 +30,8 @@ from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
-from opsieve.triage.fingerprint.evidence import Evidence
-from opsieve.triage.fingerprint.graph_signature import signature_of
-from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.component import Evidence
+from opsieve.triage.fingerprint.program_graph import given_names, signature_of
 
 BATCH = 8  # faults whose workers are alive at once
 # what removes nodes; the others change their values

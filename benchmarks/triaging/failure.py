@@ -15,9 +15,9 @@ from triaging.published_rules import Shown
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
-from opsieve.triage.clustering.linking import Links
+from opsieve.triage.clustering.statements import Links
 from opsieve.triage.external.external_records import Record, record_of
-from opsieve.triage.fingerprint.evidence import NOTHING, Evidence
+from opsieve.triage.fingerprint.component import NOTHING, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.store.failure_record import AbsentOutput
 

@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame.built_sources import built_folders
-from opsieve.bisect.blame.commit_range import Between
-from opsieve.bisect.blame.patches import read_patches
+from opsieve.bisect.blame.commit_range import Between, read_patches
 from opsieve.bisect.blame.ranking import Clue, weight
 from opsieve.bisect.blame.wording import (
     CODE,

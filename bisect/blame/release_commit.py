@@ -23,6 +23,7 @@ from opsieve.gen.errors import BadInput, shown
 if TYPE_CHECKING:
     from git import Repo
 
+
 # onnxruntime writes `git-commit-id=<hash>` into its shared library (1.17 and later); others a line of Python.
 _BINARY = re.compile(rb"git-commit-id=([0-9a-f]{7,40})")
 _PYTHON = re.compile(
@@ -171,3 +172,16 @@ def _written(folders: Sequence[Path]) -> Iterable[tuple[str, str]]:
             written = match[1].decode() if match else ""
         if written:
             yield file.name, written
+
+
+def by_history(repository: Path, commits: Sequence[str], old: str = "", new: str = "") -> list[int]:
+    """Places in `commits`, every one after its ancestors; with ends, only of those that `new` has and `old`
+    has not, ends left out.
+    """
+    with open_repository(repository) as found:
+        heads = [new] if new else sorted(set(commits))
+        rows = found.git.rev_list("--topo-order", "--reverse", *heads, *[f"^{old}"] * bool(old)).splitlines()
+    order = {sha: place for place, sha in enumerate(rows) if sha not in (old, new)}
+    return sorted(
+        (place for place, sha in enumerate(commits) if sha in order), key=lambda place: order[commits[place]]
+    )

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from opsieve.bisect.blame.commit_range import Entry
-from opsieve.bisect.blame.patches import Patch
+from opsieve.bisect.blame.commit_range import Entry, Patch
 from opsieve.bisect.blame.ranking import Clue
 
 CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".py", ".rs", ".td"])

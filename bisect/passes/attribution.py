@@ -6,14 +6,59 @@ the failure, and with one off the other acts), so one at a time is not enough: t
 debugging (Zeller and Hildebrandt 2002), and confirmed the other way round by running each of its passes with
 all others off. A compiler cannot do without some passes: skipping them is an error or a crash, which is no
 cure. Where that happens the passes are tried one by one to learn which those are.
+
+Backends that can be attributed have an option `trace`. With `trace=on` they print a line `opsieve pass ran NAME`
+as a pass begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host NAME` for one
+that only runs others. Lines that onnxruntime itself prints are understood too: they are what is left when it
+crashed.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from opsieve.bisect.passes.pass_trace import PassTrace
 from opsieve.bisect.search.search import TestResult
+
+_LINE = re.compile(r"^opsieve pass (ran|acted|host) ([^\s+@]{1,200})$", re.MULTILINE)
+_BEGINS = re.compile(r"Applying graph transformer ([A-Za-z0-9_]{1,80}) on step")
+_MODIFIED = re.compile(r"GraphTransformer ([A-Za-z0-9_]{1,80}) modified: ([01])")
+_MOST = 2000  # names that are believed
+
+
+@dataclass(frozen=True, slots=True)
+class PassTrace:
+    """Names of passes, each once, in the order in which they were first named; hosts are in neither `ran` nor
+    `acted`.
+
+    `times` counts how often each was said to run.
+    """
+
+    ran: tuple[str, ...] = ()
+    acted: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    times: dict[str, int] = field(default_factory=dict)
+
+
+def read_trace(log: str, died: bool) -> PassTrace:
+    """The trace in a log; of a compiler that `died` the pass that ran last counts as one that acted, and
+    comes first.
+    """
+    named: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
+    for what, name in _LINE.findall(log):
+        named[what].append(name)
+    named["acted"] += [name for name, changed in _MODIFIED.findall(log) if changed == "1"]
+    if died:
+        begun = _BEGINS.findall(log)[-1:] or named["ran"][-1:]
+        named["acted"] = begun + named["acted"]
+    hosts = tuple(dict.fromkeys(named["host"]))
+    ran, acted = (
+        tuple(name for name in dict.fromkeys(names) if name not in hosts)[:_MOST]
+        for names in (named["ran"] + named["acted"], named["acted"])
+    )
+    return PassTrace(ran, acted, hosts, dict(Counter(named["ran"])))
+
 
 Blame = Literal["pass", "set", "not-a-pass", "unnamed", "does-not-fail"]
 Probe = Callable[[str, tuple[str, ...]], TestResult]

@@ -1,7 +1,7 @@
 """The passes of a backend as something to attribute a failure to.
 
 A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of
-passes joined with `+`, and `trace=on` prints which ran (`pass_trace.py`); with an attribute
+passes joined with `+`, and `trace=on` prints which ran (`attribution.py`); with an attribute
 `counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by
 default, are tried like passes.
 """
@@ -17,8 +17,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
-from opsieve.bisect.passes.attribution import Attribution, attribute
-from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
+from opsieve.bisect.passes.attribution import Attribution, PassTrace, attribute, read_trace
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sources.outcome import VersionOutcome, evaluate, evaluate_run, result_for
 from opsieve.gen.case.case import Case

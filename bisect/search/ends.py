@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from opsieve.bisect.search.reproduction_rate import ReproductionRate, count_good_runs
-from opsieve.bisect.search.search import Direction, TestResult
+from opsieve.bisect.search.search import Direction, ReproductionRate, TestResult, count_good_runs
 
 Round = Generator[list[int], list[TestResult], "Ends"]
 Testing = Generator[list[int], list[TestResult], None]

@@ -9,8 +9,16 @@ from types import MappingProxyType
 import numpy as np
 
 from opsieve.bisect.search.ends import Ends, settle_ends
-from opsieve.bisect.search.reproduction_rate import MOST, Given, ReproductionRate
-from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, TestResult
+from opsieve.bisect.search.search import (
+    MOST_RUNS,
+    Chain,
+    Direction,
+    Given,
+    ReproductionRate,
+    Search,
+    Suspects,
+    TestResult,
+)
 
 # A noisy search keeps this probability for "the failure is older than the good end", which one good answer
 # does not exclude.
@@ -126,7 +134,7 @@ def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
     that says nothing.
     """
     failures = runs = 0
-    for _ in range(2 * MOST):
+    for _ in range(2 * MOST_RUNS):
         result = yield
         failures += result is TestResult.BAD
         runs += result is not TestResult.SKIP

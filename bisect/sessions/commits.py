@@ -9,17 +9,16 @@ from pathlib import Path
 from opsieve.backends.registry import ResolvedTarget, names, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.bisect.blame.release_commit import release_commit
-from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.search.search import expected_tests
-from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview
+from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, keep_culprit
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import commit_answer
 from opsieve.bisect.sessions.version_rows import built
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.journal import default_root
-from opsieve.bisect.sources.pool import ending_on_sigterm
 from opsieve.bisect.sources.version_row import end_at
+from opsieve.bisect.sources.version_sequence import ending_on_sigterm
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.printable import counted

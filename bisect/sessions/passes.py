@@ -8,9 +8,8 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import blame_passes
-from opsieve.bisect.sessions.answers import PassAnswer
+from opsieve.bisect.sessions.answers import PassAnswer, keep_culprit
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput

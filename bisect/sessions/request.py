@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from opsieve.backends.compare import POLICY, Policy
-from opsieve.bisect.search.reproduction_rate import Given
+from opsieve.bisect.search.search import Given
 from opsieve.bisect.sources.build_sandbox import LIMITS, CheckLimits
 
 

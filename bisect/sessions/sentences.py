@@ -2,7 +2,7 @@
 
 from opsieve.bisect.sessions.answers import CommitAnswer, SeenBeside, SeenVersion, VersionAnswer
 from opsieve.bisect.sources.commit_source import CommitResult
-from opsieve.bisect.sources.transitions import Transition, monotone, transitions
+from opsieve.bisect.sources.outcome import Transition, monotone, transitions
 from opsieve.bisect.sources.version_sequence import Timeline
 
 _MOST_REASONS = 8  # for which versions could not be tested

@@ -9,8 +9,7 @@ from pathlib import Path
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore, Say
-from opsieve.bisect.blame.build_order import by_history
-from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
+from opsieve.bisect.blame.release_commit import ReleaseEnd, by_history, release_commit
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources.journal import default_root
 from opsieve.bisect.sources.release_source import releases_of

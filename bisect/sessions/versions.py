@@ -17,7 +17,6 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.blame.wording import Clues
-from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import attributable, blame_passes
 from opsieve.bisect.search.search import expected_tests
 from opsieve.bisect.sessions.answers import (
@@ -26,6 +25,7 @@ from opsieve.bisect.sessions.answers import (
     NextStep,
     VersionAnswer,
     VersionPreview,
+    keep_culprit,
 )
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
@@ -33,12 +33,10 @@ from opsieve.bisect.sessions.sentences import version_answer
 from opsieve.bisect.sessions.version_rows import VersionRow, assemble, between, built
 from opsieve.bisect.sources.git_history import open_repository, tag_of
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest, default_root
-from opsieve.bisect.sources.outcome import Evaluate
+from opsieve.bisect.sources.outcome import Evaluate, Transition
 from opsieve.bisect.sources.release_source import Releases, backend_of, is_pure
-from opsieve.bisect.sources.transitions import Transition
 from opsieve.bisect.sources.version_row import VersionStore
-from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, place_of
-from opsieve.bisect.sources.version_source import opener
+from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, opener, place_of
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown

@@ -16,8 +16,7 @@ from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.distributed.cluster import Cluster
-from opsieve.triage.distributed.remote_lane import installed
-from opsieve.triage.distributed.sent_files import Files, files_of, write_files
+from opsieve.triage.distributed.remote_lane import Files, files_of, installed, write_files
 
 
 @contextmanager

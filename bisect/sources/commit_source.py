@@ -9,8 +9,16 @@ from pathlib import Path
 from types import TracebackType
 
 from opsieve.bisect.search.ends import Ends
-from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
-from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, TestResult, VersionGraph
+from opsieve.bisect.search.search import (
+    Chain,
+    Direction,
+    Given,
+    ReproductionRate,
+    Search,
+    Suspects,
+    TestResult,
+    VersionGraph,
+)
 from opsieve.bisect.search.search_loop import SearchProgress, confirm_ends, search_doubting
 from opsieve.bisect.sources.build_sandbox import BUILD_FAILS, LIMITS, BuildDir, CheckLimits, script_digest
 from opsieve.bisect.sources.case_check import CaseCheck
@@ -30,7 +38,7 @@ from opsieve.bisect.sources.git_history import (
 )
 from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import VersionOutcome, result_for
-from opsieve.bisect.sources.pool import in_order
+from opsieve.bisect.sources.version_sequence import in_order
 from opsieve.gen.errors import BadInput
 
 Say = Callable[[str], None]

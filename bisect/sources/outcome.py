@@ -1,8 +1,6 @@
-"""What one version shows of a case: good, bad with which fingerprint, or to be skipped. And what that means
-for a search.
-"""
+"""What one version shows of a case: good, bad with which fingerprint, or to be skipped; and the changes in a row of outcomes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -121,3 +119,38 @@ def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResul
 
 def _reached(seen: VersionOutcome) -> int:
     return _PROGRESS.index(seen.stage) if seen.stage in _PROGRESS else len(_PROGRESS)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A change between two versions that were looked at; `exact` when no version between them is unknown."""
+
+    kind: Literal["regression", "fix", "symptom"]
+    last_before: str
+    first_after: str
+    exact: bool
+    before: str
+    after: str
+
+
+def transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | None]) -> list[Transition]:
+    """The changes among `versions`, oldest first; None and skipped ones say nothing."""
+    found: list[Transition] = []
+    last = -1
+    for place, now in enumerate(seen):
+        if now is None or now.state == "skip":
+            continue
+        then = seen[last] if last >= 0 else None
+        if then is not None and (then.state, then.trait) != (now.state, now.trait):
+            kind: Literal["regression", "fix", "symptom"] = "symptom"
+            if then.state != now.state:
+                kind = "regression" if now.state == "bad" else "fix"
+            exact = place == last + 1
+            found.append(Transition(kind, versions[last], versions[place], exact, then.symptom, now.symptom))
+        last = place
+    return found
+
+
+def monotone(found: Sequence[Transition]) -> bool:
+    """Whether the failure came or went once only."""
+    return sum(item.kind != "symptom" for item in found) <= 1

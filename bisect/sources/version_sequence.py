@@ -1,20 +1,31 @@
-"""A row of versions, such as the releases of a package, that a case is tried on: a search, or a sweep over
-all of them.
+"""A row of versions, such as the releases of a package, that a case is tried on: a search, or a sweep over all of them.
+
+Plug-ins bring other rows. They are found by entry point in the group `opsieve.version_sources`: an entry is a
+function `open_source(case, target, argument, offline)` that returns a context manager of a `VersionSource`;
+`opsieve bisect CASE --source NAME:ARGUMENT` opens it (docs/how-to/bisect.md shows one). Commits are no row, and
+have a search of their own.
+
+Several probes run at once, on threads, so that Ctrl-C is always heard, and SIGTERM as Ctrl-C.
 """
 
+import importlib.metadata
+import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
 
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.installers import release_key
-from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
-from opsieve.bisect.search.search import TestResult
+from opsieve.bisect.search.search import Given, ReproductionRate, TestResult
 from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bisection, measure
 from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import VersionOutcome, result_for
-from opsieve.bisect.sources.pool import in_order
+from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 
 Say = Callable[[str], None]
@@ -181,3 +192,87 @@ def _near(release: str, versions: Sequence[str]) -> str:
     except BadInput:
         return f"they go from {shown(versions[0])} to {shown(versions[-1])}"
     return f"the next one is {near[0]}"
+
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_HEED = 0.2  # seconds
+
+
+def in_order(pool: Executor, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """`function` of every item, in order; what has not begun is cancelled when one fails or the user
+    interrupts.
+
+    The wait is in steps: a signal that comes just before a thread sleeps on a lock is seen only when it
+    wakes.
+    """
+    futures = [pool.submit(function, item) for item in items]
+    try:
+        results = []
+        for future in futures:
+            while not wait([future], _HEED).done:
+                pass
+            results.append(future.result())
+        return results
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+@contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """Have SIGTERM end the block as Ctrl-C does: scripts are killed, folders removed, probes kept. Only the
+    main thread can.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+GROUP = "opsieve.version_sources"
+
+
+class VersionSource(Protocol):
+    """Versions in a row, oldest first, and what each shows of a case."""
+
+    versions: Sequence[str]
+
+    def evaluate(self, version: str) -> VersionOutcome:
+        """Try the case on a version; `skip` where it cannot be tried, never an exception for a version that
+        is broken.
+        """
+
+
+class Opener(Protocol):
+    """What an entry point names."""
+
+    def __call__(
+        self, case: Case, target: ResolvedTarget, argument: str, offline: bool
+    ) -> AbstractContextManager[VersionSource]:
+        """The source, for a case on a target; `argument` is what the user wrote behind the name. BadInput for
+        one that is no good.
+        """
+
+
+def opener(name: str) -> Opener:
+    """The source called `name`; BadInput when there is none, or it cannot be loaded."""
+    entries = importlib.metadata.entry_points(group=GROUP)
+    found = [entry for entry in entries if entry.name == name]
+    if not found:
+        there = ", ".join(sorted({entry.name for entry in entries})) or "none"
+        raise BadInput(f"there is no source of versions {shown(name)}; there are {there}")
+    try:
+        return cast(Opener, found[0].load())
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise BadInput(
+            f"the source of versions {shown(name)} cannot be loaded ({error}): reinstall its package"
+        ) from None

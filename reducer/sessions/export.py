@@ -34,7 +34,7 @@ from opsieve.triage.export.export_input import (
 )
 from opsieve.triage.export.program_source import text_of
 from opsieve.triage.export.script import script as written
-from opsieve.triage.known.issue_match import ProbableIssue
+from opsieve.triage.known.issues import ProbableIssue
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
 from opsieve.triage.store.failure_record import read_failure, verdict_of
 from opsieve.triage.store.index.index_file import INDEX

@@ -20,8 +20,7 @@ from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.sessions.case_process import PREFIX, ChildEnd, ChildTask, ended
 from opsieve.triage.distributed.cluster import Cluster
-from opsieve.triage.distributed.remote_lane import installed
-from opsieve.triage.distributed.sent_files import Files, files_of, write_files
+from opsieve.triage.distributed.remote_lane import Files, files_of, installed, write_files
 from opsieve.triage.review.review import review
 from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.index.index_file import joined

@@ -17,8 +17,7 @@ from wheels import wheel
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.builds import check_allowed
-from opsieve.bisect.blame.build_order import by_history
-from opsieve.bisect.blame.release_commit import ReleaseEnd
+from opsieve.bisect.blame.release_commit import ReleaseEnd, by_history
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.search.search_loop import bisection

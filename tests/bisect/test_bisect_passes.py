@@ -14,9 +14,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED, Workers
-from opsieve.bisect.passes.attribution import Attribution, attribute
+from opsieve.bisect.passes.attribution import Attribution, PassTrace, attribute, read_trace
 from opsieve.bisect.passes.pass_source import attributable, blame_passes, skip_option
-from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram, Program

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsieve.bisect.search.ends import Ends, settle_ends
-from opsieve.bisect.search.reproduction_rate import ReproductionRate
 from opsieve.bisect.search.search import (
     Chain,
     Direction,
+    ReproductionRate,
     Search,
     Suspects,
     TestResult,

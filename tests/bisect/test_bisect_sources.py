@@ -22,9 +22,8 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest
-from opsieve.bisect.sources.outcome import VersionOutcome, result_for
+from opsieve.bisect.sources.outcome import VersionOutcome, monotone, result_for, transitions
 from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
-from opsieve.bisect.sources.transitions import monotone, transitions
 from opsieve.bisect.sources.version_sequence import place_of
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput

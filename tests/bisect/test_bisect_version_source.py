@@ -8,7 +8,7 @@ import pytest
 from commands import opsieve
 from onnx import parser
 
-from opsieve.bisect.sources.version_source import opener
+from opsieve.bisect.sources.version_sequence import opener
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.program import OnnxProgram

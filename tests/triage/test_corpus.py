@@ -9,9 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from opsieve.backends.verdict import JUDGED
-from opsieve.triage.corpus.github import annotations, job_summary
-from opsieve.triage.corpus.junit import junit_xml
-from opsieve.triage.corpus.sarif import sarif
+from opsieve.triage.corpus.reports import annotations, job_summary, junit_xml, sarif
 from opsieve.triage.corpus.states import FAIL_ON, CorpusResult, SeenVerdict, counts, replayed
 
 PASS, OTHER, ABSENT = SeenVerdict("pass"), SeenVerdict("unsupported"), SeenVerdict("environment")

@@ -20,12 +20,17 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS, placed
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
-from opsieve.triage.campaign.schedule.batch import BatchDecision, read
+from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
 from opsieve.triage.campaign.schedule.costs import Costs
-from opsieve.triage.campaign.schedule.known_failures import OFTEN, STILL, KnownFailures, left_out
-from opsieve.triage.campaign.schedule.lacks import UNSUPPORTED, Lacks
-from opsieve.triage.campaign.schedule.resumption import forget_changed, resumed, shares_of
-from opsieve.triage.campaign.schedule.schedule import BACK, Schedule
+from opsieve.triage.campaign.schedule.known_failures import (
+    OFTEN,
+    STILL,
+    UNSUPPORTED,
+    KnownFailures,
+    Lacks,
+    left_out,
+)
+from opsieve.triage.campaign.schedule.schedule import BACK, Schedule, forget_changed, resumed, shares_of
 from opsieve.triage.campaign.schedule.shares import FLOOR, MOST, Shares
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
@@ -73,7 +78,7 @@ def test_a_strategy_that_finds_more_has_more_of_the_programs_and_each_keeps_a_pa
         assert FLOOR * usual.shares[name] <= decided.shares[name] + 0.01 <= MOST * usual.shares[name] + 0.02
     assert schedule.batch(6 + BACK) is None
     assert decided.known == {"fake": {"BitShift": "fake-shift"}}
-    assert read(learnt[f"batch|{5 + BACK}"]) == decided
+    assert read_decision(learnt[f"batch|{5 + BACK}"]) == decided
 
 
 @pytest.mark.parametrize("stopped", [1, BATCH - 1, BATCH, 2 * BATCH + 77])
@@ -190,7 +195,7 @@ def test_lanes_do_what_was_decided_and_a_new_version_is_asked_again(tmp_path: Pa
         assert facts["known_failures"] == []  # decided of the first batch alone
         assert int(learnt["left-out|fake|out float32"]) == 24 - len(asked)
         forget_changed(store, campaign, plan, {"fake": "2", "onnxruntime": "1"})
-        assert read(store.learnt(campaign)["batch|0"]).known == {}
+        assert read_decision(store.learnt(campaign)["batch|0"]).known == {}
         with sqlite3.connect(tmp_path / "index.sqlite") as index:
             versions = dict(index.execute("SELECT name, value FROM learnt WHERE name LIKE 'version|%'"))
         assert versions == {"version|fake": "2"}

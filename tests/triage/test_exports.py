@@ -37,7 +37,7 @@ from opsieve.triage.export.exports import KINDS, export
 from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
 from opsieve.triage.export.short_script import short_script
-from opsieve.triage.known.issue_match import ProbableIssue
+from opsieve.triage.known.issues import ProbableIssue
 from opsieve.triage.store.artifacts import case_artifacts
 from opsieve.triage.store.rows import BlamedCommit
 from opsieve.tui.samples import SAMPLES

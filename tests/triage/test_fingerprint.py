@@ -15,12 +15,11 @@ from onnx import helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.stacks.frames import parse_log
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.triage.fingerprint.evidence import NOTHING, Evidence, Signature
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.graph_signature import signature_of
+from opsieve.triage.fingerprint.component import NOTHING, Evidence, Signature
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
+from opsieve.triage.fingerprint.program_graph import signature_of
 from opsieve.triage.fingerprint.sameness import same
 from opsieve.triage.fingerprint.stack import read
-from opsieve.triage.fingerprint.title import title_of
 
 CONVERTER = "/venv/site-packages/tvm/relax/frontend/onnx/onnx_frontend.py"
 

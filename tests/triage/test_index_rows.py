@@ -15,7 +15,7 @@ from commands import opsieve
 from stores import done, filled, finding
 
 from opsieve.gen.errors import BadInput
-from opsieve.triage.review.session import compute_anew, triage
+from opsieve.triage.review.review import compute_anew, triage
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.index.index_file import INDEX, set_aside
 from opsieve.triage.store.index.schema import MIGRATIONS

@@ -9,8 +9,16 @@ from stores import done, filled, finding
 
 from opsieve.gen.errors import BadInput
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
-from opsieve.triage.known.issue_match import ClusterSignature, ProbableIssue, issues_in, issues_json
-from opsieve.triage.known.issues import KnownIssue, add_issues, read_export, read_issues
+from opsieve.triage.known.issues import (
+    ClusterSignature,
+    KnownIssue,
+    ProbableIssue,
+    add_issues,
+    issues_in,
+    issues_json,
+    read_export,
+    read_issues,
+)
 from opsieve.triage.known.matching import IssueIndex, probable_issues
 from opsieve.triage.store.queries import Queries
 

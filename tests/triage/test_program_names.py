@@ -10,10 +10,10 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.problem.subject import Subject
-from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.component import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.normalise import normalise
-from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.program_graph import given_names
 from opsieve.triage.fingerprint.sameness import failure_of
 
 NAMES = frozenset(["blk/conv_1", "input.1", "x", "Relu12", "onnx::Conv_3", "h_t", "a"])

@@ -8,10 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from opsieve.triage.known.inline_model import inline_models
-from opsieve.triage.known.report_facts import facts_of
-from opsieve.triage.known.report_text import report_of
-from opsieve.triage.known.script_values import Script
+from opsieve.triage.known.report_facts import facts_of, report_of
+from opsieve.triage.known.script_values import Script, inline_models
 
 SCRIPT = """import numpy as np
 import onnx

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stores import done, filled, finding
 
-from opsieve.triage.fingerprint.evidence import Evidence
+from opsieve.triage.fingerprint.component import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.finished_test import FoundFailure
 from opsieve.triage.store.queries import Queries

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from opsieve.backends.observation import Frame
 from opsieve.triage.fingerprint.source_location import location_of, with_location
-from opsieve.triage.fingerprint.traces import read_trace
-from opsieve.triage.fingerprint.wrong_results import wrong_result
+from opsieve.triage.fingerprint.traces import read_trace, wrong_result
 
 LINES = st.sampled_from(sorted({line for path in PATHS for line in path.read_text().splitlines()[:60]}))
 

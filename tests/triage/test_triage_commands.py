@@ -14,7 +14,7 @@ import pytest
 from commands import opsieve
 from stores import done, filled, finding
 
-from opsieve.bisect.culprit import keep_culprit
+from opsieve.bisect.sessions.answers import keep_culprit
 from opsieve.reducer.sessions import store_session
 from opsieve.reducer.sessions.case_process import ChildEnd, ChildTask
 from opsieve.triage.store.candidates import Candidate, candidates

@@ -18,7 +18,7 @@ from opsieve.triage.campaign.guided_run import GRACE, run_guided
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.schedule.resumption import resumed
+from opsieve.triage.campaign.schedule.schedule import resumed
 from opsieve.triage.campaign.tests_in_order import TestsInOrder
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import DiskFull

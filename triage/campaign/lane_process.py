@@ -42,9 +42,8 @@ from opsieve.triage.campaign.lane_messages import (
     sent_test,
 )
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
-from opsieve.triage.campaign.schedule.batch import BatchDecision
+from opsieve.triage.campaign.schedule.batch import BatchDecision, features
 from opsieve.triage.campaign.schedule.costs import stated
-from opsieve.triage.campaign.schedule.features import features
 from opsieve.triage.campaign.schedule.known_failures import left_out
 from opsieve.triage.campaign.testing import do_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest

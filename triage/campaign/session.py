@@ -33,9 +33,9 @@ from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, Muta
 from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 from opsieve.triage.campaign.schedule.costs import stated
-from opsieve.triage.campaign.schedule.resumption import forget_changed, resumed, shares_of
+from opsieve.triage.campaign.schedule.schedule import forget_changed, resumed, shares_of
 from opsieve.triage.store.finished_test import Campaign
-from opsieve.triage.store.ids import name_of
+from opsieve.triage.store.rows import name_of
 from opsieve.triage.store.store import Store
 
 _LIMITS = Limits(seconds=20.0)

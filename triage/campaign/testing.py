@@ -22,10 +22,10 @@ from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
 from opsieve.gen.metamorphic.relation import relation_of, rewritten
-from opsieve.triage.fingerprint.evidence import Evidence
+from opsieve.triage.fingerprint.component import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
-from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.program_graph import program_names
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
 _NO_CHOICE = OracleChoice()

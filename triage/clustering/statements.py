@@ -9,6 +9,8 @@ instances of one text when most of their words are the same. What varies is repl
 operators do not vary in what C++ says, nor where a lack is spoken of, since what one operator lacks is
 another bug than what another lacks; a Python statement names them because it shows a node, or is a helper's
 (`Slice axis 3 is out of range`). Pure.
+
+`Links` applies the rules of a store to fingerprints that are in memory, without a store.
 """
 
 import functools
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 
 from rapidfuzz.distance import LCSseq
 
+from opsieve.triage.clustering.clusters import alternatives
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.normalise import is_interpreters
 
@@ -117,3 +120,40 @@ def _frames(components: Sequence[Component]) -> tuple[str, ...]:
 def _words(components: Sequence[Component]) -> list[str]:
     message = next((part.value for part in components if part.name is ComponentName.MESSAGE), "")
     return _WORD.findall(message)[:_MOST_WORDS]
+
+
+class Links:
+    """Fingerprints as they come; `cluster` gives the key of the first one of those that are linked."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+        self._titled: dict[str, str] = {}
+        self._statements: dict[str, list[tuple[str, Sequence[Component]]]] = {}
+
+    def add(self, key: str, components: Sequence[Component]) -> None:
+        """Enter a fingerprint; one that is there already stays as it is."""
+        if key in self._parents:
+            return
+        self._parents[key] = key
+        for title in alternatives(components):
+            self._link(key, self._titled.setdefault(title, key))
+        if statement := statement_of(components):
+            others = self._statements.setdefault(statement, [])
+            for (other, _), text in zip(
+                others, common_texts(components, [its for _, its in others]), strict=True
+            ):
+                if text is not None:
+                    self._link(key, other)
+            if len(others) < MOST_COMPARED:
+                others.append((key, components))
+
+    def cluster(self, key: str) -> str:
+        """The first key of the cluster that a key belongs to."""
+        while (parent := self._parents[key]) != key:
+            key = parent
+        return key
+
+    def _link(self, key: str, other: str) -> None:
+        order = list(dict.fromkeys([self.cluster(other), self.cluster(key)]))
+        for later in order[1:]:
+            self._parents[later] = order[0]

@@ -29,8 +29,7 @@ from opsieve.triage.campaign.lane_messages import (
     unpacked,
 )
 from opsieve.triage.distributed.cluster import Cluster
-from opsieve.triage.distributed.kept import Kept
-from opsieve.triage.distributed.remote_lane import installed
+from opsieve.triage.distributed.remote_lane import Kept, installed
 
 Further = Callable[[Sequence[ResolvedTarget]], list[Workers]]  # workers that can be asked about these targets
 

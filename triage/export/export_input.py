@@ -18,7 +18,7 @@ from opsieve.gen.metamorphic.relation import rewritten
 from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import TensorType, Value, ValueType
-from opsieve.triage.known.issue_match import ProbableIssue
+from opsieve.triage.known.issues import ProbableIssue
 from opsieve.triage.store.rows import BlamedCommit
 
 # Who says what is right, in words for people without opsieve.

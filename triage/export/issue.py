@@ -26,7 +26,7 @@ from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import build_note, command_name, packages, requirements, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
-from opsieve.triage.known.issue_match import ProbableIssue
+from opsieve.triage.known.issues import ProbableIssue
 from opsieve.version import VERSION
 
 # Frames of opsieve in a worker, by where they lie and where they lay before version 0.2.

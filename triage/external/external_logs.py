@@ -18,14 +18,12 @@ from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.gen.model.printable import printable
-from opsieve.triage.clustering.linking import Links
+from opsieve.triage.clustering.statements import Links
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
 from opsieve.triage.fingerprint.normalise import is_interpreters
-from opsieve.triage.fingerprint.title import title_of
-from opsieve.triage.fingerprint.traces import FailureTrace, read_trace
-from opsieve.triage.fingerprint.wrong_results import wrong_result
+from opsieve.triage.fingerprint.traces import FailureTrace, read_trace, wrong_result
 
 _LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
 _STAGES: Mapping[str, Stage] = {

@@ -11,9 +11,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frames import read_tracebacks
 from opsieve.backends.verdict import Verdict
-from opsieve.triage.fingerprint.component import Component, ComponentName, component
-from opsieve.triage.fingerprint.evidence import Evidence
-from opsieve.triage.fingerprint.graph_components import (
+from opsieve.triage.fingerprint.component import Component, ComponentName, Evidence, component
+from opsieve.triage.fingerprint.mismatch_components import (
     INVALID,
     edges_component,
     found_later,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.verdict import Verdict
-from opsieve.triage.fingerprint.component import Component, ComponentName, component
-from opsieve.triage.fingerprint.evidence import NOTHING, Evidence
+from opsieve.gen.model.printable import printable
+from opsieve.triage.fingerprint.component import NOTHING, Component, ComponentName, Evidence, component
 from opsieve.triage.fingerprint.failure_components import failure_components
 from opsieve.triage.fingerprint.mismatch_components import (
     BROKEN_MODEL,
@@ -102,3 +102,54 @@ def essence(part: Component) -> str:
     text = _CLASS.sub(lambda match: "" if is_of_programs(match[0]) else match[0], part.value)
     text = _LETTER.sub(" ", _PLACEHOLDER.sub(" ", text))
     return " ".join(text.translate(_NO_BRACKETS).split()) or part.value
+
+
+_MAX = 120
+_WRONG = {
+    "nan": "wrong NaNs",
+    "inf": "wrong infinities",
+    "value": "wrong values",
+    "shape": "wrong shape",
+    "dtype": "wrong dtype",
+    "type": "wrong type",
+    "missing": "missing output",
+    "sign-of-zero": "wrong sign of zero",
+}
+
+
+def title_of(found: Fingerprint) -> str:
+    """A title of at most 120 characters, `ValueError in Split: no value in Constant`: what failed, where, and
+    what it said.
+    """
+    where = _where(found)
+    if what := found.value(ComponentName.MISMATCH):
+        of = found.value(ComponentName.OPERATORS)
+        text = _WRONG.get(what, what) + (f" of {of}" if of else "")
+        if dtype := found.value(ComponentName.DTYPE):
+            text += f" ({dtype})"
+    elif found.value(ComponentName.EXCEPTION) == BROKEN_MODEL:
+        graph = found.component(ComponentName.OPERATORS)
+        text = "broken model" + (f" of {graph.value}" if graph and graph.kept else "")
+        text += f": {found.value(ComponentName.FOUND) or found.value(ComponentName.MESSAGE)}"
+    else:
+        kind = found.value(ComponentName.KIND)
+        what = found.value(ComponentName.SIGNAL) or found.value(ComponentName.EXCEPTION) or kind
+        said = found.value(ComponentName.MESSAGE)
+        text = what + (f" in {where}" if where else "")
+        text += f": {said}" if said and said != what else ""
+        if kind not in ("error", "crash"):
+            text = f"{kind}: {text}" if text != kind else kind
+    text = printable(text)
+    return text if len(text) <= _MAX else text[: _MAX - 1].rstrip() + "…"
+
+
+def _where(found: Fingerprint) -> str:
+    """The operator that was converted, else the innermost function."""
+    frames = found.component(ComponentName.FRAMES)
+    innermost = frames.items[0] if frames else ""
+    operator = found.value(ComponentName.OPERATOR)
+    return (
+        f"{operator} ({innermost})"
+        if operator and innermost
+        else operator or innermost or found.value(ComponentName.PLACE)
+    )

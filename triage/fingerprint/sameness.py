@@ -19,10 +19,9 @@ from typing import Literal
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.model.program import Program
-from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.component import NOTHING, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, essence, fingerprint
-from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.program_graph import program_names
 
 Level = Literal["loose", "release", "fingerprint", "cure"]
 LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")  # those of a reduction

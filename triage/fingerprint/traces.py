@@ -17,8 +17,8 @@ from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frame_lines import BuildId
 from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
+from opsieve.backends.verdict import Mismatch
 from opsieve.triage.fingerprint.source_location import with_location
-from opsieve.triage.fingerprint.wrong_results import wrong_result
 
 TraceKind = Literal["crash", "error", "hang", "out-of-memory", "mismatch", ""]
 
@@ -310,3 +310,36 @@ def _by_pytest(lines: list[str]) -> _Reading | None:
         return None
     message = "\n".join([match[2], *said[1:]])[:_MAX_MESSAGE].strip()
     return _kind(match[1], message), match[1], message, with_location(tuple(frames), message), 0
+
+
+_MAX_READ = 4000
+_SHAPES = re.compile(
+    r"shapes? \(?[\d(),\s]{0,200}+\)?,? ?[\d(),\s]{0,200}mismatch|shape mismatch|sequence length|mismatched"
+    r" shapes?|attribute 'shape' do not match",
+    re.I,
+)
+_DTYPES = re.compile(r"dtype mismatch|mismatched dtypes?|attribute 'dtype' do not match|dtypes? differ", re.I)
+_NAN = re.compile(r"nan (?:location|values?) mismatch|nan mismatch|unexpected nan", re.I)
+_INF = re.compile(r"inf (?:location|values?) mismatch|inf mismatch|unexpected inf", re.I)
+_VALUES = re.compile(
+    r"Mismatched elements?:|Not equal to tolerance|Tensor-likes are not (?:close|equal)|Arrays are not"
+    r" (?:almost )?equal"
+    r"|Scalars are not (?:close|equal)|not almost equal|outputs? (?:mismatch|differ)|results? mismatch",
+    re.I,
+)
+
+
+def wrong_result(message: str) -> Mismatch | None:
+    """What is wrong with a result as a check's message tells it; None for a message that tells of no
+    comparison.
+    """
+    text = message[:_MAX_READ]
+    if _NAN.search(text):
+        return Mismatch("", "nan")
+    if _INF.search(text):
+        return Mismatch("", "inf")
+    if _SHAPES.search(text):
+        return Mismatch("", "shape")
+    if _DTYPES.search(text):
+        return Mismatch("", "dtype")
+    return Mismatch("", "value") if _VALUES.search(text) else None

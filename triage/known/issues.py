@@ -1,5 +1,4 @@
-"""Public issues as people export them (`gh issue list --json ...`, GitHub's REST answers), and the index of
-them that a store keeps.
+"""Public issues as people export them, the index of them that a store keeps, and which of them a cluster probably is.
 
     gh issue list -R microsoft/onnxruntime --state all --limit 5000 --json
     number,title,body,url,state,comments > ort.json
@@ -10,7 +9,7 @@ counted, not an error.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import msgspec
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.printable import printable
+from opsieve.triage.fingerprint.component import Component
 
 SUFFIX = ".issues.json"
 _MAX_EXPORT = 1 << 30  # bytes of a file that is imported
@@ -188,3 +188,71 @@ def _comments(value: Any) -> list[Any]:
     if not isinstance(value, list):
         return []
     return [comment.get("body") for comment in value[:_MAX_COMMENTS] if isinstance(comment, Mapping)]
+
+
+_MOST_NAMED = 5  # issues of a cluster
+_LONGEST_FIELD = 400  # characters of a text
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSignature:
+    """What a cluster is recognised by, among public issues and in another store. `operators` are those of its
+    smallest case, `is_small` whether they are few enough to mean something.
+    """
+
+    cluster: int
+    backend: str
+    kind: str
+    title: str
+    components: tuple[tuple[Component, ...], ...]  # of its fingerprints
+    operators: frozenset[str]
+    guilty_pass: str = ""
+    versions: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()  # of its fingerprints
+
+
+@dataclass(frozen=True, slots=True)
+class ProbableIssue:
+    """An issue that a cluster probably is: `owner/repository#number`, its address and title, and why, the
+    strongest reason first.
+
+    `score`, 0 to 100, is how alike title and text are (rapidfuzz); it orders, it proves nothing.
+    """
+
+    name: str
+    url: str
+    title: str
+    state: str
+    score: int
+    reasons: tuple[str, ...]
+
+
+def issues_json(issues: Sequence[ProbableIssue]) -> str:
+    """Issues as the index keeps them."""
+    return json.dumps([asdict(issue) for issue in issues])
+
+
+def issues_in(text: str) -> tuple[ProbableIssue, ...]:
+    """The issues of an index, which may be a stranger's: () for what is no list of issues, and only addresses
+    that are ones.
+    """
+    if not text:
+        return ()
+    try:
+        return tuple(
+            ProbableIssue(
+                str(one["name"])[:_LONGEST_FIELD],
+                _address(str(one["url"])),
+                str(one["title"])[:_LONGEST_FIELD],
+                str(one["state"])[:10],
+                int(one["score"]),
+                tuple(str(reason)[:_LONGEST_FIELD] for reason in list(one["reasons"])[:_MOST_NAMED]),
+            )
+            for one in json.loads(text)[:_MOST_NAMED]
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return ()
+
+
+def _address(url: str) -> str:
+    return url[:_LONGEST_FIELD] if url.startswith("https://") else ""

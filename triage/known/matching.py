@@ -18,8 +18,7 @@ from rapidfuzz.fuzz import token_set_ratio
 
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.triage.fingerprint.component import ComponentName
-from opsieve.triage.known.issue_match import ClusterSignature, ProbableIssue
-from opsieve.triage.known.issues import KnownIssue
+from opsieve.triage.known.issues import ClusterSignature, KnownIssue, ProbableIssue
 
 MOST_NAMED = 3  # issues of a cluster
 _MOST_SHARING = 5  # issues that have one signature: more, and it tells nothing

@@ -1,20 +1,23 @@
-"""The values that a script of a public report builds with numpy and onnx.helper, read from its syntax tree:
-nothing is run or evaluated.
+"""The models that a public report holds: scripts of numpy and onnx.helper, and text of onnx.parser.
 
-Only literals, arithmetic on small numbers, and the calls in `CALLS` have a value here; what depends on
-anything else has none, and what is built of it neither. Random draws are drawn anew with a fixed seed: their
-values are not the reporter's. Sizes are bounded.
+A script is read from its syntax tree: nothing is run or evaluated. Only literals, arithmetic on small numbers,
+and the calls in `CALLS` have a value; whatever depends on anything else has none. Random draws are drawn anew
+with a fixed seed: their values are not the reporter's. Sizes are bounded.
 """
 
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
+from opsieve.triage.known.report_facts import ReportText
 
 _MOST_ELEMENTS = 1 << 22
 _MOST_ITEMS = 10_000
@@ -299,3 +302,49 @@ _DRAWS: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
         *(given[:2]), size=_shape(words["size"] if "size" in words else given[2])
     ),
 }
+
+
+_PARSED = re.compile(r"<\s{0,20}(?:ir_version|opset_import)\b")
+_LONGEST_TEXT = 64 << 10
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class InlineModel:
+    """A model of block number `block`, from 1: a serialised ModelProto in `data`, or in `text` what
+    onnx.parser is to read. `inputs` are those that its script feeds.
+    """
+
+    block: int
+    data: bytes = b""
+    text: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def inline_models(report: ReportText) -> Iterator[InlineModel]:
+    """Every model in the blocks of a report, in order. Blocks of one script that was cut up are read as one,
+    too, where none alone makes a model.
+    """
+    found = False
+    for number, block in enumerate(report.blocks, 1):
+        for model in _of(number, block):
+            found = True
+            yield model
+    if not found and len(report.blocks) > 1:
+        yield from _of(1, "\n".join(block for block in report.blocks if _python(block)))
+
+
+def _of(number: int, block: str) -> Iterator[InlineModel]:
+    if block.lstrip().startswith("<") and _PARSED.search(block[:400]):
+        yield InlineModel(number, text=block[:_LONGEST_TEXT])
+        return
+    script = Script(block)
+    for text in script.texts:
+        yield InlineModel(number, text=text[:_LONGEST_TEXT], inputs=script.fed)
+    for model in script.models:
+        if model.ByteSize() <= _MOST_BYTES:
+            yield InlineModel(number, data=model.SerializeToString(), inputs=script.fed)
+
+
+def _python(block: str) -> bool:
+    return "import " in block or "helper." in block or "np." in block

@@ -13,14 +13,13 @@ from pathlib import Path
 from opsieve.triage.clustering.clusters import alternatives
 from opsieve.triage.clustering.statements import common_text, statement_of
 from opsieve.triage.fingerprint.component import Component
-from opsieve.triage.known.issue_match import ClusterSignature
+from opsieve.triage.known.issues import ClusterSignature
 from opsieve.triage.review.review import explained
 from opsieve.triage.rules.rules import FOLDER, read_rules
-from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import joined
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.rows import ClusterRow
+from opsieve.triage.store.rows import ClusterRow, name_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,9 @@ from typing import Any
 from opsieve.gen.case.case import load_case_program
 from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.reassign import NEW, Difference, KeyChange, Reassignment, differences, plan
-from opsieve.triage.fingerprint.evidence import Evidence
+from opsieve.triage.fingerprint.component import Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.graph_signature import program_signature
-from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.program_graph import program_names, program_signature
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts
 from opsieve.triage.store.decision_log import write_rekey
 from opsieve.triage.store.failure_record import (

@@ -12,14 +12,16 @@ from pathlib import Path
 
 from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, ranked
-from opsieve.triage.known.issue_match import issues_json
-from opsieve.triage.known.issues import read_issues
+from opsieve.triage.clustering.reassign import Difference
+from opsieve.triage.known.issues import issues_json, read_issues
 from opsieve.triage.known.matching import IssueIndex, probable_issues
+from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, first_that_explains, read_rules
 from opsieve.triage.store.artifacts import CaseArtifacts, case_artifacts
 from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import joined
-from opsieve.triage.store.index.records import ClusterFacts, KeptCase, VersionCount
+from opsieve.triage.store.rows import ClusterFacts, KeptCase, VersionCount, name_of
+from opsieve.triage.store.store import Store
 from opsieve.triage.store.store_folder import case_folder
 
 _DONE = ("known", "fixed", "wontfix")
@@ -149,3 +151,72 @@ def _features(kind: str, stage: str, title: str, operators: str, guilty: str) ->
             *title.split()[:20],
         ]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Failures whose fingerprint became another: how many, both fingerprints, both clusters by name (`new`
+    for one that is not there yet) with their titles before, why, and which components differ.
+    """
+
+    failures: int
+    fingerprint: str
+    to: str
+    cluster: str
+    to_cluster: str
+    reason: str
+    title: str
+    to_title: str
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TriageOutcome:
+    """What a round did, what it moved, and sentences about fingerprints that could not be computed anew."""
+
+    round: TriageRound
+    moves: tuple[Move, ...] | None  # None where nothing had to be computed anew
+    unread: tuple[str, ...] = ()
+
+
+def triage(folder: Path, *, refingerprinted: bool = False) -> TriageOutcome:
+    """A round over the store; what evidence says anew moves at once, unless that was done just now. BadInput
+    when the store cannot be used.
+
+    While a campaign holds the store fingerprints stay as they are, and the rest of the round is as good
+    without.
+    """
+    done = review(folder)
+    if refingerprinted or not done.evidence:
+        return TriageOutcome(done, None)
+    try:
+        moves, unread = compute_anew(folder, places=done.evidence)
+    except BadInput as error:
+        return TriageOutcome(done, None, (f"fingerprints were not updated: {error}",))
+    return TriageOutcome(review(folder) if moves else done, moves, unread)
+
+
+def compute_anew(
+    folder: Path, *, places: tuple[str, ...] | None = None, dry_run: bool = False
+) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+    """Fingerprints by today's rules, of the cases at `places` (of all for None): what moves, or would, and a
+    sentence for each case that cannot be read and stays. BadInput when another process writes the store.
+    """
+    with Store(folder) as store, store.guarded():
+        titles = store.index.titles()
+        outcome = refingerprint(store.index, folder, places=places, dry_run=dry_run)
+    moves = tuple(
+        Move(
+            len(group.rows),
+            group.key,
+            group.to_key,
+            name_of(group.cluster),
+            name_of(group.to_cluster) if group.to_cluster else "new",
+            group.reason,
+            titles.get(group.cluster, ""),
+            titles.get(group.to_cluster, ""),
+            apart,
+        )
+        for group, apart in zip(outcome.groups, outcome.differences, strict=True)
+    )
+    return moves, outcome.problems

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.index_reader import IndexReader
+from opsieve.triage.store.rows import name_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,9 @@ from typing import Any, Literal, get_args
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.decision_log import Patch, take, write
-from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.index import ClusterField, Index
 from opsieve.triage.store.index.index_file import joined
-from opsieve.triage.store.index.records import FingerprintPlace
-from opsieve.triage.store.rows import Decision
+from opsieve.triage.store.rows import Decision, FingerprintPlace, name_of
 
 Status = Literal["new", "confirmed", "known", "fixed", "wontfix"]
 STATUSES: tuple[Status, ...] = get_args(Status)

@@ -15,17 +15,15 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.known.issue_match import ClusterSignature
+from opsieve.triage.known.issues import ClusterSignature
 from opsieve.triage.store.failure_record import read_observations
-from opsieve.triage.store.ids import name_of
-from opsieve.triage.store.index.filters import condition
+from opsieve.triage.store.index.filters import SORTS as SORTS
+from opsieve.triage.store.index.filters import Order, condition
+from opsieve.triage.store.index.filters import Sort as Sort
 from opsieve.triage.store.index.index_file import INDEX, joined, looking, sentence, version_of
 from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS  # part of this interface
 from opsieve.triage.store.index.index_reader import Grouping as Grouping
 from opsieve.triage.store.index.index_reader import IndexReader
-from opsieve.triage.store.index.pages import SORTS as SORTS
-from opsieve.triage.store.index.pages import Order
-from opsieve.triage.store.index.pages import Sort as Sort
 from opsieve.triage.store.index.schema import SCHEMA, bounded
 from opsieve.triage.store.rows import (
     CampaignRow,
@@ -40,6 +38,7 @@ from opsieve.triage.store.rows import (
     NonBugRow,
     RelatedRow,
     RuleRow,
+    name_of,
 )
 from opsieve.triage.store.store_folder import case_folder, check_folder
 

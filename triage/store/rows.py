@@ -1,4 +1,4 @@
-"""What queries of a store answer with."""
+"""The rows with which the index and the queries of a store answer, and how people name what lies in it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,8 +6,17 @@ from pathlib import Path
 from opsieve.backends.observation import Observation
 from opsieve.gen.model.printable import rows_table
 from opsieve.triage.fingerprint.component import Component
-from opsieve.triage.known.issue_match import ProbableIssue
-from opsieve.triage.store.ids import member_name
+from opsieve.triage.known.issues import ProbableIssue
+
+
+def name_of(cluster: int) -> str:
+    """The name of a cluster: `c17`."""
+    return f"c{cluster}"
+
+
+def member_name(campaign: str, test: int, target: str) -> str:
+    """The name of a failure, whether its case is kept or not: `CAMPAIGN:TEST:TARGET`."""
+    return f"{campaign}:{test}:{target}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +266,79 @@ class Decision:
     action: str
     text: str
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCase:
+    """A failure whose case is kept: its row, its place in the store, and what the index has of it and its
+    fingerprint.
+    """
+
+    row: int
+    place: str
+    reduced: int | None
+    key: str
+    cluster: int | None
+    guilty_pass: str
+    first_bad: str
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintPlace:
+    """Where a fingerprint stands: its number, its cluster (None: flaky), whether it joins nothing by itself,
+    and its failures.
+    """
+
+    key: str
+    number: int
+    cluster: int | None
+    apart: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCount:
+    """The failures of one fingerprint under one version of the compiler, counted."""
+
+    key: str
+    number: int
+    kind: str
+    stage: str
+    message: str
+    guilty_pass: str
+    version: str
+    many: int
+    cluster: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the rank of a cluster depends on."""
+
+    id: int
+    severity: int
+    targets: str
+    reduced: int | None
+    nodes: int
+    members: int
+    kind: str
+    stage: str
+    title: str
+    operators: str
+    guilty_pass: str
+    status: str
+    rule: str
+    pinned: int
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintToReduce:
+    """A fingerprint whose cluster is open: its components, the rank and the number of the cluster, and its
+    kept cases, the smallest first, each with its place, target, nodes, and nodes once reduced.
+    """
+
+    key: str
+    components: tuple[Component, ...]
+    rank: int
+    cluster: int
+    cases: tuple[tuple[str, str, int, int | None], ...]

@@ -59,9 +59,7 @@ class CiOutput:
         """Write the results in the forms that were asked for; `folder` holds the cases, `name` is the title
         of the summary.
         """
-        from opsieve.triage.corpus.github import annotations, job_summary
-        from opsieve.triage.corpus.junit import junit_xml
-        from opsieve.triage.corpus.sarif import sarif
+        from opsieve.triage.corpus.reports import annotations, job_summary, junit_xml, sarif
 
         if self.junit is not None:
             self.junit.write_bytes(junit_xml(results, red, f"opsieve {name}"))

@@ -12,8 +12,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from opsieve.triage.campaign.schedule.batch import is_operator
 from opsieve.triage.campaign.schedule.costs import Costs
-from opsieve.triage.campaign.schedule.features import is_operator
 
 ALONE = 2  # tests that quick targets do alone: the first results do not wait for the imports of slow ones
 FIRST = 8  # tests that every target does then, before anything is known, as far as it is lent the time

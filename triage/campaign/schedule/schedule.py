@@ -8,16 +8,16 @@ by name), in the transaction that records them.
 from collections.abc import Mapping
 from typing import Any
 
+from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, placed
 from opsieve.gen.values.values import special_kinds
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
-from opsieve.triage.campaign.schedule import batch
-from opsieve.triage.campaign.schedule.batch import BatchDecision
-from opsieve.triage.campaign.schedule.known_failures import KnownFailures, left_out
-from opsieve.triage.campaign.schedule.lacks import UNSUPPORTED, Lacks
+from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
+from opsieve.triage.campaign.schedule.known_failures import UNSUPPORTED, KnownFailures, Lacks, left_out
 from opsieve.triage.campaign.schedule.pace import Pace
 from opsieve.triage.campaign.schedule.shares import FORMS, Shares
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
+from opsieve.triage.store.store import Store
 
 # batches from the last one that a decision stands on to the one that it is for: lanes are in those between
 BACK = 4
@@ -45,7 +45,7 @@ class Schedule:
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
             if kind == "batch":
-                self._batches[int(rest)] = batch.read(value)
+                self._batches[int(rest)] = read_decision(value)
             elif kind == "left-out":
                 self._left_out[rest] = int(value)
 
@@ -157,3 +157,44 @@ class Schedule:
         for name, facts in strategies.items():
             facts["share"] = round(latest.shares.get(name, 0.0))
         return {"strategies": strategies, "known_failures": known, "lacks": lacks}
+
+
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+
+
+def resumed(store: Store, campaign: Campaign, plan: CampaignPlan) -> Schedule:
+    """The schedule of a campaign as its store has kept it; BadInput when that makes no sense: the store may
+    be a stranger's.
+    """
+    try:
+        return Schedule(campaign, plan, store.learnt(campaign))
+    except UNREADABLE:
+        raise BadInput(
+            "what the store has kept of the campaign's decisions cannot be read: start a new campaign without"
+            " --resume"
+        ) from None
+
+
+def shares_of(learnt: Mapping[str, str], number: int) -> tuple[tuple[str, float], ...]:
+    """The shares by which a test was made, by what was kept of its batch."""
+    kept = learnt.get(f"batch|{number // BATCH}")
+    try:
+        return read_decision(kept).of_strategies if kept else ()
+    except UNREADABLE:
+        return ()
+
+
+def forget_changed(store: Store, campaign: Campaign, plan: CampaignPlan, versions: Mapping[str, str]) -> None:
+    """What targets were known to fail at is forgotten of those that have another version than when it was
+    learnt.
+    """
+    if not plan.costs:
+        return
+    learnt = store.learnt(campaign)
+    had = store.versions(campaign) | {
+        name.partition("|")[2]: version for name, version in learnt.items() if name.startswith("version|")
+    }
+    schedule = resumed(store, campaign, plan)
+    for name, version in versions.items():
+        if name in campaign.targets and had.get(name, version) != version:
+            store.learn(campaign, schedule.new_version(name) | {f"version|{name}": version})

@@ -14,8 +14,7 @@ from opsieve.triage.clustering.clusters import SEPARATOR, alternatives, placemen
 from opsieve.triage.clustering.ranking import severity
 from opsieve.triage.clustering.statements import MOST_COMPARED, common_texts, statement_of
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.fingerprint.title import title_of
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, title_of
 from opsieve.triage.store.failure_record import FailureRecord, components_in
 from opsieve.triage.store.index.row_types import GREATEST
 

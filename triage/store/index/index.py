@@ -16,8 +16,7 @@ from opsieve.triage.store.failure_record import FailureRecord, components_in, co
 from opsieve.triage.store.index import growth
 from opsieve.triage.store.index.index_file import writing
 from opsieve.triage.store.index.index_reader import IndexReader
-from opsieve.triage.store.index.records import ClusterFacts, FingerprintPlace, KeptCase, VersionCount
-from opsieve.triage.store.rows import Decision
+from opsieve.triage.store.rows import ClusterFacts, Decision, FingerprintPlace, KeptCase, VersionCount
 
 if TYPE_CHECKING:  # it reads cases, with onnx; the terminal app only decides
     from opsieve.triage.store.artifacts import CaseArtifacts

@@ -15,12 +15,9 @@ from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.component import Component
-from opsieve.triage.known.issue_match import ClusterSignature, issues_in
+from opsieve.triage.known.issues import ClusterSignature, issues_in
 from opsieve.triage.store.failure_record import components_in
-from opsieve.triage.store.ids import name_of
-from opsieve.triage.store.index.filters import STATUS, Condition
-from opsieve.triage.store.index.pages import MOST, Order, cluster_page, cursor
-from opsieve.triage.store.index.records import FingerprintToReduce
+from opsieve.triage.store.index.filters import MOST, STATUS, Condition, Order, cluster_page, cursor
 from opsieve.triage.store.index.row_types import decoded
 from opsieve.triage.store.rows import (
     CampaignRow,
@@ -30,10 +27,12 @@ from opsieve.triage.store.rows import (
     Counts,
     Decision,
     FingerprintRow,
+    FingerprintToReduce,
     MemberPage,
     MemberRow,
     NonBugRow,
     RuleRow,
+    name_of,
 )
 
 Grouping = Literal["kind", "stage", "status", "backend", "target", "pass", "rule"]

@@ -23,9 +23,9 @@ def make_demo(folder: Path) -> Path:
     from opsieve.backends.verdict import Verdict
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.files import read_file
-    from opsieve.triage.fingerprint.evidence import NOTHING
+    from opsieve.triage.fingerprint.component import NOTHING
     from opsieve.triage.fingerprint.fingerprint import fingerprint
-    from opsieve.triage.fingerprint.program_names import program_names
+    from opsieve.triage.fingerprint.program_graph import program_names
     from opsieve.triage.review.review import review
     from opsieve.triage.store.failure_record import AbsentOutput
     from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure

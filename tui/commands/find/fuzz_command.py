@@ -308,7 +308,7 @@ def _lanes(request: "FuzzRequest", campaign: "Campaign", local: "Spawn") -> "Ite
 
 def _taken_up(folder: Path) -> None:
     """What was found beside the hunt goes into the clusters."""
-    from opsieve.triage.review.session import triage
+    from opsieve.triage.review.review import triage
 
     for sentence in triage(folder).unread:
         say(f"{printable(sentence)}.")

@@ -32,7 +32,7 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
     printed, or answers of GitHub's REST interface. Nothing is asked over the network.
     """
     from opsieve.triage.known.issues import add_issues, read_export
-    from opsieve.triage.review.session import triage
+    from opsieve.triage.review.review import triage
     from opsieve.triage.rules.rules import FOLDER
     from opsieve.triage.store.queries import Queries, bring_up
 

@@ -95,7 +95,7 @@ def command(
     if dry_run and not refingerprint:
         raise click.UsageError("--dry-run needs --refingerprint")
     folder = place or folder
-    from opsieve.triage.review.session import compute_anew, triage
+    from opsieve.triage.review.review import compute_anew, triage
     from opsieve.triage.store.queries import bring_up
 
     bring_up(folder)

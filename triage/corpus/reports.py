@@ -1,0 +1,230 @@
+"""The results of a corpus for other tools: JUnit's XML, SARIF 2.1.0 and GitHub Actions.
+
+Whatever a compiler or a file said is escaped: it must not become markup or a workflow command.
+
+SARIF (OASIS, "Static Analysis Results Interchange Format") has a result for each case that fails or failed:
+`baselineState` says new, updated (fails otherwise), unchanged or absent (fixed). The place is the file of the
+case. What could not be judged is a notification of the tool; if `red` holds `not-judged` it is an error, and
+the execution not successful.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from opsieve.gen.model.printable import markdown, single_line
+from opsieve.triage.corpus.states import STATES, CorpusResult, State, counts
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_BASELINE: Mapping[State, str] = {
+    "newly-failing": "new",
+    "changed": "updated",
+    "still-failing": "unchanged",
+    "fixed": "absent",
+}
+_RULES = {
+    "crash": "The compiler dies on a valid model.",
+    "error": "The compiler refuses a valid model.",
+    "mismatch": "The compiled model computes wrong values.",
+    "metamorphic": "A program that means the same computes other values.",
+    "hang": "The compiler or the compiled model does not end.",
+    "memory": "The compiler or the compiled model needs too much memory.",
+    "slowdown": "The optimised model is slower.",
+    "accepts-invalid": "The compiler accepts an invalid model.",
+    "round-trip": "A round trip changes the model.",
+    "nondeterminism": "Equal runs compute different values.",
+}
+_OTHER = "failure"
+_LONGEST = 1000
+
+
+def sarif(results: Sequence[CorpusResult], red: Collection[str], version: str, folder: str = "") -> bytes:
+    """A SARIF log of one run, as JSON. `folder` is that of the corpus, relative to the repository's root;
+    `red` the states that are errors.
+    """
+    found = [result for result in results if result.state in _BASELINE and not result.refused]
+    problems = [result for result in results if result.refused or result.state == "not-judged"]
+    kinds = sorted({_kind(result) for result in found})
+    rules = [
+        {"id": kind, "shortDescription": {"text": _RULES.get(kind, "The compiler fails on a valid model.")}}
+        for kind in kinds
+    ]
+    driver = {
+        "name": "opsieve",
+        "version": version,
+        "informationUri": "https://github.com/opsieve/opsieve",
+        "rules": rules,
+    }
+    notes = [
+        {
+            "level": "error" if result.refused or result.state in red else "warning",
+            "message": {"text": _text(f"{result.case} {result.target}: {result.sentence}")},
+        }
+        for result in problems
+    ]
+    successful = all(note["level"] != "error" for note in notes)
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": successful, "toolExecutionNotifications": notes}],
+        "results": [_result(result, red, kinds, folder) for result in found],
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1).encode() + b"\n"
+
+
+def _result(result: CorpusResult, red: Collection[str], kinds: list[str], folder: str) -> dict[str, Any]:
+    seen = result.before if result.state == "fixed" else result.after
+    place = "/".join(part for part in (folder, result.case, "case.json") if part)
+    kind = _kind(result)
+    return {
+        "ruleId": kind,
+        "ruleIndex": kinds.index(kind),
+        "level": "error" if result.state in red else "note" if result.state == "fixed" else "warning",
+        "message": {
+            "text": _text(
+                f"{result.case} on {result.target}: {result.state.replace('-', ' ')}: {result.sentence}"
+            )
+        },
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": quote(place)}, "region": {"startLine": 1}}}
+        ],
+        "partialFingerprints": {
+            "opsieveFailure/v1": f"{result.case} {result.target} {seen.fingerprint if seen else ''}"
+        },
+        "baselineState": _BASELINE[result.state],
+    }
+
+
+def _kind(result: CorpusResult) -> str:
+    seen = result.before if result.state == "fixed" else result.after
+    return (seen.kind if seen else None) or _OTHER
+
+
+def _text(text: str) -> str:
+    """Text on one line without what is not printable, and of a bounded length. SARIF's message strings take
+    `[text](n)` for a link.
+    """
+    plain = single_line(text)[:_LONGEST]
+    return plain.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+
+
+# What XML 1.0 cannot hold, however it is escaped.
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MOST_TEXT = 4000
+
+
+def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str = "opsieve corpus") -> bytes:
+    """A test for each case and target. Failing states of `red` are failures, cases that could not be used are
+    errors, and so is what was not judged if `red` holds it; all else that does not pass is skipped.
+    """
+    marks = [_mark_of(result, red) for result in results]
+    failures, errors, skipped = (marks.count(mark) for mark in ("failure", "error", "skipped"))
+    numbers = {
+        "name": _plain(name),
+        "tests": str(len(results)),
+        "failures": str(failures),
+        "errors": str(errors),
+        "time": f"{sum(result.seconds for result in results):.3f}",
+    }
+    root = Element("testsuites", numbers)
+    # Jenkins' schema has it there alone
+    suite = SubElement(root, "testsuite", {**numbers, "skipped": str(skipped)})
+    for result, mark in zip(results, marks, strict=True):
+        test = SubElement(
+            suite,
+            "testcase",
+            {
+                "classname": _plain(result.target or "case"),
+                "name": _plain(result.case),
+                "time": f"{result.seconds:.3f}",
+            },
+        )
+        message = _plain(f"{result.state}: {result.sentence}")
+        if mark in ("error", "failure"):
+            kind = "bad-case" if result.refused else result.state
+            SubElement(test, mark, {"message": message, "type": kind}).text = _details(result)
+        elif mark:
+            SubElement(test, mark, {"message": message})
+    return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _mark_of(result: CorpusResult, red: Collection[str]) -> str:
+    """The element that tells how a test ended, "" for a success."""
+    if result.refused or result.state in red:
+        return "error" if result.refused or result.state == "not-judged" else "failure"
+    return "" if result.state in ("fixed", "passing") else "skipped"
+
+
+def _details(result: CorpusResult) -> str:
+    lines = [f"{result.case} on {result.target}: {result.sentence}"]
+    for word, seen in (("before", result.before), ("now", result.after)):
+        if seen is not None:
+            version = f" ({seen.version})" if seen.version else ""
+            lines.append(f"{word}: {seen.words} {seen.fingerprint}{version}")
+    return _plain("\n".join(lines))
+
+
+def _plain(text: str) -> str:
+    return _NO_XML.sub(" ", text)[:_MOST_TEXT]
+
+
+_MOST_ANNOTATIONS = 50  # GitHub shows ten of a step
+_MOST_ROWS = 500  # a summary has at most 1 MiB
+_CUT = 400
+
+
+def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[str]) -> list[str]:
+    """A workflow command for each case that matters: errors first, then failures that are known, then what is
+    fixed.
+    """
+    found: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
+    for result in results:
+        if result.refused or result.state in red:
+            level = "error"
+        elif result.state not in ("fixed", "passing"):
+            level = "warning"
+        elif result.state == "fixed":
+            level = "notice"
+        else:
+            continue
+        title = f"{result.case}: {'bad case' if result.refused else result.state.replace('-', ' ')}"
+        words = f"{result.target}: {result.sentence}" if result.target else result.sentence
+        place = f"file={_property(f'{folder}/{result.case}/case.json')}," if folder else ""
+        found[level].append(f"::{level} {place}title={_property(title)}::{_data(words)}")
+    return [line for lines in found.values() for line in lines][:_MOST_ANNOTATIONS]
+
+
+def job_summary(results: Sequence[CorpusResult], name: str) -> str:
+    """Markdown: how many of each state, and a table of what is not as before."""
+    numbers = ", ".join(
+        f"{count} {state.replace('-', ' ')}" for state, count in counts(results).items() if count
+    )
+    lines = [f"## opsieve: {markdown(_cut(name))}", "", (numbers or "no case") + ".", ""]
+    rows = [result for state in ("not-judged", *STATES[:4]) for result in results if result.state == state]
+    if rows:
+        lines += ["| state | case | target | what |", "|---|---|---|---|"]
+        for result in rows[:_MOST_ROWS]:
+            cells = (result.state.replace("-", " "), result.case, result.target, result.sentence)
+            lines.append(f"| {' | '.join(markdown(_cut(cell)) for cell in cells)} |")
+        lines.append("")
+    if len(rows) > _MOST_ROWS:
+        lines += [f"and {len(rows) - _MOST_ROWS:,} more.", ""]
+    return "\n".join(lines) + "\n"
+
+
+def _data(text: str) -> str:
+    """Text as the message of a workflow command; the runner's older commands, which begin anywhere in a line,
+    are broken, too.
+    """
+    return single_line(_cut(text)).replace("##[", "## [").replace("%", "%25")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CUT else f"{text[:_CUT]}..."
