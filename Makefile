@@ -49,8 +49,10 @@ fuzz-self: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-# Links, and what commands of README and docs print.
-docs: $(VENV)/dev.stamp
+# The site in site/, the links, and what commands of README and docs print.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/docs.stamp
+	$(BIN)/mkdocs build --strict --quiet
 	$(PYTEST) $(SPREAD) tests/test_docs.py tests/cli/test_documented.py tests/cli/test_how_to.py tests/cli/test_outputs.py
 
 # An sdist and a pure wheel in dist/, looked into. TAG=v1.2.0 asks for the version of that tag.
@@ -76,7 +78,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/lint-imports --config pyproject.toml
 
 clean:
-	rm -rf $(VENV) dist .test-order .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist site .test-order .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/pip.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit("opsieve needs Python 3.11 or newer; this is %s (try make PYTHON=python3.12)" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -93,6 +95,11 @@ $(VENV)/dev.stamp: WANTED := --editable ".[tvm,transformers]" --group dev
 $(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
 	$(INSTALL)
 	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/docs.stamp: WANTED := --group docs
+$(VENV)/docs.stamp: $(VENV)/dev.stamp
+	$(INSTALL)
+	@touch $@
 
 # What tests and compilers import is compiled once, not in each process of the tests.
 $(VENV)/compiled.stamp: $(VENV)/dev.stamp

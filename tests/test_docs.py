@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import opsieve
+
 _ROOT = Path(__file__).parents[1]
 _HERE = re.compile(
     r"https://(github\.com/opsieve/opsieve/blob|raw\.githubusercontent\.com/opsieve/opsieve)/main/"
@@ -38,3 +40,13 @@ def _check_links(page: Path) -> None:
         assert target.exists(), f"{link} of {page.relative_to(_ROOT)}"
         if anchor and target.suffix == ".md":
             assert anchor in _anchors(target), f"{link} of {page.relative_to(_ROOT)}"
+
+
+def test_the_site_has_every_page_and_every_public_name() -> None:
+    """`make docs` builds the site; this holds what it would refuse, without mkdocs."""
+    site = (_ROOT / "mkdocs.yml").read_text()
+    pages = {str(page.relative_to(_ROOT / "docs")) for page in (_ROOT / "docs").rglob("*.md")}
+    assert set(re.findall(r"\S+\.md$", site, re.MULTILINE)) == pages
+    reference = (_ROOT / "docs" / "reference" / "python.md").read_text()
+    names = {name.rpartition(".")[2] for name in re.findall(r"^::: (\S+)$", reference, re.MULTILINE)}
+    assert names == {*opsieve.__all__, "Queries"} - {"BadInput", "Store"}

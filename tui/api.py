@@ -44,8 +44,24 @@ def _silent(sentence: str) -> None:
 
 
 def open_case(model: Model, inputs: Values = None, expected: Values = None, seed: int = 0) -> "Case":
-    """The case that a model is with its inputs and expected outputs: `case.program`, `case.inputs`,
-    `case.expected`.
+    """Read a model with its inputs and expected outputs as one case.
+
+    Args:
+        model: A path (an ``.onnx`` file or a case folder), an ``onnx.ModelProto``, its bytes, what
+            ``torch.onnx.export`` returns, or a ``Case``.
+        inputs: Arrays by input name, a path to an ``.npz`` file or an ONNX test data set, or None to draw
+            them. A list is an ONNX sequence, None an absent optional.
+        expected: Expected outputs in the same forms.
+        seed: Seed of the inputs that are drawn.
+
+    Returns:
+        The case: ``case.program``, ``case.inputs``, ``case.expected``, ``case.origin``.
+
+    Raises:
+        BadInput: If the model or a value cannot be read.
+
+    Example:
+        >>> opsieve.open_case("model.onnx").program.operators()
     """
     from opsieve.gen.case.open_case import open_case as opened
 
@@ -67,12 +83,28 @@ def run(
     offline: bool = False,
     say: Say = _silent,
 ) -> "list[JudgeResult]":
-    """Run a model on compilers and judge what each gives: `opsieve run`. A result for each target, in order.
+    """Run a model on compilers and judge each result, as `opsieve run` does.
 
-    `result.judged.verdict` tells; `result.judged.observations[0].outputs` are the arrays of the target (None
-    where it gave none); `result.facts()` are the keys of `--json`. `tolerance` is (relative, absolute) in
-    place of the measured policy. `seconds` and `memory` (bytes, 0 for the usual limit) bound one run.
-    BadInput for a model that ONNX's checker refuses, unless not to `check`.
+    Args:
+        model: The model, in one of the forms that `open_case` takes.
+        inputs: Input values, in the forms that `open_case` takes.
+        targets: Compilers, written ``backend[==release | @path][:option,...]``.
+        expected: Expected outputs; a result that contradicts them is a failure.
+        seed: Seed of the inputs that are drawn.
+        tolerance: (relative, absolute) tolerance per element; replaces the measured policy.
+        check: Whether ONNX's checker has to accept the model first.
+        seconds: Time limit of one run, in seconds of wall time.
+        memory: Memory limit of one run in bytes; 0 for the default.
+        offline: Use only releases that are installed.
+        say: Receives diagnostics, one sentence per call.
+
+    Returns:
+        One result per target, in order. ``result.judged.verdict`` is the verdict,
+        ``result.judged.observations[0].outputs`` are the target's arrays by output name (None if there are
+        none), ``result.facts()`` are the keys of ``--json``.
+
+    Raises:
+        BadInput: If a target does not exist, or the checker rejects the model.
     """
     from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
 
@@ -98,12 +130,16 @@ def run(
 def compare(
     got: Mapping[str, Any], expected: Mapping[str, Any], tolerance: tuple[float, float] | None = None
 ) -> "Comparison":
-    """Compare outputs by name, by the policy of the judge: `comparison.agrees`, `.mismatches` by output,
-    `.worst`.
+    """Compare outputs by name with the judge's policy.
 
-    The error of an output is its largest absolute difference over the largest magnitude expected. `tolerance`
-    is (relative, absolute) for each element in its place. Both are arrays of the dtypes that the model
-    declares.
+    Args:
+        got: Arrays by output name, of the dtypes that the model declares.
+        expected: The arrays that they should equal.
+        tolerance: (relative, absolute) tolerance per element; replaces the measured policy, in which the
+            error of an output is its largest absolute difference over the largest expected magnitude.
+
+    Returns:
+        The comparison: ``agrees``, ``mismatches`` by output name, ``worst``.
     """
     from opsieve.backends.compare import POLICY
     from opsieve.backends.compare import compare as compared
@@ -131,17 +167,35 @@ def reduce(
     say: Say = _silent,
     progress: "Callable[[Progress], None] | None" = None,
 ) -> "Reduced":
-    """Reduce a failing model to the smallest one that fails the same way: `opsieve reduce`.
+    """Reduce a failing model to the smallest one that fails in the same way, as `opsieve reduce` does.
 
-    `reduced.facts` are the keys of `--json`, `reduced.text` the reduced model for people,
-    `reduced.reduction.best` the program and its inputs; `reduction` is None where nothing fails. The results
-    are written to `output`, by default a new folder under the system's folder of temporary files
-    (`facts["output"]` and `facts["script"]` lie there); the same `output` again resumes.
+    The results are written to `output`. Calling it again with the same `output` resumes; what a callback
+    raises (KeyboardInterrupt, say) ends the reduction and leaves the best model so far there.
 
-    `targets` are asked in order, all installed compilers when there are none. `same` is `loose`,
-    `fingerprint` or `cure`; `check` is a script that decides instead. `progress` hears where the reduction
-    stands. What a callback raises, KeyboardInterrupt say, ends the reduction; the best model so far is in
-    `output`.
+    Args:
+        model: The failing model, in one of the forms that `open_case` takes.
+        inputs: Input values, in the forms that `open_case` takes.
+        targets: Compilers to try in order; all installed ones if empty.
+        against: The trusted target to compare with; chosen automatically if None.
+        same: How strictly the failure must stay the same: ``loose``, ``fingerprint`` or ``cure``.
+        check: A script that decides instead: called with the model and its inputs, it exits with 0 while
+            the failure shows.
+        expected: Expected outputs.
+        output: Folder of the results; a new temporary one if None.
+        jobs: Number of slow tests that run at the same time, 1 to 64.
+        seed: Seed of the inputs that are drawn.
+        seconds: Time limit of one run, in seconds of wall time.
+        memory: Memory limit of one run in bytes; 0 for the default.
+        offline: Use only releases that are installed.
+        say: Receives diagnostics, one sentence per call.
+        progress: Called with the state of the reduction.
+
+    Returns:
+        ``facts`` are the keys of ``--json``; ``text`` is the reduced model for people;
+        ``reduction.best`` is the program with its inputs. ``reduction`` is None if nothing fails.
+
+    Raises:
+        BadInput: If an option cannot be used, or the model cannot be read.
     """
     from opsieve.reducer.sessions.session import ReductionRequest, Session
     from opsieve.reducer.sessions.worker_pool import WorkerPool
@@ -199,8 +253,22 @@ def attribute(
     offline: bool = False,
     say: Say = _silent,
 ) -> dict[str, Any]:
-    """The optimiser passes that cause a failure, as `opsieve attribute --json` prints them: `answer`,
-    `passes`, `levels` and more.
+    """Find the optimizer passes that cause a failure, as `opsieve attribute` does.
+
+    Args:
+        model: The failing model, in one of the forms that `open_case` takes.
+        inputs: Input values, in the forms that `open_case` takes.
+        target: The compiler that fails; the one that the case records if empty.
+        expected: Expected outputs.
+        seed: Seed of the inputs that are drawn.
+        offline: Use only releases that are installed.
+        say: Receives diagnostics, one sentence per call.
+
+    Returns:
+        The keys of ``opsieve attribute --json``: ``answer``, ``passes``, ``levels`` and more.
+
+    Raises:
+        BadInput: If the target offers no passes or levels to switch.
     """
     from opsieve.bisect.sessions.passes import attribute_passes
     from opsieve.bisect.sessions.request import BisectRequest
@@ -220,12 +288,21 @@ def attribute(
 def bisect_releases(
     model: Model, inputs: Values = None, package: str = "onnxruntime", *, say: Say = _silent, **options: Any
 ) -> dict[str, Any]:
-    """The release that brought a failure or ended it, as `opsieve bisect --releases PACKAGE --json` prints
-    it.
+    """Find the release that introduced or ended a failure, as `opsieve bisect --releases` does.
 
-    `options` are fields of `BisectRequest` (opsieve/bisect/sessions/request.py): `good`, `bad`, `target`,
-    `sweep`, `history`, `jobs`, `expected`, `seed`, `offline`, `dry_run` and more. Releases are installed on
-    demand.
+    Args:
+        model: The failing model, in one of the forms that `open_case` takes.
+        inputs: Input values, in the forms that `open_case` takes.
+        package: The compiler's package on PyPI. Releases are installed on demand.
+        say: Receives diagnostics, one sentence per call.
+        **options: Fields of ``BisectRequest``: ``good``, ``bad``, ``target``, ``sweep``, ``history``,
+            ``jobs``, ``expected``, ``seed``, ``offline``, ``dry_run`` and more.
+
+    Returns:
+        The keys of ``opsieve bisect --json``.
+
+    Raises:
+        BadInput: If a release does not exist, or the named ends do not differ.
     """
     from opsieve.bisect.sessions.versions import bisect_releases as searched
 
@@ -243,11 +320,23 @@ def bisect_commits(
     say: Say = _silent,
     **options: Any,
 ) -> dict[str, Any]:
-    """The commit between `good` and `bad` of a local git repository that brought a failure, as `opsieve
-    bisect --commits --json` prints it.
+    """Find the commit that introduced a failure, as `opsieve bisect --commits` does.
 
-    `options` are fields of `BisectRequest`: `build` (a script that is run in each work tree), `target`,
-    `paths`, `jobs` and more.
+    Args:
+        model: The failing model, in one of the forms that `open_case` takes.
+        inputs: Input values, in the forms that `open_case` takes.
+        repository: A local git repository of the compiler.
+        good: A commit in which the case passes.
+        bad: A commit in which the case fails.
+        say: Receives diagnostics, one sentence per call.
+        **options: Fields of ``BisectRequest``: ``build`` (a script that runs in each work tree),
+            ``target``, ``paths``, ``jobs`` and more.
+
+    Returns:
+        The keys of ``opsieve bisect --json``.
+
+    Raises:
+        BadInput: If the repository or a commit does not exist.
     """
     from opsieve.bisect.sessions.commits import bisect_commits as searched
 
@@ -256,8 +345,16 @@ def bisect_commits(
 
 
 def open_store(folder: str | os.PathLike[str]) -> "Queries":
-    """A store of `opsieve fuzz` or `import` to read, as a context manager: `clusters()`, `members(name)`,
-    `case(name)`, `counts()` and more.
+    """Open a store of `opsieve fuzz` or `opsieve import` for reading.
+
+    Args:
+        folder: The folder of the store.
+
+    Returns:
+        A context manager with ``clusters()``, ``members(name)``, ``case(name)``, ``counts()`` and more.
+
+    Raises:
+        BadInput: If the folder holds no store.
     """
     from opsieve.triage.store.queries import Queries
 
@@ -277,11 +374,25 @@ def assert_agrees(
     reduced: bool = True,
     output: str | os.PathLike[str] | None = None,
 ) -> None:
-    """AssertionError unless every target gives what the model means, with a line for each that does not.
+    """Assert that every target computes what the model means.
 
-    A first failure is reduced into `output` (as `reduce` does), and the message says where the model and its
-    script lie. Only the verdict `pass` is agreement: a target that could not be asked or lacks an operator
-    does not agree, nor one whose verdict is undecided.
+    A first failure is reduced, and the message names the folder of the reduced model and its script.
+
+    Args:
+        model: The model, in one of the forms that `open_case` takes.
+        inputs: Input values, in the forms that `open_case` takes.
+        targets: Compilers, written ``backend[==release | @path][:option,...]``.
+        expected: Expected outputs.
+        tolerance: (relative, absolute) tolerance per element; replaces the measured policy.
+        seed: Seed of the inputs that are drawn.
+        seconds: Time limit of one run, in seconds of wall time.
+        offline: Use only releases that are installed.
+        reduced: Whether to reduce the first failure.
+        output: Folder of the reduced case; a temporary one if None.
+
+    Raises:
+        AssertionError: If a verdict is not ``pass``, with one line per target. Targets that could not run,
+            lack an operator or stay undecided do not agree either.
     """
     __tracebackhide__ = True
     with _files(model, inputs, expected) as files:

@@ -85,15 +85,31 @@ def fuzz(
     say: Callable[[str], None] = _silent,
     progress: Callable[[FuzzProgress], bool | None] | None = None,
 ) -> FuzzOutcome:
-    """Run a campaign of generated programs on several compilers and store each distinct failure: `opsieve
-    fuzz`.
+    """Run a campaign of generated programs and store each distinct failure, as `opsieve fuzz` does.
 
-    It ends after `tests` tests in all or `minutes` of this run, of which one must be given. `store` is a
-    folder, by default a new one under the system's folder of temporary files; with `resume` its latest
-    campaign goes on. `progress` hears where the campaign stands; where it returns False the campaign ends in
-    order, and what it raises ends it, too: finished tests are stored either way. `seconds` and `memory`
-    (bytes, 0 for the usual limit) bound one run of a compiler. BadInput, one sentence, for what cannot be
-    used.
+    Args:
+        targets: Compilers, written ``backend[==release | @path][:option,...]``.
+        tests: Total number of tests after which the campaign ends; this or `minutes` is required.
+        minutes: Wall time after which this run ends.
+        store: Folder of the store; a new temporary one if None.
+        strategy: Name of the generation strategy; ``mix`` if None.
+        nodes: Number of nodes, such as ``"10"`` or ``"5-60"``.
+        values: How input values are chosen, as ``--values`` takes it.
+        seed: Seed of the campaign; a random one if None.
+        resume: Continue the latest campaign of `store`.
+        jobs: Number of worker lanes.
+        metamorphic: Also test semantically equivalent variants.
+        seconds: Time limit of one run of a compiler, in seconds of wall time.
+        memory: Memory limit of one run in bytes; 0 for the default.
+        say: Receives diagnostics, one sentence per call.
+        progress: Called with the state of the campaign. If it returns False the campaign ends; completed
+            tests stay stored, also when it raises.
+
+    Returns:
+        The outcome: ``facts`` are the keys of ``--json``; ``folder`` is the store.
+
+    Raises:
+        BadInput: If neither `tests` nor `minutes` is given, or an option cannot be used.
     """
     if tests is None and minutes is None:
         raise BadInput("say when the campaign ends: tests=1000, or minutes=10")

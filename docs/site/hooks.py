@@ -1,0 +1,33 @@
+"""Hooks of mkdocs: links that leave `docs/` lead to the repository.
+
+The pages link to samples, code and the README with relative paths, so that they work in a clone. On the site
+these files do not exist; there the links lead to the same file in the repository.
+"""
+
+import posixpath
+import re
+from typing import Any
+
+_LINK = re.compile(r"(\]\()(\.\./[^)\s]+)(\))")
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Replace relative links to files outside `docs/` by links to the repository.
+
+    Args:
+        markdown: The text of the page.
+        page: The page; its `file.src_uri` is relative to `docs/`.
+        config: The configuration of the site, with `repo_url`.
+
+    Returns:
+        The text with the replaced links.
+    """
+    folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
+
+    def replace(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(folder, match[2]))
+        if path.startswith("docs/"):
+            return match[0]
+        return f"{match[1]}{config.repo_url}/blob/main/{path}{match[3]}"
+
+    return _LINK.sub(replace, markdown)
