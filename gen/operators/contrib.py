@@ -94,14 +94,6 @@ def _second_width(draft: Draft) -> Sizes:
     return draft.inputs[1].shape[-1:]
 
 
-def _new_place(draft: Draft) -> int:
-    return draft.rng.between(0, draft.x.rank)
-
-
-def _same_width(draft: Draft) -> Sizes:
-    return (FREE, draft.x.shape[1])
-
-
 def _range_of(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return full(ins[0].dtype)
 
@@ -137,10 +129,6 @@ def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     assert values is not None
     at = int(values[0])
     return [(ins[0].dtype, (*shape[:at], 1, *shape[at:]))]
-
-
-def _pairwise(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[0].dtype, broadcast(ins[0].shape, ins[3].shape))]
 
 
 OPERATORS = (
@@ -195,7 +183,7 @@ OPERATORS = (
         contrib(
             name,
             parts=(*scaled(0), Partner(), *scaled(0), *scaled(0)),
-            infer=_pairwise,
+            infer=lambda ins, attrs: [(ins[0].dtype, broadcast(ins[0].shape, ins[3].shape))],
             bounds=_range_of,
             dtypes=_BYTES,
             scales=(1, 4, 6),
@@ -273,7 +261,7 @@ OPERATORS = (
     ),
     contrib(
         "ExpandDims",
-        parts=(Numbers(_new_place, "int32", scalar=True),),
+        parts=(Numbers(lambda draft: draft.rng.between(0, draft.x.rank), "int32", scalar=True),),
         infer=_expanded,
         dtypes=(*_FLOATS, "int64", "int32"),
         ranks=(0, 4),
@@ -289,7 +277,7 @@ OPERATORS = (
     ),
     contrib(
         "CDist",
-        parts=(Input(_same_width), Attr("metric", ("euclidean", "sqeuclidean"))),
+        parts=(Input(lambda draft: (FREE, draft.x.shape[1])), Attr("metric", ("euclidean", "sqeuclidean"))),
         infer=lambda ins, attrs: [(ins[0].dtype, (ins[0].shape[0], ins[1].shape[0]))],
         bounds=lambda ins, attrs: (0.0, 2 * ins[0].shape[1] * (ins[0].size + ins[1].size) ** 2),
         dtypes=("float32", "float64"),

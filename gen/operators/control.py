@@ -138,15 +138,6 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     )
 
 
-def _branch_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(tensor.dtype, tensor.shape) for tensor in attrs["then_branch"].outputs]
-
-
-def _branch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
-    pairs = zip(attrs["then_branch"].outputs, attrs["else_branch"].outputs, strict=True)
-    return [(min(a.low, b.low), max(a.high, b.high)) for a, b in pairs]
-
-
 def _handed(
     builder: GraphBuilder, body: GraphBuilder, dtype: str, shape: tuple[int, ...], low: float, high: float
 ) -> Tensor:
@@ -314,8 +305,11 @@ OPERATORS = (
     Operator(
         "If",
         in_graph(_if),
-        infer=_branch_types,
-        bounds=_branch_bounds,
+        infer=lambda ins, attrs: [(tensor.dtype, tensor.shape) for tensor in attrs["then_branch"].outputs],
+        bounds=lambda ins, attrs: [
+            (min(a.low, b.low), max(a.high, b.high))
+            for a, b in zip(attrs["then_branch"].outputs, attrs["else_branch"].outputs, strict=True)
+        ],
         ranks=(0, 0),
         dtypes=("bool",),
         family="control",

@@ -11,7 +11,7 @@ from opsieve.gen.declarations.declaration import RankEnds, given
 from opsieve.gen.declarations.instance import Attr, Draft, flag, named, since
 from opsieve.gen.declarations.properties import Rounding, long_sum, nan_input, reduced_size, rows_of_first
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
-from opsieve.gen.declarations.tensor import Bounds, Ins, Typed
+from opsieve.gen.declarations.tensor import Ins, Typed
 from opsieve.gen.operators.convolutions import CONVOLUTIONS
 from opsieve.gen.operators.layouts import with_zero
 from opsieve.gen.operators.windows import Windows, placed, spatial, strides_fit, windowed
@@ -56,10 +56,6 @@ def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     ]
 
 
-def _lp_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    return 0.0, product(attrs["kernel_shape"]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2))
-
-
 def _pool_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
     count: int = math.prod(outs[0][1]) * math.prod(attrs["kernel_shape"])
     return count
@@ -68,15 +64,6 @@ def _pool_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int
 def _global(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     x = ins[0].shape
     return [(ins[0].dtype, (*x[:2], *(1 for _ in x[2:])))]
-
-
-def _global_lp_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    return 0.0, product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2))
-
-
-def _place_jumps(attrs: Mapping[str, Any], outputs: int) -> Rounding:
-    """The largest value of a window moves smoothly, its place does not."""
-    return Rounding.EXACT | Rounding.JUMPS if outputs > 1 else Rounding.EXACT
 
 
 _KERNEL = Attr("kernel_shape", named("kernel"))
@@ -93,7 +80,8 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
-        rounding=_place_jumps,
+        # The largest value of a window moves smoothly, its place does not.
+        rounding=lambda attrs, outputs: Rounding.EXACT | Rounding.JUMPS if outputs > 1 else Rounding.EXACT,
         rows=rows_of_first,
     ),
     windowed(
@@ -115,7 +103,10 @@ OPERATORS = (
         parts=(Windows(True, 18), _KERNEL, since(18, _ceil), Attr("p", (1, 2, 3), 0.5)),
         requires=_pool_fits,
         cost=_pool_cost,
-        bounds=_lp_bounds,
+        bounds=lambda ins, attrs: (
+            0.0,
+            product(attrs["kernel_shape"]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2)),
+        ),
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
@@ -139,6 +130,13 @@ OPERATORS = (
         rows=rows_of_first,
     ),
     windowed(
-        "GlobalLpPool", _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True
+        "GlobalLpPool",
+        _global,
+        parts=(Attr("p", (1, 2, 3), 0.5),),
+        bounds=lambda ins, attrs: (
+            0.0,
+            product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2)),
+        ),
+        symbolic=True,
     ),
 )

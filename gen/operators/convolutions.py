@@ -61,13 +61,9 @@ def conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found + _bias_fits(ins, w[0])
 
 
-def _taps(ins: Ins, attrs: Mapping[str, Any]) -> Size:
-    return product(ins[1].shape[1:])
-
-
 def conv_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     """As many products as a filter has taps, and a bias."""
-    size = _taps(ins, attrs) * ins[0].size * ins[1].size
+    size = product(ins[1].shape[1:]) * ins[0].size * ins[1].size
     bias = optional(ins, 2)
     if bias is not None:
         size += bias.size
@@ -148,10 +144,6 @@ def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _places(draft: Draft) -> Sequence[Size]:
-    return placed(draft.x.shape[2:], draft["kernel"], draft.attrs)
-
-
 def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high = conv_bounds([ins[0], ins[1]], attrs)
     given = optional(ins, 3)
@@ -227,7 +219,7 @@ CONVOLUTIONS = (
             Attr("pads", lambda draft: [draft.rng.between(0, k - 1) for k in draft["kernel"]] * 2),
             Attr("kernel_shape", named("kernel")),
             Count("taps", lambda draft: math.prod(draft["kernel"])),
-            Count("places", _places),
+            Count("places", lambda draft: placed(draft.x.shape[2:], draft["kernel"], draft.attrs)),
             Count("features", between(1, 3)),
             Input("features channels kernel...", Domain(-1, 1)),
             Input("batch 2*taps places...", Domain(-1.4, 1.4)),

@@ -37,54 +37,14 @@ def _order(draft: Draft) -> None:
         draft.attrs["perm"] = draft.rng.shuffled(range(draft.x.rank))
 
 
-def _transposed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    shape = ins[0].shape
-    order = attrs.get("perm", range(len(shape) - 1, -1, -1))
-    return [(ins[0].dtype, tuple(shape[axis] for axis in order))]
-
-
-def _is_order(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank = len(ins[0].shape)
-    return [sorted(attrs.get("perm", range(rank))) == list(range(rank))]
-
-
 def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     times = values_of(ins[1])
     return [len(times) == len(ins[0].shape), *(number >= 0 for number in times)]
 
 
-def _repeats(draft: Draft) -> list[int]:
-    """Drawn also where sizes are open, so that products stay linear."""
-    return [
-        draft.rng.choice((1, 1, 1, 2, 3)) if draft.open is None else draft.rng.binned(1, 4)
-        for _ in draft.x.shape
-    ]
-
-
-def _tiled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [
-        (
-            ins[0].dtype,
-            tuple(side * times for side, times in zip(ins[0].shape, values_of(ins[1]), strict=True)),
-        )
-    ]
-
-
-def _fits_depth(draft: Draft) -> bool:
-    return draft.holds(draft.x.shape[1] % draft["blocksize"] ** 2 == 0)
-
-
 def _for_depth(draft: Draft) -> Sizes:
     n, _, h, w = draft.x.shape
     return n, draft["blocksize"] ** 2 * draft.rng.between(1, 2), h, w
-
-
-def _fits_space(draft: Draft) -> bool:
-    return draft.holds(*(side % draft["blocksize"] == 0 for side in draft.x.shape[2:]))
-
-
-def _for_space(draft: Draft) -> Sizes:
-    return (*draft.x.shape[:2], *(draft["blocksize"] * draft.rng.between(1, 3) for _ in range(2)))
 
 
 _BLOCK = Attr("blocksize", (1, 2, 2, 3))
@@ -113,15 +73,6 @@ def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
 _EYES = tuple(NUMBER[dtype] for dtype in ("float32", "float64", "int64", "int32", "float16"))
 
 
-def _eye_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(DTYPES[attrs["dtype"]] if "dtype" in attrs else ins[0].dtype, ins[0].shape)]
-
-
-def _as_long(draft: Draft) -> list[int]:
-    batch = draft["batch"]
-    return [draft.rng.between(1, draft.x.shape[1 - batch]) for _ in range(draft.x.shape[batch])]
-
-
 def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     batch, time = attrs.get("batch_axis", 1), attrs.get("time_axis", 0)
     if {batch, time} != {0, 1}:
@@ -142,9 +93,16 @@ OPERATORS = (
     *RESHAPES,
     layout(
         "Transpose",
-        infer=_transposed,
+        infer=lambda ins, attrs: [
+            (
+                ins[0].dtype,
+                tuple(ins[0].shape[axis] for axis in attrs.get("perm", range(len(ins[0].shape) - 1, -1, -1))),
+            )
+        ],
         parts=(_order,),
-        requires=_is_order,
+        requires=lambda ins, attrs: [
+            sorted(attrs.get("perm", range(len(ins[0].shape)))) == list(range(len(ins[0].shape)))
+        ],
         moves=Moves.FIRST,
         symbolic=True,
         rounding=Rounding.EXACT,
@@ -152,8 +110,21 @@ OPERATORS = (
     ),
     layout(
         "Tile",
-        infer=_tiled,
-        parts=(Numbers(_repeats),),
+        infer=lambda ins, attrs: [
+            (
+                ins[0].dtype,
+                tuple(side * times for side, times in zip(ins[0].shape, values_of(ins[1]), strict=True)),
+            )
+        ],
+        parts=(
+            Numbers(
+                # Drawn also where sizes are open, so that products stay linear.
+                lambda draft: [
+                    draft.rng.choice((1, 1, 1, 2, 3)) if draft.open is None else draft.rng.binned(1, 4)
+                    for _ in draft.x.shape
+                ]
+            ),
+        ),
         requires=_repeats_fit,
         ranks=(1, 5),
         usual={1: _tile_counts},
@@ -165,7 +136,14 @@ OPERATORS = (
     layout(
         "DepthToSpace",
         infer=_deep,
-        parts=(_BLOCK, First(fits=_fits_depth, other=_for_depth), Attr("mode", ("DCR", "CRD"), 0.5)),
+        parts=(
+            _BLOCK,
+            First(
+                fits=lambda draft: draft.holds(draft.x.shape[1] % draft["blocksize"] ** 2 == 0),
+                other=_for_depth,
+            ),
+            Attr("mode", ("DCR", "CRD"), 0.5),
+        ),
         requires=lambda ins, attrs: [ins[0].shape[1] % attrs["blocksize"] ** 2 == 0],
         ranks=(4, 4),
         moves=Moves.FIRST,
@@ -177,7 +155,18 @@ OPERATORS = (
     layout(
         "SpaceToDepth",
         infer=_spaced,
-        parts=(_BLOCK, First(fits=_fits_space, other=_for_space)),
+        parts=(
+            _BLOCK,
+            First(
+                fits=lambda draft: draft.holds(
+                    *(side % draft["blocksize"] == 0 for side in draft.x.shape[2:])
+                ),
+                other=lambda draft: (
+                    *draft.x.shape[:2],
+                    *(draft["blocksize"] * draft.rng.between(1, 3) for _ in range(2)),
+                ),
+            ),
+        ),
         requires=lambda ins, attrs: [side % attrs["blocksize"] == 0 for side in ins[0].shape[2:]],
         ranks=(4, 4),
         moves=Moves.FIRST,
@@ -231,7 +220,9 @@ OPERATORS = (
     ),
     layout(
         "EyeLike",
-        infer=_eye_type,
+        infer=lambda ins, attrs: [
+            (DTYPES[attrs["dtype"]] if "dtype" in attrs else ins[0].dtype, ins[0].shape)
+        ],
         parts=(Attr("k", between(-2, 2), 0.5), Attr("dtype", _EYES, 0.4)),
         bounds=lambda ins, attrs: (0.0, 1.0),
         ranks=(2, 2),
@@ -249,7 +240,12 @@ OPERATORS = (
                 Attr("time_axis", lambda draft: 1 - draft["batch"]),
                 where=lambda draft: draft["batch"] == 0 or draft.draws(0.5),
             ),
-            Numbers(_as_long),
+            Numbers(
+                lambda draft: [
+                    draft.rng.between(1, draft.x.shape[1 - draft["batch"]])
+                    for _ in range(draft.x.shape[draft["batch"]])
+                ]
+            ),
         ),
         requires=_lengths_fit,
         ranks=(2, 5),

@@ -51,16 +51,8 @@ def _together(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, broadcast(ins[0].shape, ins[1].shape))]
 
 
-def _truth(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [("bool", broadcast(ins[0].shape, ins[1].shape))]
-
-
 def _go_together(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return broadcasts(ins[0].shape, ins[1].shape)
-
-
-def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    return (0.0, 1.0)
 
 
 def corners(a: Tensor, b: Tensor, function: Callable[[float, float], float]) -> Bounds:
@@ -100,10 +92,6 @@ def _multiplied(a: Tensor, b: Tensor) -> Bounds:
     return corners(a, b, lambda p, q: p * q)
 
 
-def _subtracted(a: Tensor, b: Tensor) -> Bounds:
-    return (0.0, 0.0) if a is b else (a.low - b.high, a.high - b.low)
-
-
 def _divided(a: Tensor, b: Tensor) -> Bounds:
     if b.low <= 0 <= b.high:
         return -math.inf, math.inf
@@ -111,20 +99,9 @@ def _divided(a: Tensor, b: Tensor) -> Bounds:
     return (math.floor(low), math.ceil(high)) if not is_float(a.dtype) else (low, high)
 
 
-def _subtrahend(draft: Draft) -> Domain:
-    """What may be taken from the first input: of an unsigned type no more than it has."""
-    return Domain(0, draft.x.low) if draft.x.dtype in UNSIGNED else ANY
-
-
 def _fmod(draft: Draft) -> None:
     if is_float(draft.x.dtype) or draft.rng.random() < draft.builder.style.rates.rare_attribute:
         draft.attrs["fmod"] = 1
-
-
-def _is_spread(draft: Draft) -> bool:
-    """Whether the exponents are a tensor of their own: of a positive base."""
-    x = draft.x
-    return draft.draws(0.5) and x.low >= 0.1 and x.dtype in draft.builder.takes("Pow", "T1")
 
 
 def _exponent_type(draft: Draft) -> str:
@@ -156,11 +133,6 @@ def _powered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ends), max(ends)
 
 
-def _shifted(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    x, y = ins[0], ins[1]
-    return (0.0, x.high * 2.0**y.high) if attrs["direction"] == "LEFT" else (0.0, x.high)
-
-
 def _bits(a: Tensor, b: Tensor) -> Bounds:
     size = 2.0 ** math.ceil(math.log2(max(a.size, b.size) + 1))
     return (-size if a.low < 0 or b.low < 0 else 0.0, size - 1)
@@ -171,20 +143,13 @@ def comparison(name: str, **more: Any) -> Operator:
     return Operator(
         name,
         parts=(Partner(kept=0.6),),
-        infer=_truth,
+        infer=lambda ins, attrs: [("bool", broadcast(ins[0].shape, ins[1].shape))],
         requires=_go_together,
-        bounds=_unit,
+        bounds=lambda ins, attrs: (0.0, 1.0),
         family=more.pop("family", "comparison"),
         symbolic=True,
         **more,
     )
-
-
-def _fits_first(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    return [
-        len(ins[1].shape) <= len(ins[0].shape),
-        *(either(b == a, b == 1) for a, b in zip(ins[0].shape[::-1], ins[1].shape[::-1], strict=False)),
-    ]
 
 
 def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -196,7 +161,17 @@ BINARY = (
     binary(
         "Add", lambda a, b: (a.low + b.low, a.high + b.high), undefined=(overflow(np.add),), commutes=True
     ),
-    binary("Sub", _subtracted, parts=(Partner(_subtrahend),), undefined=(overflow(np.subtract),)),
+    binary(
+        "Sub",
+        lambda a, b: (0.0, 0.0) if a is b else (a.low - b.high, a.high - b.low),
+        parts=(
+            Partner(
+                # What may be taken from the first input: of an unsigned type no more than it has.
+                lambda draft: Domain(0, draft.x.low) if draft.x.dtype in UNSIGNED else ANY
+            ),
+        ),
+        undefined=(overflow(np.subtract),),
+    ),
     binary("Mul", _multiplied, undefined=(overflow(np.multiply),), commutes=True),
     binary("Div", _divided, (ANY, Domain(nonzero=True)), undefined=(integer_division,)),
     binary(
@@ -212,7 +187,15 @@ BINARY = (
     Operator(
         "Pow",
         parts=(
-            Count("spread", _is_spread),
+            Count(
+                "spread",
+                # Whether the exponents are a tensor of their own: of a positive base.
+                lambda draft: (
+                    draft.draws(0.5)
+                    and draft.x.low >= 0.1
+                    and (draft.x.dtype in draft.builder.takes("Pow", "T1"))
+                ),
+            ),
             some(Partner(Domain(-2, 2)), where=named("spread")),
             some(
                 Count("type", _exponent_type),
@@ -237,7 +220,9 @@ BINARY = (
         parts=(Partner(Domain(0, 3)), Attr("direction", ("LEFT", "RIGHT"))),
         infer=_together,
         requires=_go_together,
-        bounds=_shifted,
+        bounds=lambda ins, attrs: (
+            (0.0, ins[0].high * 2.0 ** ins[1].high) if attrs["direction"] == "LEFT" else (0.0, ins[0].high)
+        ),
         family="bits",
         dtypes=UNSIGNED,
         usual={1: Domain(0, 7)},
@@ -255,7 +240,10 @@ BINARY = (
     Operator(
         "PRelu",
         parts=(Partner(Domain(-1, 2), oneway=True),),
-        requires=_fits_first,
+        requires=lambda ins, attrs: [
+            len(ins[1].shape) <= len(ins[0].shape),
+            *(either(b == a, b == 1) for a, b in zip(ins[0].shape[::-1], ins[1].shape[::-1], strict=False)),
+        ],
         bounds=_prelu_bounds,
         family="binary",
         undefined=(nan_element,),
@@ -364,11 +352,6 @@ def _target(draft: Draft) -> int:
     return NUMBER[dtype]
 
 
-def _bounds_are_scalars(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """As the operator's page says; the checker lets vectors pass."""
-    return [bound is None or bound.shape == () for bound in (optional(ins, 1), optional(ins, 2))]
-
-
 def _cast_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     dtype = DTYPES[attrs["to"]]
     if dtype == "bool":
@@ -387,7 +370,10 @@ OTHERS = (
             Numbers(named("low"), "", scalar=True, share=0.7),
             Numbers(lambda draft: draft["low"] + draft.rng.between(1, 6), "", scalar=True, share=0.7),
         ),
-        requires=_bounds_are_scalars,
+        # As the operator's page says; the checker lets vectors pass.
+        requires=lambda ins, attrs: [
+            bound is None or bound.shape == () for bound in (optional(ins, 1), optional(ins, 2))
+        ],
         bounds=_clipped,
         family="unary",
         usual={1: Domain(-2, 0), 2: Domain(1, 3)},

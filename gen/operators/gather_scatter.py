@@ -62,16 +62,6 @@ def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank]
 
 
-def _no_longer(draft: Draft) -> Sizes:
-    """Any length along the axis, and beside it no more than the data."""
-    along = draft.axis % draft.x.rank
-    return tuple(draft.number(1, 5 if axis == along else side, 16) for axis, side in enumerate(draft.x.shape))
-
-
-def _same_rank(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    return [len(ins[0].shape) == len(ins[1].shape), *_axis_inside(ins, attrs)]
-
-
 def _coordinates(draft: Draft) -> Domain:
     """All inside the smallest of the sides that they go to."""
     side = min(draft.x.shape[draft["batch"] : draft["batch"] + draft["depth"]])
@@ -82,7 +72,7 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """Beside the axis no index tensor is longer than the data; updates, where there are some, are as many as
     indices.
     """
-    found = list(_same_rank(ins, attrs))
+    found = [len(ins[0].shape) == len(ins[1].shape), *_axis_inside(ins, attrs)]
     if not all(found):
         return found
     axis = attrs.get("axis", 0) % len(ins[0].shape)
@@ -91,11 +81,6 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         found.append(len(ins[2].shape) == len(ins[1].shape))
         found += [p == q for p, q in zip(ins[1].shape, ins[2].shape, strict=False)]
     return found
-
-
-def _gathered_nd(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    data, at, batch = ins[0].shape, ins[1].shape, attrs.get("batch_dims", 0)
-    return [(ins[0].dtype, (*at[:-1], *data[batch + at[-1] :]))]
 
 
 def _coordinates_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -167,10 +152,6 @@ def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(x.low, y.low), max(x.high, y.high)
 
 
-def _hot_values(draft: Draft) -> list[int]:
-    return [0, 1] if draft.draws(0.6) else [draft.rng.between(-2, 0), draft.rng.between(1, 3)]
-
-
 def _hot_type(draft: Draft) -> str:
     taken = draft.builder.takes("OneHot", "T3")
     return draft.rng.choice([dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in taken])
@@ -240,11 +221,6 @@ def _coordinate(site: Site) -> Domain:
     return below(min(data[start : start + indices[-1]], default=1))
 
 
-def _hot_depth(site: Site) -> Domain:
-    """The size of the new axis."""
-    return exact([size_of(site.output(), site.attribute("axis", -1)) or 3])
-
-
 OPERATORS = (
     gather(
         "Gather",
@@ -261,7 +237,18 @@ OPERATORS = (
     gather(
         "GatherElements",
         lambda ins, attrs: [(ins[0].dtype, ins[1].shape)],
-        parts=(Attr("axis", drawn_axis), Input(_no_longer, _inside, _INDEX_TYPES)),
+        parts=(
+            Attr("axis", drawn_axis),
+            Input(
+                # Any length along the axis, and beside it no more than the data.
+                lambda draft: tuple(
+                    draft.number(1, 5 if axis == draft.axis % draft.x.rank else side, 16)
+                    for axis, side in enumerate(draft.x.shape)
+                ),
+                _inside,
+                _INDEX_TYPES,
+            ),
+        ),
         requires=_elements_fit,
         usual={1: axis_index(0)},
         moves=Moves.FIRST,
@@ -272,7 +259,12 @@ OPERATORS = (
     ),
     gather(
         "GatherND",
-        _gathered_nd,
+        lambda ins, attrs: [
+            (
+                ins[0].dtype,
+                (*ins[1].shape[:-1], *ins[0].shape[attrs.get("batch_dims", 0) + ins[1].shape[-1] :]),
+            )
+        ],
         parts=(
             some(
                 Attr("batch_dims", lambda draft: draft.rng.between(1, draft.x.rank - 1)),
@@ -339,14 +331,23 @@ OPERATORS = (
                 ("int64", "int32"),
                 shape=lambda draft: draft.rng.choice(((), (1,))),
             ),
-            Numbers(_hot_values, _hot_type),
+            Numbers(
+                lambda draft: (
+                    [0, 1] if draft.draws(0.6) else [draft.rng.between(-2, 0), draft.rng.between(1, 3)]
+                ),
+                _hot_type,
+            ),
             Attr("axis", lambda draft: draft.rng.between(-draft.x.rank - 1, draft.x.rank), 0.6),
         ),
         requires=_hot_fits,
         bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
         ranks=(1, 4),
         dtypes=NUMERIC,
-        usual={0: Domain(0, 2), 1: _hot_depth},
+        # The size of the new axis.
+        usual={
+            0: Domain(0, 2),
+            1: lambda site: exact([size_of(site.output(), site.attribute("axis", -1)) or 3]),
+        },
         symbolic=True,
         rounding=Rounding.EXACT | Rounding.JUMPS,
     ),

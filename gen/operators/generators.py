@@ -6,7 +6,7 @@ NonMaxSuppression.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from opsieve.gen.declarations.instance import (
 )
 from opsieve.gen.declarations.properties import Rounding, nan_input
 from opsieve.gen.declarations.shape_patterns import agree
-from opsieve.gen.declarations.symbolic_arith import Truth
 from opsieve.gen.declarations.tensor import (
     NUMBER,
     NUMERIC,
@@ -51,26 +50,14 @@ def _filling(draft: Draft) -> Any:
     return np.array([draft.rng.between(0, 3)]).astype(dtype)
 
 
-def _filled_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(attrs["value"].dtype.name if "value" in attrs else "float32", tuple(values_of(ins[0])))]
-
-
 def _filled_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     value = float(attrs["value"][0]) if "value" in attrs else 0.0
     return value, value
 
 
-def _not_below_zero(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    return [size >= 0 for size in values_of(ins[0])]
-
-
 def _range_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     start, end, step = (values_of(tensor)[0] for tensor in ins)
     return [(ins[0].dtype, (max(0, math.ceil((end - start) / step)),))]
-
-
-def _taper_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(DTYPES[attrs.get("output_datatype", 1)], (values_of(ins[0])[0],))]
 
 
 _TAPER = (
@@ -85,7 +72,7 @@ def taper(name: str) -> Operator:
     return Operator(
         name,
         parts=_TAPER,
-        infer=_taper_type,
+        infer=lambda ins, attrs: [(DTYPES[attrs.get("output_datatype", 1)], (values_of(ins[0])[0],))],
         bounds=lambda ins, attrs: (-0.01, 1.01),
         dtypes=("int64", "int32"),
         usual={0: lambda site: exact([size_of(site.output(), 0) or 4])},
@@ -93,14 +80,6 @@ def taper(name: str) -> Operator:
         family="source",
         rank_ends=RankEnds.LARGEST,
     )
-
-
-def _mel_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [("float32", (values_of(ins[1])[0] // 2 + 1, values_of(ins[0])[0]))]
-
-
-def _nonzero_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    return 0.0, max(ins[0].shape, default=1) - 1
 
 
 def _one_axis(draft: Draft) -> None:
@@ -158,10 +137,12 @@ def _mel_numbers(site: Site) -> Domain:
 OPERATORS = (
     source(
         "ConstantOfShape",
-        _filled_type,
+        lambda ins, attrs: [
+            (attrs["value"].dtype.name if "value" in attrs else "float32", tuple(values_of(ins[0])))
+        ],
         _filled_bounds,
         parts=(Numbers(lambda draft: draft.builder.shape(0, 4), first=True), Attr("value", _filling, 0.8)),
-        requires=_not_below_zero,
+        requires=lambda ins, attrs: [size >= 0 for size in values_of(ins[0])],
         ranks=(1, 1),
         dtypes=("int64",),
         usual={0: like_output(Domain(1, 3))},
@@ -192,7 +173,7 @@ OPERATORS = (
     *map(taper, ("HannWindow", "HammingWindow", "BlackmanWindow")),
     source(
         "MelWeightMatrix",
-        _mel_type,
+        lambda ins, attrs: [("float32", (values_of(ins[1])[0] // 2 + 1, values_of(ins[0])[0]))],
         lambda ins, attrs: (0.0, 1.01),
         parts=(
             Numbers(between(3, 8), scalar=True, first=True),
@@ -208,7 +189,7 @@ OPERATORS = (
     source(
         "NonZero",
         lambda ins, attrs: [("int64", (len(ins[0].shape), _UNKNOWN))],
-        _nonzero_bounds,
+        lambda ins, attrs: (0.0, max(ins[0].shape, default=1) - 1),
         ranks=(1, 5),
         dtypes=(*NUMERIC, "bool"),
         undefined=(nan_input,),

@@ -177,17 +177,8 @@ def _einsum_terms(ins: Ins, attrs: Mapping[str, Any]) -> int:
     return math.prod(side for letter, side in sides.items() if letter not in kept)
 
 
-def _einsum_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = float(math.prod(tensor.size for tensor in ins))
-    return _signed(ins, _einsum_terms(ins, attrs) * size)
-
-
 def _signed(ins: Ins, size: float) -> Bounds:
     return (0.0 if ins[0].dtype.startswith("u") else -size), size
-
-
-def _is_small_square(draft: Draft) -> bool:
-    return draft.holds(draft.x.shape[-1] <= 4, draft.x.shape[-1] == draft.x.shape[-2])
 
 
 def _small_square(draft: Draft) -> Sizes:
@@ -253,7 +244,9 @@ OPERATORS = (
         parts=(Attr("equation", lambda draft: draft.rng.choice(_EQUATIONS[draft.x.rank])), _operands),
         infer=_einsum_type,
         requires=_einsum_fits,
-        bounds=_einsum_bounds,
+        bounds=lambda ins, attrs: _signed(
+            ins, _einsum_terms(ins, attrs) * float(math.prod(tensor.size for tensor in ins))
+        ),
         ranks=(1, 4),
         family="product",
         cost=_work(_einsum_terms),
@@ -263,7 +256,15 @@ OPERATORS = (
     ),
     Operator(
         "Det",
-        parts=(First(fits=_is_small_square, other=_small_square, domain=Domain(-4, 4)),),
+        parts=(
+            First(
+                fits=lambda draft: draft.holds(
+                    draft.x.shape[-1] <= 4, draft.x.shape[-1] == draft.x.shape[-2]
+                ),
+                other=_small_square,
+                domain=Domain(-4, 4),
+            ),
+        ),
         infer=lambda ins, attrs: [(ins[0].dtype, ins[0].shape[:-2])],
         requires=lambda ins, attrs: [ins[0].shape[-1] == ins[0].shape[-2]],
         bounds=_det_bounds,

@@ -41,13 +41,6 @@ _VARIANCE = Domain(0.3, 4)
 _EPSILON = Attr("epsilon", (1e-3, 1e-2, 1e-5), 0.4)
 
 
-def _statistics_type(draft: Draft) -> str:
-    """That of the first input, or now and then another since they may differ."""
-    if draft.opset < 15 or draft.draws(0.9):
-        return draft.x.dtype
-    return draft.builder.liked(draft.builder.takes("BatchNormalization", "T1"))
-
-
 def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     size = (ins[0].size + ins[3].size) * ins[1].size / math.sqrt(max(ins[4].low, 1e-3)) + ins[2].size
     return -size, size
@@ -141,11 +134,6 @@ def _axes_of_several(draft: Draft) -> list[int]:
     return axes if math.prod(shape[axis] for axis in axes) >= _UNEQUAL else list(range(len(shape)))
 
 
-def _axes_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank = len(ins[0].shape)
-    return [-rank <= axis < rank for axis in attrs.get("axes", (0, 2, 3))]
-
-
 def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     """None where each element stands alone: the difference that is to be its variance is rounded, and
     negative at times.
@@ -162,13 +150,6 @@ def norm(name: str, **more: Any) -> Operator:
     return Operator(name, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
 
 
-def _one_type_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    """ONNX gives the scale, and the result, a type of their own; its inference gives the result that of the
-    input, so that only one type passes.
-    """
-    return [*_scale_fits(ins, attrs), ins[0].dtype == ins[1].dtype]
-
-
 def _wide_scale(ins: Ins, attrs: Mapping[str, Any]) -> bool:
     """A scale of more dimensions than are normalised broadcasts all the same."""
     axis = attrs.get("axis", -1)
@@ -179,7 +160,15 @@ OPERATORS = (
     norm(
         "BatchNormalization",
         parts=(
-            Count("type", _statistics_type),
+            Count(
+                "type",
+                # That of the first input, or now and then another since they may differ.
+                lambda draft: (
+                    draft.x.dtype
+                    if draft.opset < 15 or draft.draws(0.9)
+                    else draft.builder.liked(draft.builder.takes("BatchNormalization", "T1"))
+                ),
+            ),
             *(Input(channels, domain, named("type")) for domain in (_SCALE, ANY, Domain(-2, 2), _VARIANCE)),
             _EPSILON,
             OutputCount(1),
@@ -232,7 +221,9 @@ OPERATORS = (
     norm(
         "RMSNormalization",
         parts=(_EPSILON, AxisAttr(-1), Input(from_axis, _SCALE)),
-        requires=_one_type_fits,
+        # ONNX gives the scale, and the result, a type of their own; its inference gives the result that
+        # of the input, so that only one type passes.
+        requires=lambda ins, attrs: [*_scale_fits(ins, attrs), ins[0].dtype == ins[1].dtype],
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
         ranks=(1, 5),
         undefined=(long_sum(normalised_size),),
@@ -257,7 +248,9 @@ OPERATORS = (
         "MeanVarianceNormalization",
         parts=(_unequal, Attr("axes", _axes_of_several)),
         dtypes=("float32",),
-        requires=_axes_inside,
+        requires=lambda ins, attrs: [
+            -len(ins[0].shape) <= axis < len(ins[0].shape) for axis in attrs.get("axes", (0, 2, 3))
+        ],
         bounds=_mean_variance_bounds,
         ranks=(2, 5),
         varied=True,

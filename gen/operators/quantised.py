@@ -14,7 +14,7 @@ from opsieve.gen.declarations.instance import Count, Draft, First, Input, Number
 from opsieve.gen.declarations.properties import Rounding, empty_range, nan_input
 from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import Truth
-from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, Ins, Typed, is_float
+from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, Ins, is_float
 from opsieve.gen.operators.convolutions import conv_cost
 from opsieve.gen.operators.matmul import inner, matrix_shape, second_factor
 from opsieve.gen.operators.windows import Windows, placed
@@ -103,10 +103,6 @@ def _scale_type(draft: Draft) -> str:
     return draft.builder.liked(floats) if draft.draws(0.3) else "float32"
 
 
-def _quantized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[2].dtype if len(ins) > 2 else "uint8", ins[0].shape)]
-
-
 def full(dtype: str) -> Bounds:
     """All that an integer type can hold."""
     return LEAST[dtype], LARGEST[dtype]
@@ -132,10 +128,6 @@ def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         axis = attrs.get("axis", 1)
         found.append(-len(x) <= axis < len(x) and scale[0] == x[axis])
     return found
-
-
-def _dynamic(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [("uint8", ins[0].shape), ("float32", ()), ("uint8", ())]
 
 
 def _integer_bounds(terms: int) -> Bounds:
@@ -164,11 +156,6 @@ def _filter_type(draft: Draft) -> str:
     return draft.inputs[3].dtype
 
 
-def _filter_zeros(draft: Draft) -> list[int]:
-    """Kernels ask for equal ones."""
-    return [0] * draft["grain"][0] if draft["grain"] else [draft.rng.choice(ZERO_POINTS[_filter_type(draft)])]
-
-
 _WINDOWS = (First("batch channels sides..."), Windows(), Count("maps", lambda draft: draft.number(1, 4, 16)))
 
 
@@ -182,7 +169,7 @@ def _one_for_all(ins: Ins, attrs: Mapping[str, Any]) -> bool:
 OPERATORS = (
     quantised(
         "QuantizeLinear",
-        _quantized,
+        lambda ins, attrs: [(ins[2].dtype if len(ins) > 2 else "uint8", ins[0].shape)],
         lambda ins, attrs: full(ins[2].dtype if len(ins) > 2 else "uint8"),
         requires=_scales_fit,
         parts=(
@@ -223,7 +210,7 @@ OPERATORS = (
     ),
     quantised(
         "DynamicQuantizeLinear",
-        _dynamic,
+        lambda ins, attrs: [("uint8", ins[0].shape), ("float32", ()), ("uint8", ())],
         # Where all elements are 0 the scale is 1.
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1.0)), (0.0, 255.0)],
         dtypes=("float32",),
@@ -289,7 +276,16 @@ OPERATORS = (
             Input("maps channels kernel...", dtype=other_bytes),
             Count("grain", lambda draft: (draft["maps"],) if draft.draws(0.4) else ()),
             scale(shape="grain..."),
-            Numbers(_filter_zeros, _filter_type, shape="grain..."),
+            Numbers(
+                # Kernels ask for equal ones.
+                lambda draft: (
+                    [0] * draft["grain"][0]
+                    if draft["grain"]
+                    else [draft.rng.choice(ZERO_POINTS[_filter_type(draft)])]
+                ),
+                _filter_type,
+                shape="grain...",
+            ),
             *scaled(0),
             Numbers(
                 lambda draft: [draft.rng.between(-100, 100) for _ in range(draft["maps"])], "int32", share=0.4

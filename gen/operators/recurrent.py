@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import Operator, RankEnds
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -65,12 +64,6 @@ def _directed(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {**attrs, "directions": 2 if attrs.get("direction") == "bidirectional" else 1}
 
 
-def _weights_fit(name: str) -> Any:
-    return lambda ins, attrs: sized(_shapes(_GATES[name], bool(attrs.get("layout"))), ins, _directed(attrs))[
-        1
-    ]
-
-
 def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     *_, state, _ = texts = _shapes(1, bool(attrs.get("layout")))
     directed = _directed(attrs)
@@ -88,10 +81,6 @@ def _state_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
         step = ins[0].shape[2] * ins[0].size * ins[1].size + hidden * ins[2].size + 2
         size = step * (1 + hidden * ins[2].size) ** min(steps, 12)
     return [(-size, size), (-size, size), (-steps - 1.0, steps + 1.0)]
-
-
-def _recurrent_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
-    return math.prod(ins[0].shape[:2]) * (math.prod(ins[1].shape) + math.prod(ins[2].shape))
 
 
 _OWN: dict[str, tuple[Part, ...]] = {
@@ -146,7 +135,9 @@ def recurrent(name: str) -> Operator:
     return Operator(
         name,
         parts=_recurrent_parts(name),
-        requires=_weights_fit(name),
+        requires=lambda ins, attrs: agree(*_shapes(_GATES[name], bool(attrs.get("layout"))))(
+            ins, _directed(attrs)
+        ),
         infer=_states if name == "LSTM" else lambda ins, attrs: _states(ins, attrs)[:2],
         bounds=_state_bounds if name == "LSTM" else lambda ins, attrs: _state_bounds(ins, attrs)[:2],
         safe=(Domain(-20, 20),),
@@ -155,18 +146,11 @@ def recurrent(name: str) -> Operator:
         rounding=Rounding.BOUNDED,
         usual={4: lengths("layout", 0)},
         dtypes=("float32", "float64", "float16"),
-        cost=_recurrent_cost,
+        cost=lambda ins, attrs, outs: (
+            math.prod(ins[0].shape[:2]) * (math.prod(ins[1].shape) + math.prod(ins[2].shape))
+        ),
         rank_ends=RankEnds.BOTH,
     )
-
-
-def _some_kept(draft: Draft) -> list[int]:
-    """No row may be masked out whole: nothing would be left to attend to."""
-    return [
-        1 if column == 0 else draft.rng.below(2)
-        for _ in range(draft["queries"])
-        for column in range(draft["keys"])
-    ]
 
 
 # Key heads may be shared by groups of query heads.
@@ -186,17 +170,22 @@ _ATTENTION = (
         some(Attr("is_causal", (1,))),
         some(),
         some(),
-        Numbers(_some_kept, "bool", shape="queries keys"),
+        Numbers(
+            # No row may be masked out whole: nothing would be left to attend to.
+            lambda draft: [
+                1 if column == 0 else draft.rng.below(2)
+                for _ in range(draft["queries"])
+                for column in range(draft["keys"])
+            ],
+            "bool",
+            shape="queries keys",
+        ),
         Input("queries keys", Domain(-2, 2), share=0.5),
     ),
     Attr("scale", (0.5, 1.0, 0.125), 0.3),
     Attr("softcap", (1.0, 5.0), 0.2),
     OutputCount(1),
 )
-
-
-def _attended(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[0].dtype, (*ins[0].shape[:3], ins[2].shape[3]))]
 
 
 def _attention_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
@@ -268,17 +257,6 @@ def _cache_axis(draft: Draft) -> None:
         draft.attrs["axis"] = draft.axis - rank if rng.random() < rates.negative_cache_axis else draft.axis
 
 
-def _shorter(draft: Draft) -> Sizes:
-    shape = draft.x.shape
-    return (*shape[: draft.axis], draft["length"], *shape[draft.axis + 1 :])
-
-
-def _starts(draft: Draft) -> list[int]:
-    """One that goes round may begin anywhere."""
-    last = draft.side - (1 if "mode" in draft.attrs else draft["length"])
-    return [draft.rng.between(0, last) for _ in range(draft.x.shape[0])]
-
-
 def _write_start(site: Site) -> Domain:
     """Where an update of this length fits."""
     axis = site.attribute("axis", -2)
@@ -291,7 +269,7 @@ OPERATORS = (
     Operator(
         "Attention",
         parts=_ATTENTION,
-        infer=_attended,
+        infer=lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:3], ins[2].shape[3]))],
         requires=lambda ins, attrs: [
             *agree(_QUERY, _KEY, _VALUE)(ins, attrs),
             ins[0].shape[1] % ins[1].shape[1] == 0,
@@ -320,8 +298,24 @@ OPERATORS = (
         parts=(
             _cache_axis,
             Count("length", lambda draft: draft.rng.between(1, draft.side)),
-            Input(_shorter),
-            some(Attr("mode", ("circular",), 0.4), Numbers(_starts), share=0.7),
+            Input(
+                lambda draft: (
+                    *draft.x.shape[: draft.axis],
+                    draft["length"],
+                    *draft.x.shape[draft.axis + 1 :],
+                )
+            ),
+            some(
+                Attr("mode", ("circular",), 0.4),
+                Numbers(
+                    # One that goes round may begin anywhere.
+                    lambda draft: [
+                        draft.rng.between(0, draft.side - (1 if "mode" in draft.attrs else draft["length"]))
+                        for _ in range(draft.x.shape[0])
+                    ]
+                ),
+                share=0.7,
+            ),
         ),
         bounds=lambda ins, attrs: (min(ins[0].low, ins[1].low), max(ins[0].high, ins[1].high)),
         ranks=(2, 5),

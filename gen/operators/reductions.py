@@ -33,7 +33,7 @@ from opsieve.gen.declarations.properties import (
     unsorted,
 )
 from opsieve.gen.declarations.schema import form
-from opsieve.gen.declarations.symbolic_arith import Size, Truth, product
+from opsieve.gen.declarations.symbolic_arith import Truth, product
 from opsieve.gen.declarations.tensor import (
     ANY,
     FLOATS,
@@ -101,15 +101,6 @@ def _inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= int(axis) < rank for axis in given]
 
 
-def _terms(ins: Ins, attrs: Mapping[str, Any]) -> Size:
-    return product(ins[0].shape[axis] for axis in axes_of(ins, attrs, len(ins[0].shape)))
-
-
-def _no_axes(ins: Ins, attrs: Mapping[str, Any]) -> bool:
-    """An input of axes that lists none."""
-    return len(ins) > 1 and 0 in ins[1].shape
-
-
 def reduction(
     name: str, bounds: Callable[[float, float, int], Bounds], safe: Domain = ANY, **more: Any
 ) -> Operator:
@@ -119,13 +110,18 @@ def reduction(
         parts=(flag("keepdims", 0.5), _axes_for(name)),
         infer=_reduced,
         requires=_inside,
-        bounds=lambda ins, attrs: bounds(ins[0].low, ins[0].high, _terms(ins, attrs)),
+        bounds=lambda ins, attrs: bounds(
+            ins[0].low,
+            ins[0].high,
+            product(ins[0].shape[axis] for axis in axes_of(ins, attrs, len(ins[0].shape))),
+        ),
         safe=(safe,) if safe is not ANY else (),
         family="reduction",
         usual={1: every_axis},
         cost=lambda ins, attrs, outs: math.prod(ins[0].shape),
         symbolic=True,
-        unmodelled=_no_axes,
+        # An input of axes that lists none.
+        unmodelled=lambda ins, attrs: len(ins) > 1 and 0 in ins[1].shape,
         **more,
     )
 
@@ -228,10 +224,6 @@ def _best_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("int64", (*shape[:axis], *kept, *shape[axis + 1 :]))]
 
 
-def _place(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    return (0.0, ins[0].shape[attrs.get("axis", 0) % len(ins[0].shape)] - 1)
-
-
 def _running_length(ins: Ins) -> int:
     values = ins[1].values
     assert values is not None
@@ -265,25 +257,12 @@ def _softmax_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 1 / (1 + others * ratio), 1 / (1 + others / ratio)
 
 
-def _share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    return (0.0, 1.0)
-
-
-def _log_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    side = ins[0].shape[attrs.get("axis", -1)]
-    return (ins[0].low - ins[0].high - math.log(side), 0.0)
-
-
 def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, values = ins[0].shape, ins[1].values
     assert values is not None
     axis = attrs.get("axis", -1) % len(shape)
     found = (*shape[:axis], values[0], *shape[axis + 1 :])
     return [(ins[0].dtype, found), ("int64", found)]
-
-
-def _top_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
-    return [(ins[0].low, ins[0].high), (0.0, ins[0].shape[attrs.get("axis", -1)] - 1)]
 
 
 def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -325,10 +304,6 @@ def _top_count(site: Site) -> Domain:
     return Domain(1, min(size, 3)) if size else exact([1])
 
 
-def _how_many(draft: Draft) -> list[Size]:
-    return [draft.rng.binned(1, draft.side) if draft.open is None else draft.open.number(1)]
-
-
 def _soft(name: str, bounds: Any, undefined: OpenRule, rounding: Rounding = Rounding.NONE) -> Operator:
     """An operator of the family of Softmax."""
     return along(
@@ -351,7 +326,7 @@ AXIS = (
             parts=_BEST,
             infer=_best_type,
             requires=_axis_inside,
-            bounds=_place,
+            bounds=lambda ins, attrs: (0.0, ins[0].shape[attrs.get("axis", 0) % len(ins[0].shape)] - 1),
             undefined=(nan_input,),
             rank_ends=RankEnds.LEAST,
             rounding=Rounding.EXACT | Rounding.JUMPS,
@@ -370,8 +345,12 @@ AXIS = (
     ),
     along("CumProd", parts=_RUNNING, requires=_known_axis, bounds=_running_product, usual={1: ZERO}),
     _soft("Softmax", _softmax_share, softmax_of_infinity, rounding=Rounding.BOUNDED),
-    _soft("LogSoftmax", _log_share, softmax_of_infinity),
-    _soft("Hardmax", _share, nan_input, rounding=Rounding.EXACT | Rounding.JUMPS),
+    _soft(
+        "LogSoftmax",
+        lambda ins, attrs: (ins[0].low - ins[0].high - math.log(ins[0].shape[attrs.get("axis", -1)]), 0.0),
+        softmax_of_infinity,
+    ),
+    _soft("Hardmax", lambda ins, attrs: (0.0, 1.0), nan_input, rounding=Rounding.EXACT | Rounding.JUMPS),
     along(
         "LpNormalization",
         parts=(*_AXIS, Attr("p", (1, 2), 0.5)),
@@ -383,10 +362,18 @@ AXIS = (
     ),
     along(
         "TopK",
-        parts=(AxisAttr(-1), Numbers(_how_many), flag("largest", 0.5)),
+        parts=(
+            AxisAttr(-1),
+            Numbers(
+                lambda draft: [
+                    draft.rng.binned(1, draft.side) if draft.open is None else draft.open.number(1)
+                ]
+            ),
+            flag("largest", 0.5),
+        ),
         infer=_top_types,
         requires=_top_fits,
-        bounds=_top_bounds,
+        bounds=lambda ins, attrs: [(ins[0].low, ins[0].high), (0.0, ins[0].shape[attrs.get("axis", -1)] - 1)],
         dtypes=(*FLOATS, *INTEGERS),
         usual={1: _top_count},
         undefined=(

@@ -57,10 +57,6 @@ def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [product(_reshaped(ins, attrs)[0][1]) == product(ins[0].shape)]
 
 
-def _any_axis(draft: Draft) -> int:
-    return draft.rng.between(-draft.x.rank, draft.x.rank)
-
-
 def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, axis = ins[0].shape, attrs.get("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
@@ -90,11 +86,6 @@ def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [
         all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given)
     ]
-
-
-def _is_squeezed(draft: Draft) -> bool:
-    """Now and then every axis of size 1 is, and none named."""
-    return draft.open is not None or not draft.draws(draft.builder.style.rates.all_ones)
 
 
 def _single_axes(draft: Draft) -> list[int]:
@@ -127,14 +118,6 @@ def _grown(draft: Draft) -> list[int]:
     rng = draft.rng
     asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in draft.x.shape]
     return [rng.between(1, 3), *asked] if draft.x.rank < 5 and draft.draws(0.4) else asked
-
-
-def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[0].dtype, broadcast(ins[0].shape, tuple(values_of(ins[1]))))]
-
-
-def _expand_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    return broadcasts(ins[0].shape, tuple(values_of(ins[1])))
 
 
 def _target_shape(site: Site) -> Domain:
@@ -229,13 +212,10 @@ def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
     if x.rank < 5 and rng.random() < builder.style.rates.new_axis:
         asked.insert(0, builder.number(1, 8))
     view = tuple(
-        1 if _open_grows(q, p) else p for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True)
+        1 if q is not p and not isinstance(q, int) else p
+        for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True)
     )
     return Instance([viewed(x, view), builder.ints(asked)])
-
-
-def _open_grows(asked: Size, side: Size) -> bool:
-    return asked is not side and not isinstance(asked, int)
 
 
 RESHAPES = (
@@ -255,7 +235,7 @@ RESHAPES = (
     layout(
         "Flatten",
         infer=_flat,
-        parts=(Attr("axis", _any_axis, 0.7),),
+        parts=(Attr("axis", lambda draft: draft.rng.between(-draft.x.rank, draft.x.rank), 0.7),),
         requires=_flatten_inside,
         ranks=(1, 5),
         moves=Moves.IN_ORDER,
@@ -285,7 +265,10 @@ RESHAPES = (
                     other=lambda draft: (*(FREE for _ in draft.x.shape[1:]), 1),
                 ),
                 Numbers(_single_axes),
-                where=_is_squeezed,
+                # Now and then every axis of size 1 is, and none named.
+                where=lambda draft: (
+                    draft.open is not None or not draft.draws(draft.builder.style.rates.all_ones)
+                ),
             ),
         ),
         requires=_ones,
@@ -298,9 +281,9 @@ RESHAPES = (
     ),
     layout(
         "Expand",
-        infer=_expanded,
+        infer=lambda ins, attrs: [(ins[0].dtype, broadcast(ins[0].shape, tuple(values_of(ins[1]))))],
         parts=(Numbers(_grown),),
-        requires=_expand_fits,
+        requires=lambda ins, attrs: broadcasts(ins[0].shape, tuple(values_of(ins[1]))),
         usual={1: _expanded_shape},
         moves=Moves.FIRST,
         symbolic=_open_expand,

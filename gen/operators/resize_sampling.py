@@ -107,21 +107,6 @@ def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _columns(draft: Draft) -> Sizes:
-    """Columns of an image of some channels, as many as it has blocks."""
-    return draft.x.shape[0], draft.rng.between(1, 3) * math.prod(draft["block"]), math.prod(draft["blocks"])
-
-
-def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    image, block = values_of(ins[1]), values_of(ins[2])
-    return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], math.prod(block)), *image))]
-
-
-def _grid_sizes(draft: Draft) -> list[int]:
-    rng = draft.rng
-    return [draft.x.shape[0], rng.between(1, 3), *(rng.between(2, 4) for _ in range(draft["axes"]))]
-
-
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     n, _, *sides = values_of(ins[1])
     return [(ins[0].dtype, (n, *sides, len(sides)))]
@@ -136,15 +121,6 @@ def _regions(draft: Draft) -> list[float]:
     return [round(value, 3) for value in boxes]
 
 
-def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [
-        (
-            ins[0].dtype,
-            (ins[1].shape[0], ins[0].shape[1], attrs.get("output_height", 1), attrs.get("output_width", 1)),
-        )
-    ]
-
-
 def _pooled_regions(draft: Draft) -> list[int]:
     """Of an image of the batch, from an element to another."""
     rng, (batch, _, height, width), rows = draft.rng, draft.x.shape, list[int]()
@@ -152,10 +128,6 @@ def _pooled_regions(draft: Draft) -> list[int]:
         top, left = rng.below(height), rng.below(width)
         rows += [rng.below(batch), left, top, rng.between(left, width - 1), rng.between(top, height - 1)]
     return rows
-
-
-def _roi_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))]
 
 
 def _own_places(draft: Draft) -> list[int]:
@@ -168,18 +140,6 @@ def _own_places(draft: Draft) -> list[int]:
         for column in range(w)
     )
     return [first + rng.below(size) * w * size + rng.below(size) for first in windows]
-
-
-def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    x = ins[0].shape
-    return [
-        (ins[0].dtype, (*x[:2], *(side * k for side, k in zip(x[2:], attrs["kernel_shape"], strict=True))))
-    ]
-
-
-def _grid_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    x, grid = ins[0].shape, ins[1].shape
-    return [len(x) == len(grid), x[0] == grid[0], grid[-1] == len(x) - 2]
 
 
 def _columns_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -238,11 +198,6 @@ def _image_or_block(site: Site) -> Domain:
     return exact([*[1] * (site.length - 1), blocks] if site.position == 1 else [1] * site.length)
 
 
-def _distinct_places(site: Site) -> Domain:
-    """A place of its own for each element."""
-    return exact(range(min(site.length, 4096)))
-
-
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 OPERATORS = (
@@ -277,7 +232,11 @@ OPERATORS = (
     windowed(
         "GridSample",
         lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *ins[1].shape[1:-1]))],
-        requires=_grid_fits,
+        requires=lambda ins, attrs: [
+            len(ins[0].shape) == len(ins[1].shape),
+            ins[0].shape[0] == ins[1].shape[0],
+            ins[1].shape[-1] == len(ins[0].shape) - 2,
+        ],
         bounds=_grid_bounds,
         parts=(
             Attr("mode", _grid_mode),
@@ -294,11 +253,28 @@ OPERATORS = (
     ),
     windowed(
         "Col2Im",
-        _image_of,
+        lambda ins, attrs: [
+            (
+                ins[0].dtype,
+                (
+                    ins[0].shape[0],
+                    quotient(ins[0].shape[1], math.prod(values_of(ins[2]))),
+                    *values_of(ins[1]),
+                ),
+            )
+        ],
         parts=(
             Count("block", lambda draft: [draft.rng.between(1, 2), draft.rng.between(1, 3)]),
             Count("blocks", lambda draft: [draft.rng.between(1, 3) for _ in range(2)]),
-            First(fits=never, other=_columns),
+            First(
+                fits=never,
+                # Columns of an image of some channels, as many as it has blocks.
+                other=lambda draft: (
+                    draft.x.shape[0],
+                    draft.rng.between(1, 3) * math.prod(draft["block"]),
+                    math.prod(draft["blocks"]),
+                ),
+            ),
             Numbers(lambda draft: [p + q - 1 for p, q in zip(draft["blocks"], draft["block"], strict=True)]),
             Numbers(named("block")),
         ),
@@ -320,7 +296,13 @@ OPERATORS = (
             First(
                 fits=never, other=lambda draft: (draft.rng.between(1, 2), draft["axes"], draft["axes"] + 1)
             ),
-            Numbers(_grid_sizes),
+            Numbers(
+                lambda draft: [
+                    draft.x.shape[0],
+                    draft.rng.between(1, 3),
+                    *(draft.rng.between(2, 4) for _ in range(draft["axes"])),
+                ]
+            ),
             flag("align_corners", 0.5),
         ),
         requires=_theta_fits,
@@ -334,7 +316,17 @@ OPERATORS = (
     ),
     windowed(
         "RoiAlign",
-        _roi_type,
+        lambda ins, attrs: [
+            (
+                ins[0].dtype,
+                (
+                    ins[1].shape[0],
+                    ins[0].shape[1],
+                    attrs.get("output_height", 1),
+                    attrs.get("output_width", 1),
+                ),
+            )
+        ],
         parts=(
             Count("regions", between(1, 3)),
             Numbers(_regions, "", shape="regions 4"),
@@ -356,7 +348,7 @@ OPERATORS = (
     ),
     windowed(
         "MaxRoiPool",
-        _roi_pooled,
+        lambda ins, attrs: [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))],
         parts=(
             Count("regions", between(1, 3)),
             Numbers(_pooled_regions, "", shape="regions 5"),
@@ -373,7 +365,15 @@ OPERATORS = (
     ),
     windowed(
         "MaxUnpool",
-        _unpooled,
+        lambda ins, attrs: [
+            (
+                ins[0].dtype,
+                (
+                    *ins[0].shape[:2],
+                    *(side * k for side, k in zip(ins[0].shape[2:], attrs["kernel_shape"], strict=True)),
+                ),
+            )
+        ],
         parts=(
             Attr("kernel_shape", lambda draft: [draft.rng.choice((1, 2, 2))] * 2),
             Attr("strides", named("kernel_shape")),
@@ -384,7 +384,8 @@ OPERATORS = (
         ranks=(4, 4),
         family="image",
         dtypes=FLOATS,
-        usual={1: _distinct_places, 2: like_output(ANY)},
+        # A place of its own for each element.
+        usual={1: lambda site: exact(range(min(site.length, 4096))), 2: like_output(ANY)},
         unmodelled=lambda ins, attrs: len(ins) > 2,
         sizes_unsaid=True,
         rounding=Rounding.JUMPS,

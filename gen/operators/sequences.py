@@ -14,7 +14,6 @@ from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
     Count,
-    Draft,
     Input,
     Instance,
     Numbers,
@@ -27,7 +26,7 @@ from opsieve.gen.declarations.instance import (
 )
 from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import divisors
-from opsieve.gen.declarations.tensor import NUMBER, ZERO, Bounds, Ins, Tensor, Typed
+from opsieve.gen.declarations.tensor import NUMBER, ZERO, Ins, Tensor, Typed
 from opsieve.gen.graph.graph import BodyGraph
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.operators.control import in_graph
@@ -77,11 +76,6 @@ def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
     )
 
 
-def _even_size(draft: Draft) -> int:
-    """All parts are alike."""
-    return draft.rng.choice(divisors(draft.side))
-
-
 def _split_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs.get("axis", 0) % len(shape)
@@ -125,11 +119,6 @@ def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
         low, high = x.low + other.low, x.high + other.high
     made = body.emit(name, "", operands, {}, [(dtype, x.shape)], (low, high))
     return Instance(ins, {"body": BodyGraph(inputs, body.nodes, made)})
-
-
-def _map_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    made = attrs["body"].outputs[0]
-    return made.low, made.high
 
 
 def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -179,7 +168,14 @@ OPERATORS = (
         _split_type,
         parts=(
             AxisAttr(0),
-            one_of(some(flag("keepdims", 0.5)), Numbers(_even_size, scalar=True)),
+            one_of(
+                some(flag("keepdims", 0.5)),
+                Numbers(
+                    # All parts are alike.
+                    lambda draft: draft.rng.choice(divisors(draft.side)),
+                    scalar=True,
+                ),
+            ),
         ),
         ranks=(1, 5),
         dtypes=_ELEMENTS,
@@ -205,7 +201,7 @@ OPERATORS = (
         "SequenceMap",
         lambda ins, attrs: [(ins[0].dtype, ins[0].shape)],
         sample=in_graph(_map),
-        bounds=_map_bounds,
+        bounds=lambda ins, attrs: (attrs["body"].outputs[0].low, attrs["body"].outputs[0].high),
         dtypes=_SEQUENCES,
     ),
     held(

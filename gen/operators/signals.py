@@ -32,7 +32,6 @@ from opsieve.gen.declarations.tensor import (
     Bounds,
     Domain,
     Ins,
-    Site,
     Typed,
     exact,
     is_float,
@@ -161,11 +160,6 @@ def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, 1.0
 
 
-def _frame_length(site: Site) -> Domain:
-    """No longer than the signal and the window."""
-    return exact([min(size_of(site.shape(0), 1) or 2, size_of(site.shape(2), 0) or 4)])
-
-
 OPERATORS = (
     Operator(
         "DFT",
@@ -191,7 +185,11 @@ OPERATORS = (
         ranks=(3, 3),
         family="signal",
         dtypes=("float32", "float64"),
-        usual={1: Domain(1, 2), 3: _frame_length},
+        # No longer than the signal and the window.
+        usual={
+            1: Domain(1, 2),
+            3: lambda site: exact([min(size_of(site.shape(0), 1) or 2, size_of(site.shape(2), 0) or 4)]),
+        },
         sizes_unsaid=True,
         rounding=Rounding.SUMS,
     ),

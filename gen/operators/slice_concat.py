@@ -257,10 +257,6 @@ def _crop_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     ]
 
 
-def _some_axes(draft: Draft) -> list[int]:
-    return draft.rng.some(range(draft.x.rank), draft.rng.between(1, draft.x.rank))
-
-
 def _near_sizes(draft: Draft) -> list[Size]:
     if draft.open is not None:
         return [draft.open.number(1, 16) for _ in draft.attrs["axes"]]
@@ -417,7 +413,12 @@ OPERATORS = (
     layout(
         "CenterCropPad",
         infer=_cropped,
-        parts=(Attr("axes", _some_axes), Numbers(_near_sizes)),
+        parts=(
+            Attr(
+                "axes", lambda draft: draft.rng.some(range(draft.x.rank), draft.rng.between(1, draft.x.rank))
+            ),
+            Numbers(_near_sizes),
+        ),
         requires=_crop_fits,
         bounds=with_zero,
         ranks=(1, 5),

@@ -4,14 +4,12 @@ Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer,
 TfIdfVectorizer.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Part, Partner, between, flag, some
 from opsieve.gen.declarations.properties import case_by_locale, split_of_empty
 from opsieve.gen.declarations.symbolic_arith import broadcast, broadcasts
-from opsieve.gen.declarations.tensor import Ins, Typed
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
@@ -37,10 +35,6 @@ _NGRAMS: tuple[Part, ...] = (
 )
 
 
-def _vector(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [("float32", (*ins[0].shape[:-1], max(attrs["ngram_indexes"]) + 1))]
-
-
 def text(name: str, infer: Any, **more: Any) -> Operator:
     """An operator on strings."""
     return Operator(
@@ -48,17 +42,9 @@ def text(name: str, infer: Any, **more: Any) -> Operator:
         infer=infer,
         family="text",
         dtypes=more.pop("dtypes", ("string",)),
-        bounds=more.pop("bounds", _none),
+        bounds=more.pop("bounds", lambda ins, attrs: (0.0, 0.0)),
         **more,
     )
-
-
-def _none(ins: Ins, attrs: Mapping[str, Any]) -> tuple[float, float]:
-    return 0.0, 0.0
-
-
-def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [("string", ins[0].shape)]
 
 
 OPERATORS = (
@@ -79,7 +65,7 @@ OPERATORS = (
     # Without stop words, which would leave a number of words that only a run tells.
     text(
         "StringNormalizer",
-        _same,
+        lambda ins, attrs: [("string", ins[0].shape)],
         parts=(
             First(
                 fits=lambda draft: draft.x.rank < 2 or draft.x.shape[0] == 1,
@@ -101,7 +87,7 @@ OPERATORS = (
     ),
     text(
         "TfIdfVectorizer",
-        _vector,
+        lambda ins, attrs: [("float32", (*ins[0].shape[:-1], max(attrs["ngram_indexes"]) + 1))],
         parts=_NGRAMS,
         bounds=lambda ins, attrs: (0.0, 100.0),
         dtypes=("string", "int32", "int64"),

@@ -66,14 +66,6 @@ def _cosh(low: float, high: float) -> Bounds:
     return math.cosh(near), math.cosh(far)
 
 
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
-
-
-def _softplus(x: float) -> float:
-    return x if x > 30 else math.log1p(math.exp(x))
-
-
 def unary(
     name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, ...] = (), **more: Any
 ) -> Operator:
@@ -158,7 +150,9 @@ UNARY = (
     unary("Relu", rising(_positive), undefined=(nan_element,), rounding=Rounding.EXACT),
     unary("Round", rising(round), rounding=Rounding.EXACT | Rounding.JUMPS),
     unary("Selu", above(-1.8, 1.05, 1.06), undefined=(nan_element,), rounding=Rounding.BOUNDED),
-    unary("Sigmoid", rising(_sigmoid), rounding=Rounding.BOUNDED),
+    unary(
+        "Sigmoid", rising(lambda x: 1 / (1 + math.exp(-x)) if x > -700 else 0.0), rounding=Rounding.BOUNDED
+    ),
     unary(
         "Sign",
         rising(lambda x: float((x > 0) - (x < 0))),
@@ -167,7 +161,7 @@ UNARY = (
     ),
     unary("Sin", lambda low, high: _wave(low, high, math.pi / 2), Domain(-30, 30)),
     unary("Sinh", rising(math.sinh), Domain(-5, 5)),
-    unary("Softplus", rising(_softplus), rounding=Rounding.BOUNDED),
+    unary("Softplus", rising(lambda x: x if x > 30 else math.log1p(math.exp(x))), rounding=Rounding.BOUNDED),
     unary("Softsign", rising(lambda x: x / (1 + abs(x)))),
     unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
     unary("Tan", rising(math.tan), Domain(-1.5, 1.5)),
