@@ -19,7 +19,7 @@ from onnx import AttributeProto
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.schema import OLDEST
-from opsieve.gen.declarations.tensor import Attributes, Tensor
+from opsieve.gen.declarations.tensor import FLOATS, Attributes, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import (
     OptionalType,
@@ -126,12 +126,8 @@ def movable(graph: TypedGraph, weights: bool) -> list[Tensor]:
         if math.isfinite(leaf.low)
         and math.isfinite(leaf.high)
         and "(" not in leaf.dtype
-        and (leaf.leaf == "input" or (weights and _plain_float(leaf) and id(leaf) not in rigid))
+        and (leaf.leaf == "input" or (weights and leaf.dtype in FLOATS and id(leaf) not in rigid))
     ]
-
-
-def _plain_float(tensor: Tensor) -> bool:
-    return tensor.dtype in ("float32", "float64", "float16", "bfloat16")
 
 
 def _rests_on(step: TypedNode, position: int, tensor: Tensor) -> bool:

@@ -109,7 +109,7 @@ def _astray(folder: Path, names: list[str], root: str) -> dict[str, Skipped]:
         if not path.is_symlink():
             continue
         try:
-            outside = not _inside(path, root)
+            outside = os.path.commonpath([root, os.path.realpath(path, strict=True)]) != root
             if is_folder(path):
                 found[name] = Skipped(
                     path, "it is a link to a folder, which is not followed: import that folder itself"
@@ -121,10 +121,6 @@ def _astray(folder: Path, names: list[str], root: str) -> dict[str, Skipped]:
         except (OSError, RuntimeError):  # a link to itself
             found[name] = Skipped(path, "it is a link that leads nowhere")
     return found
-
-
-def _inside(path: Path, root: str) -> bool:
-    return os.path.commonpath([root, os.path.realpath(path, strict=True)]) == root
 
 
 def _stranger(name: str) -> str:

@@ -89,11 +89,6 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
-def _no_bytes() -> bytes:
-    """Protocol 2's way of writing b""."""
-    return b""
-
-
 _NAMES: dict[tuple[str, str], Any] = {
     (module, name): stand_in
     for package in ("numpy.core", "numpy._core")
@@ -107,7 +102,8 @@ _NAMES: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _Array,
     ("collections", "OrderedDict"): dict,
     ("_codecs", "encode"): _encode,
-    ("__builtin__", "bytes"): _no_bytes,
+    # Protocol 2's way of writing b"".
+    ("__builtin__", "bytes"): lambda: b"",
 }
 
 

@@ -73,13 +73,12 @@ def shape_of(text: str, sizes: Sized, attrs: Mapping[str, Any]) -> Sizes:
             found += sizes[term.name]
         else:
             found.append(
-                product(each if isinstance(each, int) else _value(each, sizes, attrs) for each in term)
+                product(
+                    each if isinstance(each, int) else (sizes[each] if each in sizes else attrs[each])
+                    for each in term
+                )
             )
     return tuple(found)
-
-
-def _value(name: str, sizes: Sized, attrs: Mapping[str, Any]) -> Size:
-    return sizes[name] if name in sizes else attrs[name]
 
 
 def name_sizes(text: str, shape: Sizes, sizes: Sized) -> None:

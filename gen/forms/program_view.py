@@ -30,7 +30,10 @@ def program_lines(program: Program) -> list[tuple[str, str]]:
 def program_operators(program: Program) -> tuple[tuple[str, int], ...]:
     """Operators and how often each is applied, the most frequent first."""
     names = (
-        _onnx_operators(program.proto.graph)
+        [
+            f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            for node in all_nodes(program.proto.graph.node)
+        ]
         if isinstance(program, OnnxProgram)
         else list(program.operators())
     )
@@ -65,12 +68,6 @@ def _onnx_lines(graph: onnx.GraphProto) -> list[tuple[str, str]]:
     if len(graph.node) > _NODES:
         lines.append(("", f"… {len(graph.node) - _NODES:,} more nodes are not drawn"))
     return lines
-
-
-def _onnx_operators(graph: onnx.GraphProto) -> list[str]:
-    return [
-        f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in all_nodes(graph.node)
-    ]
 
 
 def _box(node: Any, constants: set[str]) -> Any:

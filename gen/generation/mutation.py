@@ -162,7 +162,7 @@ class ModelReplay:
             for new, old in zip(ins, node.ins, strict=True)
         )
         operator = _declared(node)
-        if operator is None or _has_body(node):
+        if operator is None or any(isinstance(value, BodyGraph) for value in node.attrs.values()):
             return self._copied(node, ins) if same else None
         if not same and not self._typed(operator, node, ins):
             return None
@@ -241,9 +241,13 @@ class ModelReplay:
             builder.style.ranged
             and operator is not None
             and not self._is_unchanged(node, ins)
-            and not _safe(operator, ins)
+            and any(
+                tensor is not None and not tensor.within(safe)
+                for tensor, safe in zip(ins, operator.safe, strict=False)
+            )
         ):
-            return None  # by intervals it could leave its domain in the model, too, but for what was changed
+            # By intervals an input could leave its domain in the model, too, but for what was changed.
+            return None
         if (
             builder.program.supports is not None
             and operator is not None
@@ -376,13 +380,6 @@ def _are_finite(ins: Sequence[Tensor | None]) -> bool:
     return all(tensor is None or math.isfinite(tensor.high - tensor.low) for tensor in ins)
 
 
-def _safe(operator: Operator, ins: Sequence[Tensor | None]) -> bool:
-    """Whether every input lies in its domain."""
-    return all(
-        tensor is None or tensor.within(safe) for tensor, safe in zip(ins, operator.safe, strict=False)
-    )
-
-
 def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:
     """Whether every input lies in the interval that the node's own had."""
     return all(
@@ -408,7 +405,3 @@ def _name(node: Node) -> str:
 
 def _declared(node: Node) -> Operator | None:
     return operators().get(_name(node))
-
-
-def _has_body(node: Node) -> bool:
-    return any(isinstance(value, BodyGraph) for value in node.attrs.values())

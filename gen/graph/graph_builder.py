@@ -562,20 +562,11 @@ def _read(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
 
 def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
     """Whether each output's type holds all numbers of its interval."""
-    if not isinstance(bounds, list):
-        if not types or types[0] is None:
-            return True
-        dtype = types[0][0]
-        return dtype not in LARGEST or (LEAST[dtype] <= bounds[0] and bounds[1] <= LARGEST[dtype])
+    pairs = zip(bounds if isinstance(bounds, list) else [bounds], types, strict=False)
     return all(
-        typed is None or _holds(typed[0], low, high)
-        for (low, high), typed in zip(bounds, types, strict=False)
+        typed is None or typed[0] not in LARGEST or (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]])
+        for (low, high), typed in pairs
     )
-
-
-def _holds(dtype: str, low: float, high: float) -> bool:
-    """Whether a dtype holds all numbers from one to another."""
-    return dtype not in LARGEST or (LEAST[dtype] <= low and high <= LARGEST[dtype])
 
 
 @functools.cache

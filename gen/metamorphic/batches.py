@@ -6,7 +6,6 @@ Whether an operator keeps rows apart follows from its family where that is eleme
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from onnx import NodeProto, numpy_helper
@@ -89,7 +88,7 @@ def _split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
     ):
         return None
     known = [each for each in ins if each is not None]
-    attributes = {each.name: _plain(each) for each in node.attribute}
+    attributes = {each.name: list(each.ints) or each.i for each in node.attribute}
     if op.family in _UNARY:
         split: Sequence[bool] | None = rows_of_first(known, attributes)
     elif op.family in _BROADCASTING and len(node.output) == 1:
@@ -102,7 +101,3 @@ def _split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
     names = [name for name, apart in zip(node.input, split, strict=True) if apart]
     fits = len(rows) == 1 and min(rows) >= 2 and all(at.takes("Split", name) for name in names)
     return split if fits and all(at.takes("Concat", name) for name in node.output) else None
-
-
-def _plain(attribute: Any) -> Any:
-    return list(attribute.ints) or attribute.i

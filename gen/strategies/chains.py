@@ -150,7 +150,11 @@ def chained(request: GenRequest, seed: int) -> GraphBuilder:
         if rng.chance(_RATES.listed):
             _rewrite(builder, there, ends)
             continue
-        waiting += [there[name] for name in _names(symbols, _AHEAD - len(waiting)) if name in there]
+        waiting += [
+            there[name]
+            for name in (OPERATORS[symbol] for symbol in islice(symbols, _AHEAD - len(waiting)))
+            if name in there
+        ]
         if waiting:
             choice, end = _next(waiting, ends, builder.style.ranged)
             _go_on(builder, choice, end, ends)
@@ -203,10 +207,6 @@ def rewrites() -> tuple[tuple[str, ...], ...]:
     """What optimisers look for, by the table: operators in a row."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.partition(";")[0].split()) for line in lines if line and not line.startswith("#"))
-
-
-def _names(symbols: Iterator[int], count: int) -> Iterator[str]:
-    return (OPERATORS[symbol] for symbol in islice(symbols, count))
 
 
 def _next(waiting: list[OpChoice], ends: Sequence[Tensor], ranged: bool) -> tuple[OpChoice, Tensor | None]:
