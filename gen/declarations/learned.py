@@ -5,19 +5,15 @@ A form is a set of instances: every letter stands for any size. What an operator
 forms matches.
 """
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import onnx
-
 from opsieve.gen.declarations.builder import Builder
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.learned_body import LearnedBody
-from opsieve.gen.declarations.symbolic_arith import Truth
 from opsieve.gen.declarations.tensor import ANY, LARGEST, LEAST, Bounds, Domain, Ins, Tensor, Typed
 
 UNKNOWN = "?"
@@ -26,16 +22,6 @@ _VARIES = "its results differ from run to run"
 _SPARSE = "an input is a sparse tensor, which no test case carries"
 
 Sizes = Mapping[str, int]
-
-
-@functools.cache
-def domain_version(domain: str) -> int:
-    """The version of a domain that programs import: the latest that onnx has schemas of, 1 of a domain that
-    it does not know.
-    """
-    return max(
-        (schema.since_version for schema in onnx.defs.get_all_schemas() if schema.domain == domain), default=1
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +114,11 @@ class LearnedForm:
     def sizes(self, ins: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> dict[str, int] | None:
         """What the letters stand for in an instance; None where it is not of this form."""
         if len(ins) > len(self.inputs) or any(
-            name not in attrs or not _is_one(attrs[name], values) for name, values in self.attributes.items()
+            not any(
+                each.fits(attrs.get(name)) if isinstance(each, LearnedBody) else each == attrs.get(name)
+                for each in values
+            )
+            for name, values in self.attributes.items()
         ):
             return None
         found: dict[str, int] = {}
@@ -140,15 +130,9 @@ class LearnedForm:
                 continue
             if tensor.dtype != learned.dtype or not bind(learned, tensor.shape, found):
                 return None
-        return found if self._agree(given, found) else None
-
-    def _agree(self, ins: Sequence[Tensor | None], sizes: Sizes) -> bool:
-        pairs = zip(ins, self.inputs, strict=True)
-        return all(a is None or b is None or b.shape(sizes) == tuple(a.shape) for a, b in pairs)
-
-
-def _is_one(value: Any, values: Sequence[Any]) -> bool:
-    return any(each.fits(value) if isinstance(each, LearnedBody) else each == value for each in values)
+        pairs = zip(given, self.inputs, strict=True)
+        agree = all(a is None or b is None or b.shape(found) == tuple(a.shape) for a, b in pairs)
+        return found if agree else None
 
 
 def bind(learned: LearnedTensor, shape: Sequence[Any], sizes: dict[str, int]) -> bool:
@@ -191,7 +175,7 @@ class LearnedOperator:
             dtypes=tuple(sorted({tensor.dtype for tensor in first})) or ("float32",),
             ranks=(min(ranks), max(ranks)),
             infer=self._infer,
-            requires=self._requires,
+            requires=lambda ins, attrs: [self._form(ins, attrs) is not None],
             bounds=self._bounds,
             excluded=_SPARSE if sparse else _VARIES if all(form.varies for form in self.forms) else "",
         )
@@ -244,12 +228,15 @@ class LearnedOperator:
             return []
         form, sizes = found
         return [
-            (out.dtype, tuple(_named(term.value(sizes), place, axis) for axis, term in enumerate(out.sizes)))
+            (
+                out.dtype,
+                tuple(
+                    f"unknown_{place}_{axis}" if (size := term.value(sizes)) is None else size
+                    for axis, term in enumerate(out.sizes)
+                ),
+            )
             for place, out in enumerate(form.outputs)
         ]
-
-    def _requires(self, ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-        return [self._form(ins, attrs) is not None]
 
     def _bounds(self, ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
         found = self._form(ins, attrs)
@@ -257,7 +244,3 @@ class LearnedOperator:
             (LEAST.get(out.dtype, -math.inf), LARGEST.get(out.dtype, math.inf))
             for out in (found[0].outputs if found is not None else ())
         ]
-
-
-def _named(value: int | None, place: int, axis: int) -> Any:
-    return value if value is not None else f"unknown_{place}_{axis}"

@@ -8,6 +8,7 @@ A word is a size that only a run tells: an output has it from an input that has 
 hold are fixed numbers: a declaration is of types, not of meaning.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,9 +69,8 @@ class LearnedBody:
     def written(self) -> str:
         """Its table in a file of declarations."""
         sides = (("inputs", self.inputs), ("outputs", self.outputs))
-        return f"{{ {', '.join(f'{side} = {[str(v) for v in values]}' for side, values in sides)} }}".replace(
-            "'", '"'
-        )
+        texts = [f"{side} = {json.dumps([str(each) for each in values])}" for side, values in sides]
+        return f"{{ {', '.join(texts)} }}"
 
     def fits(self, value: Any) -> bool:
         """Whether a graph of a program (`inputs` and `outputs` with names and dtypes) has this signature."""

@@ -16,12 +16,15 @@ elements themselves; what is `constant` is never computed. A size `?` of an outp
 tells. An attribute has one of the values listed. What an operator takes is what one of its forms matches.
 """
 
+import json
 import math
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
@@ -36,29 +39,53 @@ _TYPE = re.compile(
     r"(sparse )?([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?(?: ="
     r" (-?\d{1,9}(?:, -?\d{1,9}){0,63}))?( constant)?"
 )
-_NAME = re.compile(r"[A-Za-z_]\w{0,79}")
-_DOMAIN = re.compile(r"(?:[A-Za-z_][\w-]{0,79}(?:\.[\w-]{1,80}){0,9})?")
+_NAME = r"^[A-Za-z_]\w{0,79}\Z"
+_DOMAIN = r"^(?:[A-Za-z_][\w-]{0,79}(?:\.[\w-]{1,80}){0,9})?\Z"
 _LARGEST_FILE = 4 << 20
 _MOST_RANK = 8
+
+
+class _FormTable(msgspec.Struct):
+    """A table [[operator.form]]."""
+
+    outputs: Annotated[list[str], msgspec.Meta(min_length=1)]
+    inputs: list[str] = []
+    attributes: dict[str, Annotated[list[Any], msgspec.Meta(min_length=1)]] = {}
+    varies: bool = False
+
+
+class _OperatorTable(msgspec.Struct):
+    """A table [[operator]]."""
+
+    name: Annotated[str, msgspec.Meta(pattern=_NAME)]
+    form: Annotated[list[_FormTable], msgspec.Meta(min_length=1)]
+    accepted: tuple[int, int] = (0, 0)
+
+
+class _FileTable(msgspec.Struct):
+    """A file of declarations."""
+
+    domain: Annotated[str, msgspec.Meta(pattern=_DOMAIN)]
+    operator: list[_OperatorTable] = []
 
 
 def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
     """The TOML of some operators of one domain; `head` are lines of comment."""
     lines = [f"# {line}" for line in head.splitlines()]
-    lines.append(f"domain = {_text(operators[0].domain if operators else '')}")
+    lines.append(f"domain = {_value(operators[0].domain if operators else '')}")
     for operator in operators:
-        lines += ["", "[[operator]]", f"name = {_text(operator.name)}"]
+        lines += ["", "[[operator]]", f"name = {_value(operator.name)}"]
         if operator.tried:
             lines.append(f"accepted = [{operator.accepted}, {operator.tried}]")
         for form in operator.forms:
             lines += ["", "[[operator.form]]"]
-            lines.append(f"inputs = [{', '.join(_text(_input(each)) for each in form.inputs)}]")
+            lines.append(f"inputs = [{', '.join(_value(_input(each)) for each in form.inputs)}]")
             if form.attributes:
                 pairs = [
                     f"{name} = [{', '.join(map(_value, values))}]" for name, values in form.attributes.items()
                 ]
                 lines.append(f"attributes = {{ {', '.join(pairs)} }}")
-            lines.append(f"outputs = [{', '.join(_text(str(out)) for out in form.outputs)}]")
+            lines.append(f"outputs = [{', '.join(_value(str(out)) for out in form.outputs)}]")
             if form.varies:
                 lines.append("varies = true")
     return "\n".join(lines) + "\n"
@@ -95,47 +122,28 @@ def parsed(text: str) -> tuple[LearnedOperator, ...]:
     """The operators of a file's text. BadInput where it is not of this form, TOMLDecodeError where it is no
     TOML.
     """
-    data = tomllib.loads(text)
-    domain, entries = data.get("domain"), data.get("operator", [])
-    if (
-        not isinstance(domain, str)
-        or not _DOMAIN.fullmatch(domain)
-        or not isinstance(entries, list)
-        or not all(isinstance(e, dict) for e in entries)
-    ):
-        raise BadInput('a file of declarations has a line domain = "..." and tables [[operator]]')
-    return tuple(_operator(entry, domain) for entry in entries)
-
-
-def _operator(entry: dict[str, Any], domain: str) -> LearnedOperator:
-    name, forms = entry.get("name"), entry.get("form", [])
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(forms, list) or not forms:
-        raise BadInput('an [[operator]] has a line name = "Word" and at least one table [[operator.form]]')
-    counts = entry.get("accepted", [0, 0])
-    if not isinstance(counts, list) or [type(each) for each in counts] != [int, int]:
-        raise BadInput(f"accepted of {name} is two counts such as [20, 20]")
-    return LearnedOperator(name, domain, tuple(_form_of(form, name) for form in forms), *counts)
-
-
-def _form_of(entry: Any, name: str) -> LearnedForm:
-    if not isinstance(entry, dict):
-        raise BadInput(f"a form of {shown(name, 80)} is a table [[operator.form]]")
-    ins, outs = entry.get("inputs", []), entry.get("outputs", [])
-    attributes = entry.get("attributes", {})
-    sound = all(
-        isinstance(each, list) and all(isinstance(text, str) for text in each) for each in (ins, outs)
-    )
-    if not sound or not outs or not isinstance(attributes, dict):
+    try:
+        file = msgspec.convert(tomllib.loads(text), _FileTable)
+    except msgspec.ValidationError as error:
         raise BadInput(
-            f"a form of {shown(name, 80)} has lists inputs and outputs of types, and a table of attributes"
+            f"{error}; a file of declarations has a line domain and tables [[operator]], each with a line"
+            ' name = "Word", at least one table [[operator.form]], and perhaps a line accepted = [20, 20];'
+            " a form has lists inputs and outputs of types, and for each attribute a list of values"
+        ) from None
+    return tuple(
+        LearnedOperator(
+            table.name, file.domain, tuple(_form_of(form, table.name) for form in table.form), *table.accepted
         )
-    if not all(isinstance(values, list) and values for values in attributes.values()):
-        raise BadInput(f"an attribute of {shown(name, 80)} has a list of the values that it may have")
+        for table in file.operator
+    )
+
+
+def _form_of(table: _FormTable, name: str) -> LearnedForm:
     form = LearnedForm(
-        tuple(None if not text else _tensor(text, name) for text in ins),
-        tuple(_tensor(text, name) for text in outs),
-        {key: tuple(_attribute(value, name) for value in values) for key, values in attributes.items()},
-        entry.get("varies") is True,
+        tuple(_tensor(text, name) if text else None for text in table.inputs),
+        tuple(_tensor(text, name) for text in table.outputs),
+        {key: tuple(_attribute(value, name) for value in values) for key, values in table.attributes.items()},
+        table.varies,
     )
     _refuse_open_sizes(form, name)
     return form
@@ -159,20 +167,19 @@ def _attribute(value: Any, name: str) -> Any:
             f'a graph of {shown(name, 80)} has lists inputs and outputs of types such as "x: float32[a, 2]"'
         )
     parts = value if isinstance(value, list) else [value]
-    if body is None and not (len(set(map(type, parts))) == 1 and all(map(_is_plain, parts))):
+    # Elements of one type: texts, integers of 64 bits or finite numbers; True is none of these.
+    plain = all(
+        type(each) is str
+        or (type(each) is int and -(2**63) <= each < 2**63)
+        or (type(each) is float and math.isfinite(each))
+        for each in parts
+    )
+    if body is None and not (len(set(map(type, parts))) == 1 and plain):
         raise BadInput(
             f"{shown(repr(value), 80)} is no value of an attribute of {name}: a number, a text, or a list of"
             " such"
         )
     return body if body is not None else value
-
-
-def _is_plain(value: Any) -> bool:
-    return (
-        type(value) is str
-        or (type(value) is int and -(2**63) <= value < 2**63)
-        or (type(value) is float and math.isfinite(value))
-    )
 
 
 def _tensor(text: str, name: str) -> LearnedTensor:
@@ -215,17 +222,10 @@ def _term(text: str) -> SizeTerm | None:
     return SizeTerm(int(factor or 1), letter) if letter else SizeTerm(1, first, operation, second)
 
 
-def _text(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, LearnedBody):
-        return value.written()
-    return f"[{', '.join(map(_value, value))}]" if isinstance(value, (list, tuple)) else repr(value)
+    """A value in TOML, which has JSON's texts, numbers and lists of them."""
+    return value.written() if isinstance(value, LearnedBody) else json.dumps(value, ensure_ascii=False)

@@ -93,6 +93,16 @@ def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
     )
 
 
+@functools.cache
+def domain_version(domain: str) -> int:
+    """The version of a domain that programs import: the latest that onnx has schemas of, 1 of a domain that
+    it does not know.
+    """
+    return max(
+        (schema.since_version for schema in onnx.defs.get_all_schemas() if schema.domain == domain), default=1
+    )
+
+
 @functools.lru_cache(maxsize=4096)
 def has_attribute(name: str, attribute: str) -> bool:
     """Whether the newest form of an operator of ONNX's own has an attribute of this name."""

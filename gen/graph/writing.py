@@ -11,7 +11,7 @@ from onnx import helper
 
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.declarations.catalogue import operators
-from opsieve.gen.declarations.learned import domain_version
+from opsieve.gen.declarations.schema import domain_version
 from opsieve.gen.declarations.tensor import ANY, INTEGERS, NUMBER, Tensor, leaf_range
 from opsieve.gen.graph.encoding import (
     RAW,
