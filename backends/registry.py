@@ -110,7 +110,7 @@ class ResolvedTarget:
 
     @property
     def rewrite(self) -> str:
-        """How programs are rewritten before the compiler gets them (gen/metamorphic), "" for not at all."""
+        """How programs are rewritten before the compiler gets them (gen/rewrites), "" for not at all."""
         return self.target.option(REWRITE)
 
     @property
@@ -282,7 +282,7 @@ def _set_by(word: str, backend: Backend) -> str:
 
 def _check_rewrite(written: str) -> None:
     # brings onnx in, which most targets do without
-    from opsieve.gen.metamorphic.relation import (
+    from opsieve.gen.rewrites.relation import (
         check_relation,
     )
 

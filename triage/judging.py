@@ -23,8 +23,8 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
-from opsieve.gen.metamorphic.relation import names_for, rewritten
 from opsieve.gen.model.printable import facts_table
+from opsieve.gen.rewrites.relation import names_for, rewritten
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
 from opsieve.triage.fingerprint.sameness import failure_of
 

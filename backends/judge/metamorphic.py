@@ -1,5 +1,5 @@
 """A target against itself: a program and one that means the same must not differ beyond the policy
-(gen/metamorphic has the rewrites).
+(gen/rewrites has the rewrites).
 
 This needs no second compiler. What differs is a failure only once the float64 reference sides with the target
 on the program as it is; where it sides with the rewritten one, the target is wrong on the program itself,

@@ -22,9 +22,9 @@ from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Mismatch, Verdict
-from opsieve.gen.metamorphic.relation import names_for
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import read_type, type_of
+from opsieve.gen.rewrites.relation import names_for
 
 _PEER_FACTOR = 10.0
 _FAR = 100.0
@@ -172,7 +172,7 @@ class MismatchJudge:
 
     def contradicted(self, otherwise: Verdict) -> Verdict:
         """The failure where the target itself gives the arbiter's value of an output once the program is
-        rewritten (gen/metamorphic).
+        rewritten (gen/rewrites).
         """
         session = self.session
         if session.target.rewrite or not isinstance(session.program, OnnxProgram):

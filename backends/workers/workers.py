@@ -213,10 +213,10 @@ class Workers:
     def _rewritten(
         self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
     ) -> Iterator[Observation]:
-        """What the compiler makes of the tests once they are rewritten (gen/metamorphic): under the name that
+        """What the compiler makes of the tests once they are rewritten (gen/rewrites): under the name that
         was asked, with the outputs as they were.
         """
-        from opsieve.gen.metamorphic.relation import rewritten
+        from opsieve.gen.rewrites.relation import rewritten
 
         made = [rewritten(test.program, test.inputs, target.rewrite) for test in tests]
         given = [

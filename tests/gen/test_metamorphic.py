@@ -17,9 +17,9 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
-from opsieve.gen.metamorphic.relation import ONNX_REWRITES, RELAX_REWRITES, names_for, relation_of, rewritten
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure
+from opsieve.gen.rewrites.relation import ONNX_REWRITES, RELAX_REWRITES, names_for, relation_of, rewritten
 from opsieve.gen.strategies.registry import generate
 
 F, D = TensorProto.FLOAT, np.float32

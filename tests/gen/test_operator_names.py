@@ -40,7 +40,7 @@ _EXCEPTIONS = {
     "gen/graph": _ADAPTED,
     "gen/analysis/known_values.py": "an implementation of the few operators by which exporters compute sizes",
     "gen/generation/random_graph.py": "nodes that open a sequence at the end",
-    "gen/metamorphic": "the nodes that rewrites put in: Identity, Split, Concat",
+    "gen/rewrites": "the nodes that rewrites put in: Identity, Split, Concat",
     "gen/metrics": "Isra's corpus of operators, and what exporters add, as the papers count them",
     "gen/declarations/learned_body.py": "nodes of a body that gives what a learnt operator asks of it",
     "gen/strategies": (

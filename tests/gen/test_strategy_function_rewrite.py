@@ -14,11 +14,11 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.generation.wrapping import assemble, choose_part, composed, parts, reads
 from opsieve.gen.model.model import parse_model
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.gen.strategies.function_rewrite import rewritten
+from opsieve.gen.rewrites.functions import rewritten
+from opsieve.gen.rewrites.parts import assemble, choose_part, composed, parts, reads
 from opsieve.gen.strategies.registry import generate
 
 PLAIN = resolve("onnxruntime:disable_all")

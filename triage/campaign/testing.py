@@ -21,7 +21,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.case.case import Case
-from opsieve.gen.metamorphic.relation import relation_of, rewritten
+from opsieve.gen.rewrites.relation import relation_of, rewritten
 from opsieve.triage.fingerprint.component import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed

@@ -14,10 +14,10 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.gen.case.case import Case
-from opsieve.gen.metamorphic.relation import rewritten
 from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import TensorType, Value, ValueType
+from opsieve.gen.rewrites.relation import rewritten
 from opsieve.triage.known.issues import ProbableIssue
 from opsieve.triage.store.rows import BlamedCommit
 

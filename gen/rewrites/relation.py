@@ -17,22 +17,22 @@ from opsieve.gen.declarations.properties import dropout, random_numbers
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.metamorphic import rewrites
-from opsieve.gen.metamorphic.batches import split_batch
-from opsieve.gen.metamorphic.rewrites import Rewrite, rewriting
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
+from opsieve.gen.rewrites import nodes as node_rewrites
+from opsieve.gen.rewrites.batches import split_batch
+from opsieve.gen.rewrites.nodes import Rewrite, rewriting
 
 ONNX_REWRITES: Mapping[str, Rewrite] = {
-    "insert-identities": rewrites.insert_identities,
-    "duplicate": rewrites.duplicate,
-    "lift-constants": rewrites.lift_constants,
-    "freeze-inputs": rewrites.freeze_inputs,
+    "insert-identities": node_rewrites.insert_identities,
+    "duplicate": node_rewrites.duplicate,
+    "lift-constants": node_rewrites.lift_constants,
+    "freeze-inputs": node_rewrites.freeze_inputs,
     "split-batch": split_batch,
-    "swap-operands": rewrites.swap_operands,
-    "reorder": rewrites.reorder,
-    "add-outputs": rewrites.add_outputs,
+    "swap-operands": node_rewrites.swap_operands,
+    "reorder": node_rewrites.reorder,
+    "add-outputs": node_rewrites.add_outputs,
 }
 # Of one function, whole: gen/irs/relax/rewrites.py, which is loaded when one is used.
 RELAX_REWRITES = ("closure", "wrapped", "returned")

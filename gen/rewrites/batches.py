@@ -13,9 +13,9 @@ from onnx import NodeProto, numpy_helper
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.properties import broadcast_rows, row_count, rows_of_first
 from opsieve.gen.declarations.schema import OLDEST
-from opsieve.gen.generation.wrapping import reads
-from opsieve.gen.metamorphic.rewrites import Rewriting
 from opsieve.gen.model.structure import bodies
+from opsieve.gen.rewrites.nodes import Rewriting
+from opsieve.gen.rewrites.parts import reads
 
 _UNARY = frozenset(("unary",))
 _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))

@@ -21,9 +21,9 @@ from opsieve.gen.declarations.catalogue import commutes
 from opsieve.gen.declarations.schema import OLDEST, form
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
-from opsieve.gen.generation.wrapping import reads
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
+from opsieve.gen.rewrites.parts import reads
 
 Choice = Callable[[str], bool]  # of the places of a rewrite, named by a value there
 _INPUTS_OF_THEIR_OWN = 4  # the first IR version in which an initializer need not be an input

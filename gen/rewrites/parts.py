@@ -5,7 +5,7 @@ Names of a model's values are taken to be unique over its graph and all bodies, 
 makes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -35,9 +35,13 @@ _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
 
 
 @dataclass(frozen=True, slots=True)
-class WrappingRates:
-    """How often a function gives every result, has names of its own, keeps an attribute as it is, has a
-    default for one, relies on it.
+class RewriteRates:
+    """How often, as rates between 0 and 1.
+
+    A function gives every result (`all_results`), has names of its own, keeps an attribute as it is (`fixed`),
+    has a `default` for one, which its call has `relied_on`. An equal node calls the same function (`shared`), a
+    call is `repeated`, and its twin is read (`twin_read`). A branch has a call of the function where its nodes
+    would do (`plain_call`); what is handed on is handed before the call (`handed_before`).
     """
 
     all_results: float = 0.1
@@ -45,9 +49,14 @@ class WrappingRates:
     fixed: float = 0.5
     default: float = 0.3
     relied_on: float = 0.5
+    shared: float = 0.7
+    repeated: float = 0.25
+    plain_call: float = 0.5
+    handed_before: float = 0.5
+    twin_read: float = 0.5
 
 
-_RATES: Final = WrappingRates()
+RATES: Final = RewriteRates()
 _REACH: Final = 40  # places before and after the first node of a part at which others are looked for
 
 
@@ -126,6 +135,12 @@ class Parts:
         while name in self.twins:
             name = self.twins[name]
         return self.types().get(name)
+
+    def dtypes_read(self, part: Sequence[int]) -> list[str | None]:
+        """The dtypes of what a function of these nodes would take."""
+        ends = [self.ends(self.nodes[place]) for place in part]
+        made = {name for node in ends for name in node.made}
+        return [self.type_of(name) for node in ends for name in node.read if name not in made]
 
 
 def parts(model: bytes) -> Parts:
@@ -220,7 +235,7 @@ def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodePr
     inputs = list(dict.fromkeys(name for node in nodes for name in taken.ends(node).read if name not in made))
     every = [name for node in nodes for name in taken.ends(node).made]
     outputs = [name for name in every if name in outside or name in taken.given]
-    if not outputs or rng.chance(_RATES.all_results):
+    if not outputs or rng.chance(RATES.all_results):
         outputs = every  # results that nobody asks for are results too
     function = FunctionProto(domain=domain, name=taken.new_name(), input=inputs, output=outputs)
     function.node.extend(nodes)
@@ -229,7 +244,7 @@ def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodePr
     )
     _lift(taken, function, call, rng)
     _import(taken, function)
-    if rng.chance(_RATES.own_names):
+    if rng.chance(RATES.own_names):
         _rename(function)
     taken.functions[function.name] = function
     _replace(taken, within, call)
@@ -241,7 +256,7 @@ def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> N
     named: set[str] = set()
     for node in function.node:
         for attribute in node.attribute:
-            if attribute.type not in _LIFTED or attribute.ref_attr_name or rng.chance(_RATES.fixed):
+            if attribute.type not in _LIFTED or attribute.ref_attr_name or rng.chance(RATES.fixed):
                 continue
             name = attribute.name
             while name in named:
@@ -253,10 +268,10 @@ def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> N
             inner, kind = attribute.name, attribute.type
             attribute.Clear()
             attribute.name, attribute.type, attribute.ref_attr_name = inner, kind, name
-            if rng.chance(_RATES.default):
+            if rng.chance(RATES.default):
                 function.attribute_proto.append(value)
                 taken.ir = max(taken.ir, _DEFAULTS_IR)
-                if rng.chance(_RATES.relied_on):
+                if rng.chance(RATES.relied_on):
                     continue  # the call leaves it to the default
             else:
                 function.attribute.append(name)
@@ -277,7 +292,12 @@ def _rename(function: FunctionProto) -> None:
     renamed = {name: f"p{place}" for place, name in enumerate(dict.fromkeys(names))}
     function.input[:] = [renamed[name] for name in function.input]
     function.output[:] = [renamed[name] for name in function.output]
-    for node in all_nodes(function.node):
+    rename_values(function.node, renamed)
+
+
+def rename_values(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> None:
+    """Rename what nodes and their bodies read and make; values that are not named in `renamed` stay."""
+    for node in all_nodes(nodes):
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
         for body in bodies(node):
