@@ -36,7 +36,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     tensor_array,
 )
-from opsieve.reducer.onnx_edit.typed_view import settle
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
 from opsieve.reducer.problem.subject import Subject

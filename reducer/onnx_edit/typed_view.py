@@ -1,6 +1,4 @@
-"""A subject flattened into numbered tensors and nodes with their types, and how a changed model is settled as
-a subject.
-"""
+"""A subject flattened into numbered tensors and nodes with their types, and the edits that change a copy of it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -9,31 +7,24 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.gen.analysis.validity import KNOWN, check_model
-from opsieve.gen.declarations.schema import has_bodies
-from opsieve.gen.declarations.tensor import Typed
-from opsieve.gen.model.detached import tensor_bytes
-from opsieve.gen.model.structure import bodies
-from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
-from opsieve.reducer.onnx_edit import onnx_subprocess
+from opsieve.gen.analysis.validity import KNOWN
+from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
     Path,
     constant_array,
     copied,
     declared_type,
-    encoded,
     first_output,
-    forget_element,
     tensor_array,
 )
+from opsieve.reducer.onnx_edit.inference import infer_types, is_static, types_of
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.onnx_form import Change, OnnxEdit
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
 ABSENT = -1
-_LARGE = 64 << 10  # bytes of a tensor
-_SHAPES = (TensorProto.INT64, TensorProto.INT32)  # what a vector of sizes is made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,248 +81,10 @@ class View:
 
 
 def view(subject: Subject) -> View:
-    """The subject flattened, with the types that inference, the inputs' values and the recorded values
-    give.
-    """
-    model = copied(subject.model)
-    _make_static(model.graph, subject.inputs)
-    _forget_types(model.graph)
-    inferred = _inferred(model, strict=False)
-    reader = _ViewReader(subject, {entry.domain: entry.version for entry in model.opset_import})
-    reader.read(subject.model.graph, (inferred or model).graph, (), {})
+    """The subject flattened, with the types that inference, the inputs' values and the recorded values give."""
+    reader = _ViewReader(subject, {entry.domain: entry.version for entry in subject.model.opset_import})
+    reader.read(subject.model.graph, infer_types(subject).graph, (), {})
     return View(subject, tuple(reader.tensors), tuple(reader.steps), reader.known)
-
-
-def settle(
-    subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | None = None
-) -> Subject | None:
-    """The subject of a changed model, its declared types replaced by the inferred ones; None when inference
-    refuses it.
-
-    `model` must be a copy that is the caller's own, and is taken over. What `value_info` declared is declared
-    anew; recorded values that no longer fit are dropped.
-    """
-    inputs = subject.inputs if inputs is None else inputs
-    static = copied(model)
-    _make_static(static.graph, inputs)
-    _forget_types(static.graph)
-    ruled = check_model(static, {})  # before inference, which takes longer
-    if ruled.fault and not check_model(subject.model, subject.inputs).fault:
-        return None
-    inferred = _inferred(static, strict=True) or _inferred_by_elements(model, inputs)
-    if inferred is None:
-        return None
-    types = _types(inferred.graph)
-    if _has_empty(types) and not _is_empty(subject):
-        return None
-    untold = any(name and name not in ruled.types for node in static.graph.node for name in node.output)
-    if untold and _faulty(subject, static, types):
-        return None
-    kept = {
-        name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])
-    }
-    if _is_dynamic(model.graph):
-        open_ = copied(model)
-        _forget_types(open_.graph)
-        inferred = _inferred(open_, strict=True)
-        if inferred is None:
-            return None
-        types = {name: _opened(type_) for name, type_ in types.items()} | _types(inferred.graph, shaped=True)
-    _retype(model.graph, inferred.graph, types, main=True)
-    return Subject(model, inputs, kept)
-
-
-def _faulty(subject: Subject, model: onnx.ModelProto, declared: Mapping[str, onnx.TypeProto]) -> bool:
-    """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in
-    these respects.
-    """
-    typed = {name: found for name, type_ in declared.items() if (found := _typed(type_)) is not None}
-    return bool(check_model(model, {}, typed).fault) and not check_model(subject.model, subject.inputs).fault
-
-
-def _typed(type_: onnx.TypeProto) -> Typed | None:
-    if (
-        not type_.HasField("tensor_type")
-        or not _is_static(type_)
-        or type_.tensor_type.elem_type not in DTYPES
-    ):
-        return None
-    tensor = type_.tensor_type
-    return DTYPES[tensor.elem_type], tuple(dim.dim_value for dim in tensor.shape.dim)
-
-
-def _has_empty(types: Mapping[str, onnx.TypeProto]) -> bool:
-    return any(
-        dim.HasField("dim_value") and dim.dim_value == 0
-        for type_ in types.values()
-        if type_.HasField("tensor_type")
-        for dim in type_.tensor_type.shape.dim
-    )
-
-
-def _is_empty(subject: Subject) -> bool:
-    """Whether tensors without elements are part of the subject already; elsewhere they only hide what is
-    looked for.
-    """
-    graph = subject.model.graph
-    arrays = [*subject.inputs.values(), *subject.values.values()]
-    return (
-        any(isinstance(array, np.ndarray) and array.size == 0 for array in arrays)
-        or any(0 in tensor.dims for tensor in graph.initializer)
-        or _has_empty({info.name: info.type for info in (*graph.output, *graph.value_info)})
-    )
-
-
-def _retype(
-    graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], main: bool
-) -> None:
-    """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred;
-    only of outputs is a rank asked for.
-    """
-    for info in graph.output if main else (*graph.input, *graph.output):
-        found = types.get(info.name)
-        if found is not None and (
-            _is_shaped(found) or not _is_shaped(info.type) if main else not _empty(info.type)
-        ):
-            info.type.CopyFrom(found)
-        elif info.type.HasField("tensor_type"):
-            info.type.CopyFrom(_opened(info.type))
-            if found is not None and found.tensor_type.elem_type:
-                info.type.tensor_type.elem_type = found.tensor_type.elem_type
-    declared = sorted({info.name for info in graph.value_info} & types.keys()) if main else []
-    del graph.value_info[:]
-    graph.value_info.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in declared)
-    for place in _owners(graph):
-        for body, other in zip(bodies(graph.node[place]), bodies(inferred.node[place]), strict=True):
-            _retype(body, other, _types(other), main=False)
-
-
-def _owners(graph: onnx.GraphProto) -> list[int]:
-    """The places of nodes with bodies. Only these operators have any; asking each node for its attributes
-    takes far longer.
-    """
-    return [place for place, node in enumerate(graph.node) if has_bodies(node.op_type)]
-
-
-def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
-    """A tensor type of the same rank whose sizes are unknown."""
-    bare = onnx.TypeProto()
-    bare.CopyFrom(type_)
-    for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():
-        dim.Clear()
-    return bare
-
-
-def _types(graph: onnx.GraphProto, shaped: bool = False) -> dict[str, onnx.TypeProto]:
-    infos = (*graph.value_info, *graph.output, *graph.input)
-    return {
-        info.name: info.type
-        for info in infos
-        if not _empty(info.type) and (_is_shaped(info.type) or not shaped)
-    }
-
-
-def _is_shaped(type_: onnx.TypeProto) -> bool:
-    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape")
-
-
-def _empty(type_: onnx.TypeProto) -> bool:
-    return type_.WhichOneof("value") is None
-
-
-def _fits(value: Value, type_: onnx.TypeProto) -> bool:
-    if not isinstance(value, np.ndarray) or not type_.HasField("tensor_type"):
-        return True
-    tensor = type_.tensor_type
-    if tensor.elem_type != NUMBERS.get(dtype_name(value)):
-        return False
-    return not tensor.HasField("shape") or [dim.dim_value for dim in tensor.shape.dim] == list(value.shape)
-
-
-def _is_dynamic(graph: onnx.GraphProto) -> bool:
-    return any(info.type.HasField("tensor_type") and not _is_static(info.type) for info in graph.input)
-
-
-def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
-    """Give inputs the types of their values; small integers become constants, for they may be shapes."""
-    defaults = {tensor.name for tensor in graph.initializer}
-    for index in reversed(range(len(graph.input))):
-        info = graph.input[index]
-        value = inputs.get(info.name)
-        if (
-            not isinstance(value, np.ndarray)
-            or not info.type.HasField("tensor_type")
-            or info.name in defaults
-        ):
-            continue
-        if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
-            graph.initializer.append(encoded(value, info.name))
-            del graph.input[index]
-        else:
-            info.type.CopyFrom(declared_type(value))
-
-
-def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = False) -> None:
-    """Clear what inference finds out by itself: it would hold what is declared against a change.
-
-    With `elements`, what bodies take keeps its element type.
-    """
-    del graph.value_info[:]
-    for info in graph.output if main else (*graph.input, *graph.output):
-        kind = info.type.WhichOneof("value")
-        if kind == "tensor_type" or kind is None:
-            info.ClearField("type")
-        elif main:
-            forget_element(info.type)
-    for place in _owners(graph):
-        for body in bodies(graph.node[place]):
-            taken = {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
-            _forget_types(body, main=False, elements=elements)
-            # what is handed on as it came has no node that gives it a type
-            for info in (
-                *body.input,
-                *body.output,
-            ):
-                if taken.get(info.name):
-                    info.type.tensor_type.elem_type = taken[info.name]
-
-
-def _inferred_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> onnx.ModelProto | None:
-    """The types of a model with bodies whose inputs keep their element types: of a Loop without a condition
-    onnx 1.23 types no body's condition, and strictly refuses what reads it. None for a model without bodies,
-    and where it is refused all the same.
-    """
-    if not _owners(model.graph):
-        return None
-    static = copied(model)
-    _make_static(static.graph, inputs)
-    _forget_types(static.graph, elements=True)
-    return _inferred(static, strict=True)
-
-
-def _inferred(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
-    """The model with all types; sizes that are computed by nodes are propagated only where that is needed,
-    for it is slow.
-
-    `model` is the caller's own: its large weights, at whose elements inference does not look, are emptied.
-    """
-    for tensor in model.graph.initializer:
-        if tensor_bytes(tensor) > _LARGE and (len(tensor.dims) > 1 or tensor.data_type not in _SHAPES):
-            type_, dims, name = tensor.data_type, list(tensor.dims), tensor.name
-            tensor.Clear()
-            tensor.data_type, tensor.name = type_, name
-            tensor.dims.extend(dims)
-    found = onnx_subprocess.inferred(model, strict)
-    if found is None or all(_is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
-        return found
-    return onnx_subprocess.inferred(model, strict, propagate=True)
-
-
-def _is_static(type_: onnx.TypeProto) -> bool:
-    if not type_.HasField("tensor_type"):
-        return not _empty(type_)
-    tensor = type_.tensor_type
-    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
 
 
 class _ViewReader:
@@ -347,7 +100,7 @@ class _ViewReader:
     def read(
         self, graph: onnx.GraphProto, typed: onnx.GraphProto, path: Path, outer: Mapping[str, int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        types = _types(typed)
+        types = types_of(typed)
         names = dict(outer)
         initial = {tensor.name for tensor in graph.initializer}
         inputs = []
@@ -409,7 +162,7 @@ class _ViewReader:
         if type_.HasField("tensor_type"):
             tensor = type_.tensor_type
             dtype = tensor.elem_type
-            if _is_static(type_):
+            if is_static(type_):
                 shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         recorded = self.subject.values.get(name) if not path else None
         if isinstance(recorded, np.ndarray) and (shape is None or not dtype):

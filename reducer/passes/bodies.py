@@ -28,6 +28,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     stored_tensor,
 )
 from opsieve.reducer.onnx_edit.plain_values import plain_tensor
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.splice import TURNS, splice_branch, splice_turn
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
@@ -36,7 +37,6 @@ from opsieve.reducer.onnx_edit.typed_view import (
     View,
     changing,
     only_simpler,
-    settle,
     view,
 )
 from opsieve.reducer.passes.body_signature import signature_edits

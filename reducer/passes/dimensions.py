@@ -24,7 +24,8 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, only_simpler, settle, view
+from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, only_simpler, view
 from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, integer
 from opsieve.reducer.passes.shapes.sizes import Sizes, adjusted
 from opsieve.reducer.problem.onnx_form import OnnxEdit

@@ -26,7 +26,8 @@ from opsieve.reducer.onnx_edit.graphs import (
     stored_tensor,
 )
 from opsieve.reducer.onnx_edit.parts import DTYPE_ATTRIBUTES
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, settle, view
+from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, view
 from opsieve.reducer.passes.attributes import schema_of
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import DTYPE_RANKS

@@ -15,7 +15,7 @@ from onnx import helper
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import copied, declared_type, drop_unused, encoded, uses
-from opsieve.reducer.onnx_edit.typed_view import settle
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.passes import attributes, bodies, operators, values
 from opsieve.reducer.passes.nodes import OUTPUTS
 from opsieve.reducer.problem.graph import SMALL, Graph

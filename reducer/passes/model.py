@@ -30,6 +30,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     nodes,
 )
 from opsieve.reducer.onnx_edit.parts import OLDEST, fields
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.passes.attributes import schema_of
 from opsieve.reducer.problem.onnx_form import OnnxEdit
@@ -99,6 +100,7 @@ class ModelPass:
         for what, touch, change in whole:
             if change(copied(subject.model)):
                 yield _untyped(what, touch, change)
+        yield OnnxEdit("declare types as they are inferred", frozenset(("model:types",)), _declare)
         if _rename(subject) is not None:
             yield OnnxEdit("give everything a short name", frozenset(("names",)), _rename)
 
@@ -111,6 +113,11 @@ def _untyped(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -
         return Subject(model, subject.inputs, subject.values) if change(model) else None
 
     return OnnxEdit(what, frozenset((f"model:{touch}",)), apply)
+
+
+def _declare(subject: Subject) -> Subject | None:
+    found = settle(subject, copied(subject.model), anew=True)
+    return found if found is not None and simpler(found, subject) else None
 
 
 def _rename(subject: Subject) -> Subject | None:

@@ -9,7 +9,7 @@ import onnx
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import write_tensor
 from opsieve.reducer.onnx_edit.graphs import first_output
-from opsieve.reducer.onnx_edit.typed_view import settle
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.graph import SMALL, Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject

@@ -16,6 +16,7 @@ from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, chan
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
+_CONTENT = ("op_type", "domain", "overload", "input", "output", "attribute")  # its texts stay as they are
 _MOST = 12  # nodes of a model; one of more is not yet small
 _OTHERS = 2  # operators of the model that are tried in place of each
 # Of any other type a Neg: an Identity is often taken out before anything else is done.
@@ -74,7 +75,10 @@ def _edit(step: Step, operator: str, read: Sequence[str]) -> OnnxEdit:
         node, graph = node_at(model, step.path, step.key), graph_at(model, step.path)
         if node is None or graph is None or not set(read) <= set(node.input):
             return None
-        node.CopyFrom(helper.make_node(operator, read, [step.key], node.name or None))
+        plain = helper.make_node(operator, read, [step.key])
+        for field in _CONTENT:
+            node.ClearField(field)
+        node.MergeFrom(plain)
         return drop_unused(model, inputs)
 
     what = f"{operator} of {' and '.join(repr(each[:40]) for each in read)} for {label(step.node)}"

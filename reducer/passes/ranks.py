@@ -21,6 +21,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.onnx_edit.typed_view import (
     ABSENT,
     GraphTensor,
@@ -28,7 +29,6 @@ from opsieve.reducer.onnx_edit.typed_view import (
     View,
     changing,
     only_simpler,
-    settle,
     view,
 )
 from opsieve.reducer.passes.shapes.dimension_classes import integer, integers

@@ -26,7 +26,8 @@ from opsieve.reducer.onnx_edit.graphs import (
     stored_tensor,
     tensor_array,
 )
-from opsieve.reducer.onnx_edit.typed_view import changing, settle
+from opsieve.reducer.onnx_edit.settle import settle
+from opsieve.reducer.onnx_edit.typed_view import changing
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
 from opsieve.reducer.problem.subject import Subject

@@ -10,7 +10,7 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
     """A model with everything that an edit may need; nothing in it is ever changed in place.
 

@@ -1,0 +1,243 @@
+"""The types of a model's values: inferred from those of its inputs, on a copy without declarations.
+
+What is declared would contradict a change. A Loop does not tell its body the shapes of its states; they are
+taken from the operands that they begin with, as far as the body keeps them.
+"""
+
+from collections.abc import Iterator, Mapping
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from opsieve.gen.analysis.validity import KNOWN
+from opsieve.gen.declarations.schema import has_bodies
+from opsieve.gen.model.detached import tensor_bytes
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit import onnx_subprocess
+from opsieve.reducer.onnx_edit.graphs import (
+    copied,
+    declared_type,
+    encoded,
+    forget_element,
+)
+from opsieve.reducer.problem.subject import Subject
+
+Types = Mapping[str, onnx.TypeProto]
+_LARGE = 64 << 10  # bytes of a tensor
+_SHAPES = (TensorProto.INT64, TensorProto.INT32)  # what a vector of sizes is made of
+# What is known of subjects that are still in use: several edits are applied to each.
+INFERRED: WeakKeyDictionary[Subject, onnx.ModelProto] = WeakKeyDictionary()
+_MOST_PASSES = 4  # of inference over one model with bodies: a body in a body learns its states one pass later
+
+
+def infer_types(subject: Subject) -> onnx.ModelProto:
+    """The subject's model with the types that its inputs' values give, as far as inference knows them."""
+    if subject not in INFERRED:
+        bare = without_types(subject.model, subject.inputs)
+        found = infer(copied(bare), strict=False)
+        found = bare if found is None else with_states(subject.model, subject.inputs, found, False)
+        INFERRED[subject] = found
+    return INFERRED[subject]
+
+
+def without_types(
+    model: onnx.ModelProto, inputs: Mapping[str, Value], elements: bool = False
+) -> onnx.ModelProto:
+    """A copy with the types of the inputs' values and no other declarations."""
+    bare = copied(model)
+    _make_static(bare.graph, inputs)
+    _forget_types(bare.graph, elements=elements)
+    return bare
+
+
+def with_states(
+    model: onnx.ModelProto, inputs: Mapping[str, Value], inferred: onnx.ModelProto, anew: bool
+) -> onnx.ModelProto:
+    """The types of `inferred` with the shapes of the states of Loops and Scans, and what follows from them.
+
+    The states begin as the operands of the node; where no shape of an operand is known, a declared one is
+    believed unless the change was one of types (`anew`).
+    """
+    last = b""
+    for _ in range(_MOST_PASSES if owners(model.graph) else 0):
+        shaped = without_types(model, inputs)
+        _shape_states(model.graph, shaped.graph, inferred.graph, {}, anew)
+        data = shaped.SerializeToString(deterministic=True)
+        found = None if data == last else infer(shaped, strict=True)
+        if found is None:
+            break
+        inferred, last = found, data
+    return inferred
+
+
+def _shape_states(
+    graph: onnx.GraphProto, target: onnx.GraphProto, inferred: onnx.GraphProto, outer: Types, anew: bool
+) -> None:
+    """Declare in `target` the states of the bodies of `graph`."""
+    stored = {
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+        for tensor in graph.initializer
+    }
+    types = {**outer, **stored, **types_of(inferred)}
+    for place in owners(graph):
+        node = graph.node[place]
+        nested = zip(bodies(node), bodies(target.node[place]), bodies(inferred.node[place]), strict=True)
+        for body, shaped, found in nested:
+            inner = types_of(found)
+            for at, (name, result) in _states(node, body):
+                declared = body.input[at].type
+                held = types.get(name)
+                if not declared.HasField("tensor_type") or not is_shaped(declared):
+                    continue
+                if held is not None and is_shaped(held):
+                    declared = declared if agrees(declared, held) else held
+                elif anew and name:
+                    continue
+                seen = [inner[each] for each in (body.input[at].name, result) if each in inner]
+                if all(agrees(declared, type_) for type_ in seen):
+                    shaped.input[at].type.CopyFrom(declared)
+            _shape_states(body, shaped, found, types, anew)
+
+
+def _states(node: onnx.NodeProto, body: onnx.GraphProto) -> Iterator[tuple[int, tuple[str, str]]]:
+    """The places of a body's inputs that are states, each with the operand that it begins with and the result
+    that follows it; "" for a Loop's counter and condition, which have neither.
+    """
+    results = [info.name for info in body.output]
+    if node.op_type == "Loop":
+        yield from ((at, ("", "")) for at in range(min(2, len(body.input))))
+        yield from enumerate(zip(list(node.input)[2:], results[1:], strict=False), 2)
+    elif node.op_type == "Scan":
+        scanned = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
+        yield from enumerate(zip(list(node.input)[: len(node.input) - scanned], results, strict=False))
+
+
+def agrees(declared: onnx.TypeProto, found: onnx.TypeProto | None) -> bool:
+    """Whether a declaration says nothing that is known to be false."""
+    if found is None or is_untyped(found):
+        return True
+    kind = declared.WhichOneof("value")
+    if kind != found.WhichOneof("value"):
+        return False
+    if kind != "tensor_type":
+        return kind not in ("sequence_type", "optional_type") or agrees(
+            getattr(declared, kind).elem_type, getattr(found, kind).elem_type
+        )
+    one, other = declared.tensor_type, found.tensor_type
+    if other.elem_type and one.elem_type != other.elem_type:
+        return False
+    if not one.HasField("shape") or not other.HasField("shape"):
+        return True
+    return len(one.shape.dim) == len(other.shape.dim) and all(
+        a.dim_value == b.dim_value
+        for a, b in zip(one.shape.dim, other.shape.dim, strict=True)
+        if a.HasField("dim_value") and b.HasField("dim_value")
+    )
+
+
+def types_of(graph: onnx.GraphProto, shaped: bool = False) -> dict[str, onnx.TypeProto]:
+    """What a graph declares, by name; with `shaped`, only what has a shape."""
+    infos = (*graph.value_info, *graph.output, *graph.input)
+    return {
+        info.name: info.type
+        for info in infos
+        if not is_untyped(info.type) and (is_shaped(info.type) or not shaped)
+    }
+
+
+def is_shaped(type_: onnx.TypeProto) -> bool:
+    """Whether a type has a rank, as far as it is a tensor's."""
+    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape")
+
+
+def is_untyped(type_: onnx.TypeProto) -> bool:
+    """Whether a declaration has no type."""
+    return type_.WhichOneof("value") is None
+
+
+def owners(graph: onnx.GraphProto) -> list[int]:
+    """The places of nodes with bodies. Only these operators have any; asking each node for its attributes
+    takes far longer.
+    """
+    return [place for place, node in enumerate(graph.node) if has_bodies(node.op_type)]
+
+
+def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
+    """Give inputs the types of their values; small integers become constants, for they may be shapes."""
+    defaults = {tensor.name for tensor in graph.initializer}
+    for index in reversed(range(len(graph.input))):
+        info = graph.input[index]
+        value = inputs.get(info.name)
+        if (
+            not isinstance(value, np.ndarray)
+            or not info.type.HasField("tensor_type")
+            or info.name in defaults
+        ):
+            continue
+        if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
+            graph.initializer.append(encoded(value, info.name))
+            del graph.input[index]
+        else:
+            info.type.CopyFrom(declared_type(value))
+
+
+def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = False) -> None:
+    """Clear what inference finds out by itself: it would hold what is declared against a change.
+
+    With `elements`, what bodies take keeps its element type.
+    """
+    del graph.value_info[:]
+    for info in graph.output if main else (*graph.input, *graph.output):
+        kind = info.type.WhichOneof("value")
+        if kind == "tensor_type" or kind is None:
+            info.ClearField("type")
+        elif main:
+            forget_element(info.type)
+    for place in owners(graph):
+        for body in bodies(graph.node[place]):
+            taken = {info.name: info.type.tensor_type.elem_type for info in body.input} if elements else {}
+            _forget_types(body, main=False, elements=elements)
+            # what is handed on as it came has no node that gives it a type
+            for info in (
+                *body.input,
+                *body.output,
+            ):
+                if taken.get(info.name):
+                    info.type.tensor_type.elem_type = taken[info.name]
+
+
+def infer_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> onnx.ModelProto | None:
+    """The types of a model with bodies whose inputs keep their element types: of a Loop without a condition
+    onnx 1.23 types no body's condition, and strictly refuses what reads it. None for a model without bodies,
+    and where it is refused all the same.
+    """
+    return infer(without_types(model, inputs, elements=True), strict=True) if owners(model.graph) else None
+
+
+def infer(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
+    """The model with all types; sizes that are computed by nodes are propagated only where that is needed,
+    for it is slow.
+
+    `model` is the caller's own: its large weights, at whose elements inference does not look, are emptied.
+    """
+    for tensor in model.graph.initializer:
+        if tensor_bytes(tensor) > _LARGE and (len(tensor.dims) > 1 or tensor.data_type not in _SHAPES):
+            type_, dims, name = tensor.data_type, list(tensor.dims), tensor.name
+            tensor.Clear()
+            tensor.data_type, tensor.name = type_, name
+            tensor.dims.extend(dims)
+    found = onnx_subprocess.inferred(model, strict)
+    if found is None or all(is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
+        return found
+    return onnx_subprocess.inferred(model, strict, propagate=True)
+
+
+def is_static(type_: onnx.TypeProto) -> bool:
+    """Whether all sizes of a type are known."""
+    if not type_.HasField("tensor_type"):
+        return not is_untyped(type_)
+    tensor = type_.tensor_type
+    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)

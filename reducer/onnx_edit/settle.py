@@ -1,0 +1,206 @@
+"""How a changed model becomes a subject: its types are inferred, and every declaration that still holds stays."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import onnx
+
+from opsieve.gen.analysis.validity import check_model
+from opsieve.gen.declarations.tensor import Typed
+from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
+from opsieve.reducer.onnx_edit.graphs import (
+    Path,
+    first_output,
+)
+from opsieve.reducer.onnx_edit.inference import (
+    INFERRED,
+    agrees,
+    infer,
+    infer_by_elements,
+    infer_types,
+    is_shaped,
+    is_static,
+    is_untyped,
+    owners,
+    types_of,
+    with_states,
+    without_types,
+)
+from opsieve.reducer.problem.subject import Subject
+
+Types = Mapping[str, onnx.TypeProto]
+
+
+def settle(
+    subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | None = None, anew: bool = False
+) -> Subject | None:
+    """Make a subject of a changed model; None when inference refuses it.
+
+    Declarations stay as they are unless inference contradicts them. Where the change gave some value another
+    type, a declaration that inference cannot confirm may be false: it loses its sizes.
+
+    Args:
+        subject: What the model was before the change.
+        model: A changed copy that is the caller's own; it is taken over.
+        inputs: The values of its inputs, those of `subject` by default.
+        anew: Whether all types are declared anew, as inference gives them.
+    """
+    inputs = subject.inputs if inputs is None else inputs
+    static = without_types(model, inputs)
+    ruled = check_model(static, {})  # before inference, which takes longer
+    if ruled.fault and not check_model(subject.model, subject.inputs).fault:
+        return None
+    inferred = infer(static, strict=True) or infer_by_elements(model, inputs)
+    if inferred is None:
+        return None
+    types = types_of(inferred.graph)
+    if _has_empty(types) and not _is_empty(subject):
+        return None
+    untold = any(name and name not in ruled.types for node in static.graph.node for name in node.output)
+    if untold and _faulty(subject, static, types):
+        return None
+    before = {} if anew else _by_graph(infer_types(subject))
+    known = with_states(model, inputs, inferred, anew)
+    if not anew and _differ(before, _by_graph(known)):
+        anew, known = True, with_states(model, inputs, inferred, True)
+    after = _by_graph(known)
+    main = after[()]
+    kept = {
+        name: value for name, value in subject.values.items() if name in main and _fits(value, main[name])
+    }
+    declared = after
+    if _is_dynamic(model.graph):
+        open_ = infer(without_types(model, {}), strict=True)
+        if open_ is None:
+            return None
+        declared = _by_graph(with_states(model, {}, open_, anew))
+        shaped = {name: type_ for name, type_ in declared[()].items() if is_shaped(type_)}
+        declared[()] = {name: _opened(type_) for name, type_ in main.items()} | shaped
+    for path, graph in _graphs(model.graph):
+        unchanged = _equal_types(before.get(path, {}), after.get(path, {})) if anew else None
+        _declare(graph, declared.get(path, {}), unchanged, main=not path)
+    settled = Subject(model, inputs, kept)
+    INFERRED[settled] = known
+    return settled
+
+
+def _by_graph(model: onnx.ModelProto) -> dict[Path, Types]:
+    return {path: types_of(graph) for path, graph in _graphs(model.graph)}
+
+
+def _graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onnx.GraphProto]]:
+    """The graph and every body in it, as `graphs` gives them; only operators that have bodies are looked at."""
+    yield path, graph
+    for place in owners(graph):
+        node = graph.node[place]
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g, (*path, first_output(node), attribute.name))
+
+
+def _differ(before: Mapping[Path, Types], after: Mapping[Path, Types]) -> bool:
+    """Whether a value that was there before has another type now."""
+    return any(
+        name in after[path] and after[path][name] != type_
+        for path, types in before.items()
+        if path in after
+        for name, type_ in types.items()
+    )
+
+
+def _equal_types(before: Types, after: Types) -> frozenset[str]:
+    """The values whose types are known, and are the same as before."""
+    return frozenset(name for name, type_ in after.items() if is_shaped(type_) and before.get(name) == type_)
+
+
+def _declare(graph: onnx.GraphProto, types: Types, unchanged: frozenset[str] | None, main: bool) -> None:
+    """Replace declarations of outputs, of a body's inputs and of intermediate values by what was inferred.
+
+    Those stay that inference does not contradict, and that are of `unchanged` values, where this is given.
+    Only of outputs of the main graph is a rank asked for.
+    """
+
+    def holds(info: onnx.ValueInfoProto) -> bool:
+        declared = not is_untyped(info.type) and agrees(info.type, types.get(info.name))
+        return declared and (unchanged is None or info.name in unchanged)
+
+    for info in graph.output if main else (*graph.input, *graph.output):
+        found = types.get(info.name)
+        if holds(info):
+            continue
+        if found is not None and (
+            is_shaped(found) or not is_shaped(info.type) if main else not is_untyped(info.type)
+        ):
+            info.type.CopyFrom(found)
+        elif info.type.HasField("tensor_type"):
+            info.type.CopyFrom(_opened(info.type))
+            if found is not None and found.tensor_type.elem_type:
+                info.type.tensor_type.elem_type = found.tensor_type.elem_type
+    made = {name for node in graph.node for name in node.output}
+    for index in reversed(range(len(graph.value_info))):
+        info = graph.value_info[index]
+        if info.name in made and holds(info):
+            continue
+        if info.name in made and info.name in types:
+            info.type.CopyFrom(types[info.name])
+        else:
+            del graph.value_info[index]
+
+
+def _faulty(subject: Subject, model: onnx.ModelProto, declared: Types) -> bool:
+    """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in
+    these respects.
+    """
+    typed = {name: found for name, type_ in declared.items() if (found := _typed(type_)) is not None}
+    return bool(check_model(model, {}, typed).fault) and not check_model(subject.model, subject.inputs).fault
+
+
+def _typed(type_: onnx.TypeProto) -> Typed | None:
+    if not type_.HasField("tensor_type") or not is_static(type_) or type_.tensor_type.elem_type not in DTYPES:
+        return None
+    tensor = type_.tensor_type
+    return DTYPES[tensor.elem_type], tuple(dim.dim_value for dim in tensor.shape.dim)
+
+
+def _has_empty(types: Types) -> bool:
+    return any(
+        dim.HasField("dim_value") and dim.dim_value == 0
+        for type_ in types.values()
+        if type_.HasField("tensor_type")
+        for dim in type_.tensor_type.shape.dim
+    )
+
+
+def _is_empty(subject: Subject) -> bool:
+    """Whether tensors without elements are part of the subject already; elsewhere they only hide what is
+    looked for.
+    """
+    graph = subject.model.graph
+    arrays = [*subject.inputs.values(), *subject.values.values()]
+    return (
+        any(isinstance(array, np.ndarray) and array.size == 0 for array in arrays)
+        or any(0 in tensor.dims for tensor in graph.initializer)
+        or _has_empty({info.name: info.type for info in (*graph.output, *graph.value_info)})
+    )
+
+
+def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
+    """A tensor type of the same rank whose sizes are unknown."""
+    bare = onnx.TypeProto()
+    bare.CopyFrom(type_)
+    for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():
+        dim.Clear()
+    return bare
+
+
+def _fits(value: Value, type_: onnx.TypeProto) -> bool:
+    if not isinstance(value, np.ndarray) or not type_.HasField("tensor_type"):
+        return True
+    tensor = type_.tensor_type
+    if tensor.elem_type != NUMBERS.get(dtype_name(value)):
+        return False
+    return not tensor.HasField("shape") or [dim.dim_value for dim in tensor.shape.dim] == list(value.shape)
+
+
+def _is_dynamic(graph: onnx.GraphProto) -> bool:
+    return any(info.type.HasField("tensor_type") and not is_static(info.type) for info in graph.input)

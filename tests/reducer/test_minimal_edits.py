@@ -1,0 +1,172 @@
+"""An edit changes what it states: every declaration that it does not touch stays byte for byte the same."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx.parser import parse_model
+from random_subjects import subjects
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.irs.onnx import OnnxReduction
+from opsieve.reducer.onnx_edit.graphs import Path, first_output, graphs, nodes
+from opsieve.reducer.onnx_edit.inference import infer_types, is_shaped, types_of
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.problem.onnx_form import OnnxPass
+from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
+LOOP = """g (float[2,3] x, int64 n) => (float[2,3] y) <bool t = {1}, float one = {1.0}> { k = Relu (x)
+    y = Loop (n, t, k) <body = b (int64 i, bool c, float[2,3] s) => (bool c2, float[2,3] r) {
+        c2 = Identity (c)  p = Abs (s)  q = Add (p, s)  a = Dropout (q)  d = Div (one, q)  e = Mul (d, a)
+        u = Neg (e)  v = Abs (u)  w = Add (v, s)  z = Tanh (w)  r = Sigmoid (z) }> }"""
+_FIELDS = {"graph", "functions", "opset_import", "ir_version"}
+_CONTENT = {"node", "initializer", "sparse_initializer", "input", "output", "value_info"}
+
+
+def test_nodes_of_a_loop_body_shrink_where_the_failure_needs_the_shapes_of_its_state(
+    workers: Workers,
+) -> None:
+    """onnxruntime's issue 32414: without a shape of the state, its fusion fails otherwise."""
+    case = Case(
+        OnnxProgram.of(parse_model(HEAD + LOOP)),
+        {"x": np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3), "n": np.array(2)},
+    )
+    premise = find(case, [resolve("onnxruntime")], None, workers)
+    form = OnnxReduction()
+    found = reduce_failure(
+        form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners()
+    )
+    assert count_nodes(found.best.model) == (1, 3)
+    assert found.minimal
+    assert found.checks <= 130
+
+
+def decorated(start: Subject, in_loop: bool) -> Subject:
+    """A subject whose every part says something that no edit of another part may change."""
+    model = onnx.ModelProto()
+    model.CopyFrom(onnx.shape_inference.infer_shapes(start.model))
+    graph = model.graph
+    if in_loop:
+        body = onnx.GraphProto(name="body")
+        body.CopyFrom(graph)
+        state = body.input[0].name
+        held = onnx.ValueInfoProto.FromString(body.input[0].SerializeToString())
+        del body.input[:]
+        body.input.extend(
+            [
+                onnx.helper.make_tensor_value_info("turn", onnx.TensorProto.INT64, []),
+                onnx.helper.make_tensor_value_info("goes_on", onnx.TensorProto.BOOL, []),
+                held,
+            ]
+        )
+        results = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in body.output]
+        del body.output[:]
+        body.node.add(op_type="Identity", input=["goes_on"], output=["goes_on_then"])
+        body.node.add(op_type="Identity", input=[state], output=["state_then"])
+        body.output.extend(
+            [
+                onnx.helper.make_tensor_value_info("goes_on_then", onnx.TensorProto.BOOL, []),
+                onnx.ValueInfoProto(name="state_then", type=held.type),
+                *results,
+            ]
+        )
+        outer = onnx.GraphProto(name="outer")
+        outer.input.add(name="the_input", type=held.type)
+        loop = outer.node.add(op_type="Loop", input=["turns", "", "the_input"], output=["last", "stack"])
+        loop.attribute.append(onnx.helper.make_attribute("body", body))
+        outer.initializer.append(onnx.numpy_helper.from_array(np.array(2), "turns"))
+        outer.output.add(name="last", type=held.type)
+        rank = len(results[0].type.tensor_type.shape.dim) + 1
+        outer.output.append(
+            onnx.helper.make_tensor_value_info("stack", results[0].type.tensor_type.elem_type, [None] * rank)
+        )
+        graph.CopyFrom(outer)
+    model.producer_name, model.doc_string, model.domain = "a tool", "a model", "a.domain"
+    model.metadata_props.add(key="who", value="somebody")
+    graph.doc_string = "a graph"
+    graph.quantization_annotation.add(tensor_name="the_input")
+    for place, (_, node) in enumerate(nodes(graph)):
+        node.name, node.doc_string = f"node {place}", f"what node {place} does"
+        node.metadata_props.add(key="place", value=str(place))
+    onnx.checker.check_model(model, full_check=True)
+    return Subject(model, start.inputs, {})
+
+
+def declared(subject: Subject) -> Iterator[tuple[tuple[Path, str, str], bytes]]:
+    """The declared type of each value, by where it is declared."""
+    for path, graph in graphs(subject.model.graph):
+        kinds = {"output": graph.output, "value": graph.value_info, "input": graph.input if path else ()}
+        for kind, infos in kinds.items():
+            for info in infos:
+                yield (path, kind, info.name), info.type.SerializeToString(deterministic=True)
+
+
+def known_types(subject: Subject) -> dict[tuple[Path, str], onnx.TypeProto]:
+    return {
+        (path, name): type_
+        for path, graph in graphs(infer_types(subject).graph)
+        for name, type_ in types_of(graph).items()
+        if is_shaped(type_)
+    }
+
+
+def unstated(before: Subject, after: Subject) -> list[str]:
+    """What differs between two subjects beside nodes, values and types: texts, names, and types as declared
+    of values whose type is the same.
+    """
+    found = [
+        f"{field} of the {owner}"
+        for owner, one, other, content in (
+            ("model", before.model, after.model, _FIELDS),
+            ("graph", before.model.graph, after.model.graph, _CONTENT),
+        )
+        for field in set(one.DESCRIPTOR.fields_by_name.keys()) - content
+        if getattr(one, field) != getattr(other, field)
+    ]
+    there = {(path, first_output(node)): node for path, node in nodes(after.model.graph)}
+    found += [
+        f"{field} of {first_output(node)}"
+        for path, node in nodes(before.model.graph)
+        if (now := there.get((path, first_output(node)))) is not None
+        and node.op_type != "Loop"  # its name may go to a node of its body
+        for field in ("name", "doc_string", "metadata_props")
+        if getattr(node, field) != getattr(now, field)
+    ]
+    types, then = known_types(before), known_types(after)
+    now_declared = dict(declared(after))
+    for (path, kind, name), type_ in declared(before):
+        same = types.get((path, name)) is not None and types.get((path, name)) == then.get((path, name))
+        if same and now_declared.get((path, kind, name), type_) != type_:
+            found.append(f"the type of the {kind} {name}")
+    order = [first_output(node) for node in before.model.graph.node]
+    kept = [name for node in after.model.graph.node if (name := first_output(node)) in order]
+    return found + ["the order of nodes"] * (kept != [name for name in order if name in kept])
+
+
+PASSES = [each for each in OnnxReduction().passes() if each.name not in ("model", "functions")]
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(start=subjects(), in_loop=st.booleans(), data=st.data())
+def test_an_edit_changes_only_what_it_states(
+    each: OnnxPass, start: Subject, in_loop: bool, data: Any
+) -> None:
+    start = decorated(start, in_loop)
+    edits = list(each.edits(start))
+    offset = data.draw(st.integers(0, max(0, len(edits) - 15)))
+    for edit in edits[offset : offset + 15]:
+        found = edit.apply(start)
+        if found is not None:
+            assert not unstated(start, found), edit.label
