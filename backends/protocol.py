@@ -185,7 +185,7 @@ class ShowsGraph(Protocol):
 class TakesForms(Protocol):
     """What a backend has besides when it takes other programs than ONNX models."""
 
-    forms: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/forms/registry.py); a request says which one it is
+    forms: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/irs/registry.py); a request says which one it is
 
 
 class Costly(Protocol):

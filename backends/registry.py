@@ -152,8 +152,8 @@ class ResolvedTarget:
         return self.with_options(**shows) if shows else None
 
     @property
-    def forms(self) -> tuple[str, ...]:
-        """The forms of program that the target takes (`protocol.TakesForms`)."""
+    def irs(self) -> tuple[str, ...]:
+        """The IRs whose programs the target takes (`protocol.TakesForms`)."""
         return getattr(self.backend, "forms", ("onnx",))
 
     @property

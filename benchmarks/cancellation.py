@@ -23,7 +23,7 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference import reference
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 # Each makes `a` and `b`, which are equal, of `x`, `z` and constants.
 WAYS = {

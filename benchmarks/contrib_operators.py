@@ -21,7 +21,7 @@ from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 TARGETS = ("onnxruntime", "onnxruntime:disable_all")
 

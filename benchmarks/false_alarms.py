@@ -25,7 +25,7 @@ from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference import reference
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 LEVELS = ("all", "layout", "extended", "basic", "disable_all")
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}

@@ -32,9 +32,9 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.metrics.summary import Metrics
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
 

@@ -25,11 +25,12 @@ import numpy as np
 import onnx.parser
 
 import opsieve
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.external.external_logs import fingerprint_of
 from opsieve.triage.external.external_records import Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
-from opsieve.triage.fingerprint.program_graph import program_names, signature_of
+from opsieve.triage.fingerprint.program_graph import ProgramNames, program_signature
 from opsieve.triage.known.issues import ClusterSignature, KnownIssue, read_export
 from opsieve.triage.known.matching import IssueIndex, probable_issues
 
@@ -78,9 +79,9 @@ def from_threads(threads: list[dict[str, Any]], index: IssueIndex) -> None:
             continue
         program = result.case.program
         names = frozenset(program.operators()) - {"Constant"}
-        evidence = Evidence(signature_of(model), tuple(filter(None, [thread["guilty"]])))
+        evidence = Evidence(program_signature(OnnxProgram.of(model)), tuple(filter(None, [thread["guilty"]])))
         seen = result.judged.observations[0]
-        found = fingerprint(verdict, seen, sorted(names), evidence, program_names(program))
+        found = fingerprint(verdict, seen, sorted(names), evidence, ProgramNames(program))
         said = named(found, names, thread["guilty"], index)
         first = said[0] if said else ""
         listed += thread["issue"] in said

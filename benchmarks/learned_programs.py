@@ -21,7 +21,7 @@ from opsieve.gen.case.case import save
 from opsieve.gen.declarations.catalogue import learned_files, operators
 from opsieve.gen.declarations.learned_file import read_learned
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.program import onnx_program
+from opsieve.gen.irs.onnx.program import onnx_program
 from opsieve.gen.strategies.registry import generate
 
 TARGETS = ("onnxruntime", "onnxruntime:disable_all")

@@ -18,7 +18,7 @@ from onnx import helper
 from opsieve.backends.probing.learning_session import FILLS
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 Array = np.ndarray[Any, Any]
 Case = tuple[str, list[Array | None], int, dict[str, Any], Array | None]

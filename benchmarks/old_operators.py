@@ -33,7 +33,7 @@ from opsieve.gen.declarations.schema import OLDEST, named_dtypes
 from opsieve.gen.declarations.tensor import ANY
 from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.problem.subject import Subject

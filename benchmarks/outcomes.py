@@ -32,7 +32,7 @@ from opsieve.backends.probing.value_search import Effort, exposed, finite
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 from opsieve.gen.values.values import RANGED, SEARCH
 

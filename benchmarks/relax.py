@@ -35,13 +35,13 @@ from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, operators
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
+from opsieve.gen.irs.relax.interface import operators as operators_in
 from opsieve.gen.irs.relax.policies import FORMS, POLICIES
-from opsieve.gen.irs.relax.program import operators as operators_in
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.tree import Call, RelaxOperator, Var
 from opsieve.gen.irs.relax.walk import all_bindings, functions
 from opsieve.gen.irs.relax.writing import to_json
-from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.tvm.subject import TvmSubject

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 UNARY = ["Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Softplus", "Elu", "HardSwish", "Exp"]
 BINARY = ["Add", "Mul", "Sub", "Max"]

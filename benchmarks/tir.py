@@ -32,11 +32,11 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir import passes
-from opsieve.gen.irs.tir.form import program, values
+from opsieve.gen.irs.tir.arguments import program, values
 from opsieve.gen.irs.tir.fuzzing import mutated
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
-from opsieve.gen.irs.tvm.program import TirProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.tvm.subject import TvmSubject
 from opsieve.reducer.irs.tvm_reduction import TirReduction

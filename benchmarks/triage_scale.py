@@ -24,7 +24,7 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.review.review import review
 from opsieve.triage.store.decisions import Ledger

@@ -33,7 +33,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 
 ORT = resolve("onnxruntime:disable_all")

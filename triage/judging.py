@@ -208,7 +208,7 @@ def _judged_case(
 def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[ResolvedTarget]:
     """The target, and with `metamorphic` the target behind every rewrite that fits the program."""
     yield target
-    for name in names_for(case.program.form) if metamorphic and not target.rewrite else ():
+    for name in names_for(case.program.ir) if metamorphic and not target.rewrite else ():
         if rewritten(case.program, case.inputs, name) is not None:
             yield target.with_options(rewrite=name)
 

@@ -40,7 +40,7 @@ class Checker(NoReleases):
         """Import onnx and its checker."""
         import onnx.checker
 
-        import opsieve.gen.model.model  # noqa: F401
+        import opsieve.gen.irs.onnx.model_file  # noqa: F401
 
         return str(onnx.__version__)
 
@@ -49,7 +49,7 @@ class Checker(NoReleases):
         import numpy as np
         import onnx
 
-        from opsieve.gen.model.model import check, inferred
+        from opsieve.gen.irs.onnx.model_file import check, inferred
 
         if request.options["tell"] == "types":
             types = np.frombuffer(inferred(request.model), np.uint8)

@@ -17,7 +17,7 @@ from opsieve.backends.judge.oracles import DERIVING, NATIVE, Values
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.gen.model.program import OnnxProgram, element_dtype
+from opsieve.gen.model.program import element_dtype
 from opsieve.gen.model.tensors import (
     OptionalType,
     OtherType,
@@ -77,7 +77,7 @@ def describe_type(mismatch: Mismatch) -> dict[str, str]:
 
 def derive(session: JudgingSession) -> dict[str, ValueType]:
     """Ask shape inference for the types of the outputs; empty for a program that is no ONNX model."""
-    return read_derived(session.ask(DERIVING)) if isinstance(session.program, OnnxProgram) else {}
+    return read_derived(session.ask(DERIVING)) if session.graph is not None else {}
 
 
 def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
@@ -110,7 +110,7 @@ def settle_declared_types(session: JudgingSession, outputs: Values) -> Verdict |
     Where nothing contradicts them but the declaration, they are compared by the dtype that is derived or that
     the reference gives.
     """
-    declared = session.program.outputs() if isinstance(session.program, OnnxProgram) else {}
+    declared = session.program.outputs() if session.graph is not None else {}
     doubted = {
         *find_contradictions(outputs, declared),
         *(name for name in declared if not session.dtypes[name]),

@@ -9,7 +9,6 @@ optimiser. An element type that a compiler refuses everywhere is a lack, whateve
 from opsieve.backends.judge.judging_session import JudgingSession, is_refused_by_checker, open_rules
 from opsieve.backends.judge.oracles import EXPECTED, NATIVE, independent
 from opsieve.backends.judge.pieces import refused_type
-from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.judge.refusals import names_rule, same_reason
 from opsieve.backends.judge.shown_failure import find_acceptor_of_lack
@@ -17,6 +16,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.reference.type_constraints import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
+from opsieve.gen.irs.registry import ir_of
 
 _REPEATS = 3  # fresh runs before a failure counts as flaky
 # Where ONNX leaves a result open, raising an exception is as good as any answer; constant folding raises it
@@ -44,7 +44,11 @@ def died(session: JudgingSession, first: Observation) -> Verdict:
         return verdict(
             "undecided", because(Cause.HOST_ENDS_TOO, host=host, target=target, outcome=outcome), kind, first
         )
-    if first.stage == "run" and session.program.form != "onnx" and session.ask(NATIVE).outcome == "rejected":
+    if (
+        first.stage == "run"
+        and not ir_of(session.program).checker
+        and session.ask(NATIVE).outcome == "rejected"
+    ):
         return verdict("invalid", because(Cause.NO_MEANING, ending=session.ask(NATIVE)), kind, first)
     if kind == "crash":
         return verdict(
@@ -139,8 +143,9 @@ def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bo
     if session.expected is not None:
         session.consulted.append(EXPECTED)
         return EXPECTED, "compiler", False
-    if checked_by(session.program, first):
-        return checked_by(session.program, first), "compiler", False
+    checked_by = ir_of(session.program).checked_by
+    if checked_by and first.stage != "import" and first.outcome == "error":
+        return checked_by, "compiler", False
     against = False
     others: list[ResolvedTarget] = [NATIVE, *session.oracles]
     for oracle in others:

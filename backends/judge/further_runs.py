@@ -9,9 +9,9 @@ from opsieve.backends.judge.judging_session import JudgingSession, open_rules
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.judge.oracles import FLOAT64, Lab
 from opsieve.backends.judge.performance import may_be_slower, measure_memory, measure_slowdown
-from opsieve.backends.judge.program_forms import can_be_undefined
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
 _AGAIN = 3  # further runs in processes of their own
@@ -71,7 +71,7 @@ def changing(program: Program, inputs: dict[str, Any], target: ResolvedTarget, l
         if found is None:
             continue
         reference = lab.observe(FLOAT64, program, inputs)
-        if can_be_undefined(program) and reference.outputs is None:
+        if ir_of(program).can_be_undefined and reference.outputs is None:
             return None
         output = found.mismatch.output if found.mismatch is not None else None
         return None if open_rules(reference.hazards, output) else found

@@ -20,14 +20,15 @@ from opsieve.backends.judge.metamorphic import against_itself
 from opsieve.backends.judge.mismatch import MismatchJudge
 from opsieve.backends.judge.oracle_names import NAMES, ORACLE, OracleChoice
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, SECOND_ORACLES, Lab, Values, independent
-from opsieve.backends.judge.program_forms import beyond_rounding, can_be_undefined, other_builds
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import DEATHS, Verdict
+from opsieve.backends.verdict import DEATHS, STRUCTURE, Verdict
 from opsieve.gen.case.case import Case
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
+_EXACT = ("int", "uint", "bool")  # begin the names of element types without rounding
 _NO_CHOICE = OracleChoice()
 
 
@@ -166,12 +167,12 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
             agreeing = oracle
             continue
         changed = session.repeats(outputs, tuple(found.mismatches))
-        if changed is not None and can_be_undefined(session.program):
+        if changed is not None and ir_of(session.program).can_be_undefined:
             return replace(changed, verdict="undecided")
         if changed is not None:
             return changed
-        wrong = beyond_rounding(found, session.dtypes)
-        builds = other_builds(session.program, target, baseline) if wrong else []
+        wrong = _beyond_rounding(found, session.dtypes)
+        builds = _other_builds(session) if wrong else []
         agree = [build for build in builds if session.agrees(build, answer.outputs, wrong)]
         if agree:
             worst = Comparison({name: found.mismatches[name] for name in wrong}).worst
@@ -187,6 +188,25 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
         facts = {"target": target, "oracle": agreeing, "asked": session.list_asked()}
         return verdict("undecided", because(Cause.OWN_BUILDS_AGREE, **facts))
     return verdict("undecided", because(Cause.UNREFERENCED, asked=session.list_asked()))
+
+
+def _other_builds(session: JudgingSession) -> list[ResolvedTarget]:
+    """Builds of the target's compiler that optimise in another way than the target and its baseline do."""
+    target, others = session.target, ir_of(session.program).other_builds.get(session.target.name)
+    if others is None:
+        return []
+    values = [value for value in others.values if value != target.options[others.option]]
+    builds = [target.with_options(**{others.option: value, **others.rest}) for value in values]
+    return [build for build in builds if build != target.baseline]
+
+
+def _beyond_rounding(found: Comparison, dtypes: Mapping[str, str]) -> tuple[str, ...]:
+    """The outputs whose mismatch no rounding explains: structure, and values of integers and bool."""
+    return tuple(
+        name
+        for name, mismatch in found.mismatches.items()
+        if mismatch.what in STRUCTURE or dtypes.get(name, "").startswith(_EXACT)
+    )
 
 
 def _expected_is_truth(session: JudgingSession, outputs: Values, expected: Mapping[str, Any]) -> Verdict:

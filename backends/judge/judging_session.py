@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onnx import ModelProto
+
 from opsieve.backends.compare import Policy, compare
 from opsieve.backends.judge.oracles import DERIVING, Lab, Values, independent
 from opsieve.backends.judge.reasons import Cause, because, verdict
@@ -11,6 +13,7 @@ from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
 
@@ -34,6 +37,8 @@ class JudgingSession:
         self.program, self.inputs, self.target, self.lab = program, inputs, target, lab
         self.expected, self.policy = expected, policy
         self.dtypes = program.output_dtypes()
+        # None where the program has none: then nothing is known of where it jumps and of its operators.
+        self.graph: ModelProto | None = ir_of(program).graph(program)
         self.observations: list[Observation] = []
         self.consulted: list[str] = []
         self.answers: dict[ResolvedTarget, Observation] = {}

@@ -8,6 +8,8 @@ is claimed of them here.
 
 from collections.abc import Mapping, Sequence
 
+from onnx import ModelProto
+
 from opsieve.backends.compare import Comparison, compare, identical
 from opsieve.backends.judge.discontinuity_points import points
 from opsieve.backends.judge.judging_session import JudgingSession
@@ -15,7 +17,6 @@ from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 
 RULE = "levels-disagree"
@@ -38,13 +39,13 @@ def disagreement(
 
     `measured` says that a reference has been asked what rounding explains.
     """
-    baseline, program = session.target.baseline, session.program
-    if baseline is None or not isinstance(program, OnnxProgram) or _random(program):
+    baseline, graph = session.target.baseline, session.graph
+    if baseline is None or graph is None or _random(graph):
         return None
     answer = session.ask(baseline).outputs
     if answer is None or not all(name in answer for name in names):
         return None
-    own = {name: outputs[name] for name in names if not _jumps(program, name)}
+    own = {name: outputs[name] for name in names if not _jumps(graph, name)}
     found = compare(
         own, {name: answer[name] for name in own}, session.dtypes, session.policy, terms
     ).mismatches
@@ -59,22 +60,20 @@ def disagreement(
     worst = Comparison(found).worst
     if worst is None:
         return None
-    again = session.lab.observe(baseline, program, session.inputs, fresh=True).outputs
+    again = session.lab.observe(baseline, session.program, session.inputs, fresh=True).outputs
     if again is None or not all(identical(again.get(name), answer[name]) for name in found):
         return None
     reason = because(Cause.LEVELS_DISAGREE, target=session.target, baseline=baseline, mismatch=worst)
     return verdict("fail", reason, "mismatch", rules=(*rules, RULE), mismatch=worst)
 
 
-def _jumps(program: OnnxProgram, name: str) -> bool:
+def _jumps(graph: ModelProto, name: str) -> bool:
     """Whether a value near a discontinuity can explain any difference of an output."""
-    found = points(program.proto, (name,))
+    found = points(graph, (name,))
     return bool(found.names or found.scales)
 
 
-def _random(program: OnnxProgram) -> bool:
-    functions = (node for function in program.proto.functions for node in function.node)
-    found = (
-        declared(node.domain, node.op_type) for node in all_nodes([*program.proto.graph.node, *functions])
-    )
+def _random(model: ModelProto) -> bool:
+    functions = (node for function in model.functions for node in function.node)
+    found = (declared(node.domain, node.op_type) for node in all_nodes([*model.graph.node, *functions]))
     return any(operator is not None and operator.random for operator in found)

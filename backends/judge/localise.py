@@ -28,7 +28,8 @@ from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, o
 from opsieve.backends.judge.reasons import describe
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 _MOST_OPERATORS = 12  # that are cut out and asked of everybody
 

@@ -22,7 +22,8 @@ from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Mismatch, Verdict
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import read_type, type_of
 from opsieve.gen.rewrites.relation import names_for
 
@@ -95,7 +96,7 @@ class MismatchJudge:
         """
         session = self.session
         shaped = [name for name, mismatch in self.left.items() if mismatch.what in ("shape", "dtype")]
-        if self.depth or not shaped or not isinstance(session.program, OnnxProgram):
+        if self.depth or not shaped or session.graph is None:
             return None
         contradicted = judge_types(session, self.outputs)
         if contradicted is not None:
@@ -140,10 +141,10 @@ class MismatchJudge:
         plain = verdict(
             "undecided", because(Cause.ONE_ORACLE, **facts), "mismatch", rules=rules, mismatch=worst
         )
-        if self.depth or not isinstance(session.program, OnnxProgram):
+        if self.depth or session.graph is None:
             return plain
         finding = settle(
-            Dispute(session, session.program.proto, self.arbiter, self.outputs, tuple(self.left)),
+            Dispute(session, session.graph, self.arbiter, self.outputs, tuple(self.left)),
             self.judge_piece,
         )
         found = plain if finding is None else self.settled(finding, facts, rules, worst or shown)
@@ -175,12 +176,12 @@ class MismatchJudge:
         rewritten (gen/rewrites).
         """
         session = self.session
-        if session.target.rewrite or not isinstance(session.program, OnnxProgram):
+        if session.target.rewrite or session.graph is None:
             return otherwise
         for name, mismatch in self.left.items():
             if self.jumps(name):
                 continue  # another order of the same steps can fall to the other side, and be no less honest
-            for rewrite in names_for(session.program.form):
+            for rewrite in names_for(session.program.ir):
                 other = session.target.with_options(rewrite=rewrite)
                 if session.agrees(other, self.truth, (name,), self.terms):
                     facts = {
@@ -326,10 +327,10 @@ class MismatchJudge:
         # Where values decide how many there are (NonZero, Unique), the shape is a matter of rounding too.
         wrong = [name for name, mismatch in self.left.items() if mismatch.what not in STRUCTURE - {"shape"}]
         ask = self.observer()
-        if not wrong or not isinstance(session.program, OnnxProgram):
+        if not wrong or session.graph is None:
             return
         found = excuses(
-            session.program.proto, session.inputs, self.outputs, wrong, session.dtypes, session.policy, ask,
+            session.graph, session.inputs, self.outputs, wrong, session.dtypes, session.policy, ask,
             wide=self.arbiter == FLOAT64,
         )  # fmt: skip
         for name in found:
@@ -341,13 +342,13 @@ class MismatchJudge:
         behind them.
         """
         session = self.session
-        program, policy = session.program, session.policy
-        if not isinstance(program, OnnxProgram) or self.arbiter != FLOAT64 or policy.tolerance is not None:
+        graph, policy = session.graph, session.policy
+        if graph is None or self.arbiter != FLOAT64 or policy.tolerance is not None:
             return
         wrong = [
             name for name, mismatch in self.left.items() if mismatch.what == "value" and not self.jumps(name)
         ]
-        self.moved = movements(program.proto, session.inputs, wrong, policy, self.observer())
+        self.moved = movements(graph, session.inputs, wrong, policy, self.observer())
         for name, movement in self.moved.items():
             if movement.explains(self.outputs[name], policy):
                 self.rules.append("rounding-magnified")
@@ -355,8 +356,8 @@ class MismatchJudge:
 
     def jumps(self, name: str) -> bool:
         """Whether a discontinuity lies on the way to an output of an ONNX model."""
-        assert isinstance(self.session.program, OnnxProgram)
-        found = points(self.session.program.proto, (name,))
+        assert self.session.graph is not None
+        found = points(self.session.graph, (name,))
         return bool(found.names or found.scales)
 
     def observer(self) -> Ask:

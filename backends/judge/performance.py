@@ -12,11 +12,11 @@ from statistics import median
 from typing import Any
 
 from opsieve.backends.judge.oracles import Lab
-from opsieve.backends.judge.program_forms import timed_repeats
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
 ROUNDS = 15
@@ -88,7 +88,7 @@ def measure_slowdown(
             > rounds - slow
         )
 
-    sides = _turns(program, inputs, target, lab, rounds, settled, timed_repeats(program))
+    sides = _turns(program, inputs, target, lab, rounds, settled, ir_of(program).timed_repeats)
     return sides if isinstance(sides, Verdict) else slowdown(_times(sides[0]), _times(sides[1]), margin)
 
 

@@ -24,7 +24,9 @@ from opsieve.backends.judge.oracles import NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes, tensors_of
 from opsieve.gen.model.tensors import NUMBERS, type_of
 
@@ -148,9 +150,9 @@ def accepts_each_operator(
     Operators that the refusal names are asked first, so that a true lack is found by one question. False
     where it cannot be known.
     """
-    if not isinstance(program, OnnxProgram):
+    model = ir_of(program).graph(program)
+    if model is None:
         return False
-    model = program.proto
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     if not 1 < len(nodes) <= MOST_OPERATORS:
         return False
@@ -176,9 +178,9 @@ def refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str:
     Asked only of types that some compilers leave out; in the way in which the program holds them: as
     constants, or as values.
     """
-    if not isinstance(program, OnnxProgram):
+    model = ir_of(program).graph(program)
+    if model is None:
         return ""
-    model = program.proto
     held = {tensor.data_type for tensor in tensors_of(model)} - _COMMON
     passed = {
         _element(value.type) for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from opsieve.backends.probing.value_search import Effort, FoundValues, ValueSearchRequest, search_values
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import onnx_program
+from opsieve.gen.irs.onnx.program import onnx_program
 from opsieve.gen.values.values import SEARCH, with_special
 
 KEPT = ("given", "none", "unchecked")  # the inputs are those that there were

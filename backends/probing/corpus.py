@@ -7,9 +7,9 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.reading import UnreadableModel, read
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.onnx.model_file import load_program
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.files import reason
-from opsieve.gen.model.model import load_program
-from opsieve.gen.model.program import OnnxProgram
 
 _MOST = 2000  # models of one corpus
 

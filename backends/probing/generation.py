@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from opsieve.backends.probing.chosen_values import searched, with_found
 from opsieve.backends.probing.corpus import corpus
-from opsieve.backends.probing.imported_modules import relax_corpus
+from opsieve.backends.probing.imported_modules import ir_corpus
 from opsieve.backends.probing.operator_support import Support, both, tables
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.probing.value_search import Effort
@@ -22,9 +23,9 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.forms.registry import form_of
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.values.values import SEARCH
@@ -35,7 +36,7 @@ Named = tuple[str, Case]
 _READERS: Mapping[str, Callable[[Path, Workers], tuple[tuple[Program, ...], list[str]]]] = {
     "documented": corpus,
     "mutate": corpus,
-    "relax-mutate": relax_corpus,
+    "relax-mutate": partial(ir_corpus, "relax"),
 }
 # (target, probes done, probes in all)
 Probing = Callable[[str, int, int], None]
@@ -224,7 +225,7 @@ def _keep(group: Sequence[Named], request: GenerationRequest, summary: Generatio
     for name, case in group:
         if request.out is not None and request.flat:
             request.out.mkdir(parents=True, exist_ok=True)
-            (request.out / f"{name}{form_of(case.program).suffix}").write_bytes(case.program.data)
+            (request.out / f"{name}{ir_of(case.program).suffix}").write_bytes(case.program.data)
         elif request.out is not None:
             with _uninterrupted():
                 save(case, request.out / name)

@@ -1,5 +1,5 @@
-"""Relax modules of a corpus: those that lie in a folder as cases, and what TVM's importer makes of ONNX
-models, in a worker.
+"""Programs of another IR than ONNX in a corpus: those that lie in a folder as cases, and what an importer makes
+of ONNX models, in a worker.
 """
 
 from collections.abc import Sequence
@@ -10,65 +10,57 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.irs.relax.reading import from_json
-from opsieve.gen.irs.tvm.nodes import MalformedGraph
-from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.model import load_program
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.model_file import load_program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.registry import ir_named
+from opsieve.gen.model.program import Program
 
-EMITTING = "tvm:emit=relax"
-_MOST = 500  # modules of one corpus
+_MOST = 500  # programs of one corpus
 
 
-def imported(cases: Sequence[Case], workers: Workers) -> list[RelaxProgram]:
-    """What TVM's importer makes of ONNX models, each once, where it takes them and the trees of gen/irs/relax
-    can hold the result.
+def imported(name: str, cases: Sequence[Case], workers: Workers) -> list[Program]:
+    """What the importer of an IR makes of ONNX models, each once, where it takes them and strategies can read
+    the result.
     """
-    found: dict[bytes, RelaxProgram] = {}
-    answers = workers.observe_many(resolve(EMITTING), [Test(case.program, case.inputs) for case in cases])
+    ir = ir_named(name)
+    found: dict[bytes, Program] = {}
+    answers = workers.observe_many(resolve(ir.importer), [Test(case.program, case.inputs) for case in cases])
     for case, answer in zip(cases, answers, strict=True):
         for value in (answer.outputs or {}).values():
-            program = RelaxProgram(bytes(value.tobytes()), name=case.program.name)
-            if is_readable(program):
+            program = ir.load(bytes(value.tobytes()), (), case.program.name)
+            if ir.is_editable(program):
                 found[program.data] = program
     return list(found.values())
 
 
-def relax_corpus(folder: Path, workers: Workers) -> tuple[tuple[RelaxProgram, ...], list[str]]:
-    """The Relax modules of the cases under a folder, those imported from its ONNX models, and one line for
+def ir_corpus(name: str, folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[str]]:
+    """The programs of an IR of the cases under a folder, those imported from its ONNX models, and one line for
     each case that has none.
 
     BadInput when there is nothing to begin with.
     """
-    modules: list[RelaxProgram] = []
+    ir = ir_named(name)
+    programs: list[Program] = []
     models: list[Case] = []
     refused: list[str] = []
-    for path in sorted(folder.rglob("module.json"))[:_MOST]:
+    for path in sorted(folder.rglob(ir.files[0]))[:_MOST]:
         try:
-            case = load(path.parent)
+            program = load(path.parent).program
         except BadInput as error:
             refused.append(str(error))
             continue
-        if isinstance(case.program, RelaxProgram) and is_readable(case.program):
-            modules.append(case.program)
+        if program.ir == name and ir.is_editable(program):
+            programs.append(program)
     for path in sorted(folder.rglob("*.onnx"))[:_MOST]:
         try:
-            program = OnnxProgram(load_program(path).model, str(path.relative_to(folder)))
-            models.append(Case(program, seeded_inputs(program.proto, 0)))
+            model = OnnxProgram(load_program(path).model, str(path.relative_to(folder)))
+            models.append(Case(model, seeded_inputs(model.proto, 0)))
         except BadInput as error:
             refused.append(str(error))
-    modules += imported(models, workers)
-    if not modules:
+    programs += imported(name, models, workers)
+    if not programs:
         raise BadInput(
-            f"the corpus {shown(folder, 160)} holds no Relax module, and no ONNX model that TVM imports"
+            f"the corpus {shown(folder, 160)} holds no program of the IR {name}, and no ONNX model that its"
+            " importer takes"
         )
-    return tuple(modules), refused
-
-
-def is_readable(program: RelaxProgram) -> bool:
-    """Whether the trees of gen/irs/relax can hold a module, and values can be made for its inputs."""
-    try:
-        from_json(program.module.decode("utf-8"))
-        return bool(program.inputs()) or not program.entry.get("params")
-    except (MalformedGraph, UnicodeDecodeError, BadInput):
-        return False
+    return tuple(programs), refused

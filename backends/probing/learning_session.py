@@ -26,7 +26,7 @@ from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.learned_file import parsed, written
 from opsieve.gen.declarations.schema import domain_version
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 from opsieve.version import VERSION
 

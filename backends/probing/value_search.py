@@ -23,8 +23,8 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.tensor import Bounds
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.metrics.graph import lacks_types
-from opsieve.gen.model.program import OnnxProgram
 
 RUNNERS = (resolve("onnxruntime:disable_all"), resolve("reference"))
 METHODS = ("repaired", "gradient", "guessed")

@@ -36,7 +36,6 @@ class ReferenceBackend(NoReleases):
 
     name = "reference"
     package = "onnx"
-    forms: tuple[str, ...] = ("onnx", "relax", "tir")
     helper = True
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
@@ -49,6 +48,13 @@ class ReferenceBackend(NoReleases):
     starts_processes = False
     maps_tensors = True
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Every IR that is installed: the record of each says whether it has an evaluator."""
+        from opsieve.gen.irs.registry import ir_names
+
+        return ir_names()
 
     def load(self) -> str:
         """Import the evaluator, and evaluate one Relu so that forked workers find lazy parts and the
@@ -70,12 +76,14 @@ class ReferenceBackend(NoReleases):
 
     def prepare(self, request: "Request") -> "Run":
         """Build the evaluator; values are fed and returned by name, an absent optional as None."""
-        if request.form == "relax":
-            return _prepare_relax(request)
-        if request.form == "tir":
-            from opsieve.backends.reference.tir_request import prepare
+        from opsieve.gen.irs.registry import ONNX, ir_named, load_named
 
-            return prepare(request)
+        if request.form != ONNX:
+            evaluator = ir_named(request.form).evaluator
+            if not evaluator:
+                raise NotImplementedError(f"the IR {request.form} has no evaluator")
+            prepared: Run = load_named(evaluator)(request)
+            return prepared
         import onnx
 
         from opsieve.backends.reference import old_forms
@@ -167,28 +175,6 @@ def _mapped(request: "Request") -> dict[str, Any]:
         name: np.frombuffer(data, helper.tensor_dtype_to_np_dtype(number)).reshape(shape)
         for name, number, shape, data in request.mapped
     }
-
-
-def _prepare_relax(request: "Request") -> "Run":
-    """A Relax module; its passes are left out, since they change no result."""
-    from opsieve.backends.reference.relax.evaluator import ModuleEvaluator
-    from opsieve.gen.irs.relax.reading import from_json
-
-    request.stage("import")
-    evaluator = ModuleEvaluator(
-        from_json(request.model.decode("utf-8")), request.options.get("precision") == "float64"
-    )
-    request.stage("compile")
-
-    def run(inputs: dict[str, Any]) -> dict[str, Any]:
-        outputs = {f"output_{place}": value for place, value in enumerate(evaluator.run(inputs))}
-        request.hazards[:] = [
-            {"rule": rule, "node": name, "operator": name, "outputs": list(outputs)}
-            for rule, name in list(evaluator.hazards.found)[:_MAX_HAZARDS]
-        ]
-        return outputs
-
-    return run
 
 
 _SCRIPT = """\
@@ -327,7 +313,7 @@ def _check(model: Any, request: "Request") -> None:
     import onnx
 
     from opsieve.backends.reference.type_constraints import ILL_TYPED, ill_typed
-    from opsieve.gen.model.model import check
+    from opsieve.gen.irs.onnx.model_file import check
 
     # inference raises several unrelated classes, and the checker says why
     with contextlib.suppress(Exception):

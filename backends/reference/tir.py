@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir.form import arguments
+from opsieve.gen.irs.tir.arguments import arguments
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Value
 
 STEPS = 1_000_000  # statements and expressions, at most: a few seconds, asked for where results differ

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opsieve.backends.reference import tir
-from opsieve.gen.irs.tvm.program import TirProgram
+from opsieve.gen.irs.tir.program import TirProgram
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run

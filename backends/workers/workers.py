@@ -188,9 +188,9 @@ class Workers:
         if target.rewrite:
             yield from self._rewritten(target, tests, fresh, repeat)
             return
-        if any(test.program.form not in target.forms for test in tests):
+        if any(test.program.ir not in target.irs for test in tests):
             for test in tests:
-                if test.program.form in target.forms:
+                if test.program.ir in target.irs:
                     yield from self.observe_many(target, [test], fresh=fresh, repeat=repeat)
                 else:
                     why = f"{target.name} does not take {test.program.kind.partition(' ')[2]}s"
@@ -241,9 +241,9 @@ class Workers:
         """
         if observation.outcome != "environment" or test.as_is:
             return observation
-        from opsieve.backends.workers.program_forms import for_older
+        from opsieve.gen.irs.registry import ir_of
 
-        lowered = for_older(test.program)
+        lowered = ir_of(test.program).older(test.program)
         if lowered is None:
             return observation
         again = _batches([Test(lowered, test.inputs)], target.options, 1, 0)
@@ -514,11 +514,11 @@ def _batches(
     tests: Sequence[Test], options: dict[str, str], most: int, repeat: int, effects: bool = False
 ) -> Iterator[_Batch]:
     from opsieve.backends.workers.inside import wire
-    from opsieve.backends.workers.program_forms import payload
+    from opsieve.gen.irs.registry import ir_of
 
     batch = _Batch([], [], [])
     for test in tests:
-        sent, about = payload(test.program, test.as_is)
+        sent, about = ir_of(test.program).payload(test.program, test.as_is)
         chunks = [sent]
         header = {"model": len(sent), "options": options, "repeat": repeat, **about}
         header["inputs"] = wire.pack_values(test.inputs, chunks)

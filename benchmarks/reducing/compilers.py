@@ -20,7 +20,7 @@ from benchmarks.reducing.two_bugs import SAMPLES
 
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.data_set import write_folder
-from opsieve.gen.model.program import OnnxProgram, onnx_program
+from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 
 # Each with the release that it fails on, as its facts say; one whose inputs can lie in a host is given one.
 CASES = (

@@ -24,8 +24,8 @@ from onnx import TensorProto
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.data_set import write_folder
-from opsieve.gen.model.model import load_program
-from opsieve.gen.model.program import onnx_program
+from opsieve.gen.irs.onnx.model_file import load_program
+from opsieve.gen.irs.onnx.program import onnx_program
 
 # host -> bug, and what its message says (WRONG for a wrong result), for the check of Polygraphy's user
 PLANTED = {

@@ -22,7 +22,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import NoFailure
-from opsieve.gen.model.program import OnnxProgram, onnx_program
+from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find

@@ -22,7 +22,7 @@ from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.journal import Journal
@@ -31,7 +31,7 @@ from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.sessions.reduction import Listeners, reduce_failure
 from opsieve.triage.fingerprint.component import Evidence
-from opsieve.triage.fingerprint.program_graph import given_names, signature_of
+from opsieve.triage.fingerprint.program_graph import ProgramNames, program_signature
 
 BATCH = 8  # faults whose workers are alive at once
 # what removes nodes; the others change their values
@@ -141,7 +141,7 @@ def _shown(seed: Seed, cases: list[Case], most: int, workers: Workers) -> Iterat
         judged = judge(case.program, case.inputs, target, lab)
         if judged.verdict.verdict == "fail":
             shown += 1
-            names = tuple(sorted(given_names(case.program.proto)))
+            names = tuple(sorted(ProgramNames(case.program)))
             yield Failure(
                 seed, judged.verdict, judged.observations[0], tuple(operators(case)), case, names=names
             )
@@ -213,5 +213,5 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
             guilty = blame_passes(case, target, ObservationCache(workers)).attribution.passes
         except BadInput:  # it does not fail any more: nothing to attribute
             guilty = ()
-    evidence = Evidence(signature=signature_of(best), guilty_passes=guilty)
+    evidence = Evidence(signature=program_signature(OnnxProgram.of(best)), guilty_passes=guilty)
     return replace(one, evidence=evidence, reduced=len(best.graph.node), left=tuple(operators(case)))

@@ -2,7 +2,7 @@
 
     case.json           format, origin, parameters (`knobs`)
     model.onnx          the program, without external data (module.json and passes.json for a module of TVM:
-    gen/forms) test_data_set_0/    input_K.pb and output_K.pb in the graph's order: ONNX's own layout, which
+    gen/irs) test_data_set_0/    input_K.pb and output_K.pb in the graph's order: ONNX's own layout, which
     other tools run too
 
 What else lies in the folder (observations/, repro.py, notes.md) belongs to others and is left alone.
@@ -19,7 +19,7 @@ import msgspec
 
 from opsieve.gen.data.data_set import check_values, read_folder, write_folder
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.forms.registry import FORMS, form_named, form_of, named
+from opsieve.gen.irs.registry import ONNX, all_irs, ir_named, ir_of, rename, write_program
 from opsieve.gen.model.durable import SAVING, put_folder, sweep
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.printable import drawing
@@ -31,7 +31,6 @@ OF_ONNX = (
     1  # the format of a case whose program is an ONNX model: what releases before there were other forms read
 )
 DATA = "test_data_set_0"
-_OWNED = ("case.json", *dict.fromkeys(file for form in FORMS.values() for file in form.files), DATA)
 _MAX_JSON = 8 << 20
 
 
@@ -68,9 +67,7 @@ class Case:
 
     def _repr_html_(self) -> str:
         """The program drawn, for notebooks."""
-        from opsieve.gen.forms.program_view import program_lines
-
-        return drawing(program_lines(self.program))
+        return drawing(ir_of(self.program).lines(self.program))
 
 
 class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -125,7 +122,7 @@ def save(case: Case, folder: Path) -> None:
             fresh = Path(scratch) / "case"
             (fresh / DATA).mkdir(parents=True)
             (fresh / "case.json").write_bytes(_encoded(case))
-            form_of(case.program).write(case.program, fresh)
+            write_program(case.program, fresh)
             write_folder(fresh / DATA, case.inputs, inputs, "input")
             if case.expected is not None:
                 write_folder(fresh / DATA, case.expected, outputs, "output")
@@ -137,8 +134,7 @@ def save(case: Case, folder: Path) -> None:
 def load(folder: Path) -> Case:
     """The case in a folder; BadInput when a part of it is missing, corrupt, or written by a newer opsieve."""
     file = _decoded(folder / "case.json")
-    form = form_named(file.form)
-    program = named(form.read(folder / form.files[0]), file.name)
+    program = _read_program(folder, file)
     data = folder / DATA
     inputs = read_folder(data, program.inputs(), "input")
     expected = None
@@ -152,14 +148,18 @@ def load(folder: Path) -> Case:
 def load_case_program(folder: Path) -> Program:
     """The program of a case folder, without its values; BadInput as `load`."""
     file = _decoded(folder / "case.json")
-    form = form_named(file.form)
-    return named(form.read(folder / form.files[0]), file.name)
+    return _read_program(folder, file)
+
+
+def _read_program(folder: Path, file: "_File") -> Program:
+    ir = ir_named(file.form)
+    return rename(ir.read(folder / ir.files[0]), file.name)
 
 
 def _encoded(case: Case) -> bytes:
     origin = case.origin
     file = _File(
-        OF_ONNX if case.program.form == "onnx" else FORMAT,
+        OF_ONNX if case.program.ir == ONNX else FORMAT,
         case.program.name,
         _Origin(
             origin.generator,
@@ -169,7 +169,7 @@ def _encoded(case: Case) -> bytes:
             dict(sorted(origin.wish.items())),
         ),
         dict(sorted(case.parameters.items())),
-        case.program.form,
+        case.program.ir,
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
@@ -195,8 +195,9 @@ def _put(fresh: Path, folder: Path) -> None:
     place.
     """
     if os.path.lexists(folder):
+        owned = {"case.json", DATA, *(file for ir in all_irs() for file in ir.files)}
         for entry in folder.iterdir():
-            if entry.name in _OWNED:
+            if entry.name in owned:
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.copytree(entry, fresh / entry.name, symlinks=True, copy_function=os.link)

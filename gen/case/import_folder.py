@@ -13,8 +13,8 @@ from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.case.polygraphy_json import is_polygraphy, read_polygraphy_inputs
 from opsieve.gen.data.data_set import check_values, fitted
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model.files import is_folder
-from opsieve.gen.model.model import load_program
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs
 
 _DEPTH = 8  # folders inside folders

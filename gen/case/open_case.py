@@ -8,7 +8,7 @@ from pathlib import Path
 from opsieve.gen.case.case import DATA, Case, Origin, is_case, load, load_case_program
 from opsieve.gen.data.data_set import read_folder, read_npz
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.forms.registry import form_in, make_inputs, read_program
+from opsieve.gen.irs.registry import ir_in, make_inputs, read_program
 from opsieve.gen.model.files import is_folder
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
@@ -44,10 +44,10 @@ def program_at(path: Path) -> Program:
         return read_program(path)
     if is_case(path):
         return load_case_program(path)
-    form = form_in(path)
-    if form is None:
+    ir = ir_in(path)
+    if ir is None:
         raise BadInput(f"the folder {shown(path, 200)} has neither case.json nor model.onnx nor module.json")
-    return form.read(path / form.files[0])
+    return ir.read(path / ir.files[0])
 
 
 def _found(path: Path, seed: int, given: bool) -> Case:

@@ -30,7 +30,8 @@ from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, Supports, is_numeric_result
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 from opsieve.version import BASE_VERSION
 
 SUPPORTED: Final = 26  # the newest opset that a released onnxruntime takes

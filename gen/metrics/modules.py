@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from opsieve.gen.irs.tvm.program import TvmProgram
+from opsieve.gen.model.program import Program
 
 
 class ModuleMetrics:
@@ -17,10 +17,10 @@ class ModuleMetrics:
         self._signatures: set[tuple[str, ...]] = set()
         self._passes: Counter[str] = Counter()
 
-    def add(self, program: TvmProgram) -> None:
+    def add(self, program: Program) -> None:
         """One more module."""
         self.modules += 1
-        self._functions += len(program.functions)
+        self._functions += program.function_count
         self._calls.update(program.operators())
         self._edges.update(program.edges())
         self._signatures.add(tuple(str(kind) for kind in program.inputs().values()))

@@ -3,7 +3,7 @@
 Every value of a graph is defined once, before it is used, and every tensor holds the data that it declares.
 The rules of scope are those of ONNX's own checker (a body sees the names around it, may hide them by its
 inputs, and may not define them again as outputs), whose C++ could crash on a hostile model and therefore runs
-in a worker (`opsieve.gen.model.model.check`).
+in a worker (`opsieve.gen.irs.onnx.model_file.check`).
 """
 
 from collections.abc import Iterable, Iterator

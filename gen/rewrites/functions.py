@@ -22,7 +22,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.tensor import PLAIN, Tensor
 from opsieve.gen.graph.scope import Supports
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS
 from opsieve.gen.rewrites.parts import RATES, Parts, assemble, choose_part, composed, parts, rename_values

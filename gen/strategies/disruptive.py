@@ -24,7 +24,8 @@ from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.graph.graph import BodyGraph, Node
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.program import Broken, OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Broken
 
 BATCH = 64
 NAME = "disruptive"

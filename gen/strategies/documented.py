@@ -30,8 +30,8 @@ from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.pieces import plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
 
 NAME = "documented"

@@ -10,7 +10,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.model.program import OnnxProgram, onnx_program
+from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 from opsieve.gen.rewrites.functions import RewriteLimits, rewrite_parts
 from opsieve.gen.rewrites.parts import parts
 from opsieve.gen.strategies.chains import chained

@@ -25,7 +25,7 @@ from opsieve.gen.generation.pieces import cut, plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
 from opsieve.gen.graph.graph import Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.patterns.strategy import planted
 

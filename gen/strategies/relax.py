@@ -26,12 +26,12 @@ from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
 from opsieve.gen.irs.relax.mutation import incorrect, mutated
 from opsieve.gen.irs.relax.policies import POLICIES, GenerationPolicy, KnownFaults
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.rewrites import rewritten
 from opsieve.gen.irs.relax.tree import Module
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
-from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.model.tensors import TensorType, Value
 
 NAME, PASSES, MUTATE = "relax", "relax-passes", "relax-mutate"

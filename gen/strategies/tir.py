@@ -9,7 +9,7 @@ from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.irs.tir import passes
-from opsieve.gen.irs.tir.form import program, values
+from opsieve.gen.irs.tir.arguments import program, values
 from opsieve.gen.irs.tir.fuzzing import mutated
 from opsieve.gen.irs.tir.seeds import basic
 

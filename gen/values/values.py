@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.model.program import onnx_program
+from opsieve.gen.irs.onnx.program import onnx_program
 from opsieve.gen.values.special import KINDS, check_kinds, special_inputs
 
 RANGED, SEARCH, SPECIAL = "ranged", "search", "special"

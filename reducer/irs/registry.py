@@ -8,6 +8,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.registry import ir_of, load_named
 from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Pass
@@ -16,7 +17,6 @@ from opsieve.reducer.engine.form import SubjectKind, Validator
 from opsieve.reducer.oracle.target_test import Runnable
 
 S = TypeVar("S", bound=Runnable)
-GROUP = "opsieve.reduction_forms"
 
 
 class ReducibleForm(SubjectKind[S], Protocol[S]):
@@ -63,17 +63,12 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
 
 
 def form_of(program: Program) -> ReducibleForm[Any]:
-    """How programs of this form are reduced; BadInput when none of the installed forms is the program's."""
-    name = program.form
-    for entry in importlib.metadata.entry_points(group=GROUP, name=name):
-        try:
-            form: ReducibleForm[Any] = entry.load()()
-        except (ImportError, AttributeError, SyntaxError) as error:
-            raise BadInput(
-                f"the form {shown(name)} cannot be loaded ({error}): reinstall its package"
-            ) from error
-        return form
-    raise BadInput(f"a program of the form {shown(name)} cannot be reduced: no installed package says how")
+    """How programs of this IR are reduced, anew for each reduction; BadInput when its record does not say."""
+    reduction = ir_of(program).reduction
+    if not reduction:
+        raise BadInput(f"{shown(program.kind)} cannot be reduced: its IR does not say how")
+    form: ReducibleForm[Any] = load_named(reduction)()
+    return form
 
 
 def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx
 
-from opsieve.gen.model.program import broken
+from opsieve.gen.irs.onnx.program import broken
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.reducer.onnx_edit.graphs import copied
 from opsieve.reducer.problem.subject import Subject

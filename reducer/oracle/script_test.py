@@ -10,7 +10,7 @@ from pathlib import Path
 
 from opsieve.gen.data.data_set import write_folder
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.forms.registry import form_of
+from opsieve.gen.irs.registry import write_program
 from opsieve.gen.model.scratch import Scratch
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable
@@ -40,10 +40,13 @@ class ScriptTest:
         with Scratch() as scratch:
             folder = scratch / "check"
             (folder / "inputs").mkdir(parents=True)
-            form = form_of(subject.program)
-            form.write(subject.program, folder)
+            write_program(subject.program, folder)
             write_folder(folder / "inputs", subject.inputs, subject.program.inputs(), "input")
-            command = [str(self.script), str(folder / form.files[0]), str(folder / "inputs")]
+            command = [
+                str(self.script),
+                str(folder / next(iter(subject.program.files()))),
+                str(folder / "inputs"),
+            ]
             try:
                 process = subprocess.Popen(
                     command,

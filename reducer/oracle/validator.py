@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.detached import as_inputs, tensor_bytes
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure
 from opsieve.gen.model.tensors import graph_inputs
 from opsieve.reducer.onnx_edit.quant_scales import bad_scale

@@ -14,7 +14,7 @@ import onnx
 from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.problem.graph import Graph, keep_functions, shell
 from opsieve.reducer.problem.subject import Recording, Subject

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import onnx
 
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
 
 

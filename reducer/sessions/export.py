@@ -13,12 +13,12 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
-from opsieve.backends.workers.questions.program_text import model_text, with_script
+from opsieve.backends.workers.questions.program_text import print_program, with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged, shown
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.files import read_file
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import find_judged
 from opsieve.reducer.oracle.premise import Premise
@@ -54,7 +54,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
         case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
     )
     chosen = resolve(target or named_by_file(named, workers.offline, case.origin.versions))
-    if not target and case.program.form not in chosen.forms:
+    if not target and case.program.ir not in chosen.irs:
         raise BadInput(
             f"{chosen.name} takes no {case.program.kind.partition(' ')[2]}s: name a compiler that does with"
             " --target"
@@ -172,9 +172,9 @@ def _beside(place: Path, name: str) -> dict[str, Any]:
 
 def printed(subject: Runnable, workers: Workers) -> str:
     """The program as text; a sentence for a model that onnx cannot print."""
-    if not isinstance(subject.program, OnnxProgram):
+    if ir_of(subject.program).keeps_script:
         return subject.program.text()
-    return model_text(subject.program.data, workers).text or "(onnx.printer cannot print it)"
+    return print_program(subject.program, workers).text or "(onnx.printer cannot print it)"
 
 
 def script(subject: Runnable, premise: Premise, workers: Workers) -> str:

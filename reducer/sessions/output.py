@@ -19,7 +19,7 @@ import msgspec
 from opsieve.backends.judge.oracle_names import ORACLE
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.forms.registry import form_of, named
+from opsieve.gen.irs.registry import ir_of, rename
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.program import Program
@@ -68,13 +68,13 @@ def save_subject(
     there, and ask the further `oracle` that says so (`further_oracle`).
     """
     parameters = {name: value for name, value in (("target", target), (ORACLE, oracle)) if value}
-    save(Case(named(subject.program, name), subject.inputs, None, origin, parameters), folder)
+    save(Case(rename(subject.program, name), subject.inputs, None, origin, parameters), folder)
     write(folder / model_name(subject.program), subject.program.chunks())
 
 
 def model_name(program: Program) -> str:
     """The name of the file that people look for."""
-    return f"{MODEL}{form_of(program).suffix}"
+    return f"{MODEL}{ir_of(program).suffix}"
 
 
 def save_reduction(

@@ -23,7 +23,7 @@ from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, NoFailure, shown
-from opsieve.gen.forms.program_view import program_lines
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.printable import drawing, facts_table
 from opsieve.reducer.engine.certificate import Certificate, certify
@@ -113,7 +113,8 @@ class Reduced:
         names = ("target", "kind", "checks", "seconds", "minimal", "output", "script")
         about = [("nodes", f"{facts['nodes_before']} to {facts['nodes_after']}")]
         about += [(name, str(facts[name])) for name in names if facts.get(name) is not None]
-        return facts_table(about) + drawing(program_lines(self.reduction.best.program))
+        best = self.reduction.best.program
+        return facts_table(about) + drawing(ir_of(best).lines(best))
 
 
 @dataclass(frozen=True)

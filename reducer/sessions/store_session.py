@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.gen.errors import BadInput, NoFailure, shown
-from opsieve.gen.model.model import load_program
+from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.sessions.case_process import PREFIX, ChildEnd, ChildTask, ended
 from opsieve.triage.distributed.cluster import Cluster

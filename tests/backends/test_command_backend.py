@@ -25,7 +25,7 @@ from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 PAGE = ROOT / "docs" / "how-to" / "use-a-command.md"
 PLACES = "{model} {inputs} {outputs}"

@@ -15,7 +15,7 @@ from opsieve.backends.reference.contrib.operators import DOMAIN, NOT_COMPUTED, O
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 TARGET = resolve("onnxruntime:disable_all")
 # The kernel is wrong on these (docs/benchmarks/contrib.md), so only their defined instances are compared.

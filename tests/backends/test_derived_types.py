@@ -20,7 +20,8 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 from opsieve.gen.model.text import ModelText
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.export.export_input import ExportedFailure, expected_outputs

@@ -17,7 +17,7 @@ from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 F, I = TensorProto.FLOAT, TensorProto.INT64  # noqa: E741
 Values = dict[str, Any]

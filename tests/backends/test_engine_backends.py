@@ -18,7 +18,8 @@ from opsieve.backends.compilers import tinygrad_onnx
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 
 def needing(name: str, *values: Any) -> Any:

@@ -15,7 +15,8 @@ from opsieve.backends.observation import Observation, Outcome
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 FORK = program("""g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
     a = Relu(x)

@@ -13,7 +13,7 @@ from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 F = np.float32
 X = np.arange(12, dtype=F).reshape(3, 4)

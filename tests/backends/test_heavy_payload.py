@@ -4,9 +4,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from opsieve.backends.workers import program_forms
-from opsieve.backends.workers.program_forms import payload
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx import payload as payloads
+from opsieve.gen.irs.onnx.payload import payload
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 
 def test_a_large_model_is_lowered_without_being_serialised_again() -> None:
@@ -15,9 +15,9 @@ def test_a_large_model_is_lowered_without_being_serialised_again() -> None:
     graph = helper.make_graph([helper.make_node("Neg", ["w"], ["y"])], "g", [], [info], [stored])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10)
     program = OnnxProgram.of(model)
-    program_forms._lowered.cache_clear()
+    payloads._lowered.cache_clear()
     sent, _ = payload(program, as_is=False)
     assert sent.startswith(program.data)
     assert onnx.load_model_from_string(sent).ir_version < 10
     assert payload(program, as_is=True)[0] is program.data
-    assert program_forms._lowered.cache_info().currsize == 0
+    assert payloads._lowered.cache_info().currsize == 0

@@ -17,7 +17,8 @@ from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.reference.type_constraints import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 FAKE, BASE, OTHER = "fake", "fake:level=off", "openvino"
 REF, NATIVE = "reference:precision=float64", "reference"

@@ -12,7 +12,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 PLAIN, SELF, BASE = "fake", "fake:rewrite=duplicate", "fake:level=off,rewrite=duplicate"
 REF, NATIVE = "reference:precision=float64", "reference"

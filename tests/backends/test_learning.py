@@ -26,7 +26,7 @@ from opsieve.backends.workers.inside import child, wire
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.catalogue import known
 from opsieve.gen.declarations.learned_file import read_learned
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 _MODEL = """
 <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>

@@ -14,7 +14,8 @@ from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import Verdict
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 SUBJECT, OTHER = resolve("tract"), resolve("openvino")
 FEEDS = {"x": np.float32([0.25, 0.5])}

@@ -11,7 +11,7 @@ from onnx import ModelProto, helper
 from opsieve.backends.reference import old_forms
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 ORT, FLOAT64 = resolve("onnxruntime:disable_all"), resolve("reference:float64")
 DRAW = np.random.default_rng(5)

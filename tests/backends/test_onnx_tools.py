@@ -15,7 +15,7 @@ from models import X, chain, program
 from opsieve.backends.compilers.transformers import version_converter
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 FUNCTION = OnnxProgram(
     onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 18, "local" : 1]>

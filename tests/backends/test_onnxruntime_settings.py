@@ -16,7 +16,7 @@ from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'

@@ -14,7 +14,7 @@ from onnx import parser
 from opsieve.backends.compilers.transformers import ort_saved
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 FOUR = {"x": np.array([-1, 0, 1, 2], np.float32)}
 # x * sigmoid(a * x) becomes QuickGelu, and the sigmoid, which is an output too, is taken out.

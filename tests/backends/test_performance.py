@@ -16,7 +16,7 @@ from opsieve.backends.judge.performance import (
 )
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 FAKE, BASE = "fake", "fake:level=off"
 

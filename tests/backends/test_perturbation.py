@@ -10,7 +10,7 @@ from opsieve.backends.compare import POLICY
 from opsieve.backends.judge.perturbation import movements
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 H = TensorProto.FLOAT16
 X = {"x": np.float16([3.1, 400.0, 0.7])}

@@ -16,7 +16,7 @@ from opsieve.backends.reference.reference import BACKEND, REFUSED
 from opsieve.backends.reference.type_constraints import ill_typed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 F, I = TensorProto.FLOAT, TensorProto.INT64  # noqa: E741
 

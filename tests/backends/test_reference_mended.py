@@ -12,7 +12,7 @@ from test_reference import F, model, run, same_as_onnxruntime
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 S, U8, I8, I32 = TensorProto.STRING, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
 I64 = TensorProto.INT64

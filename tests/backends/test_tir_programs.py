@@ -11,7 +11,7 @@ from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.irs.tir import nodes as N
-from opsieve.gen.irs.tir.form import program, values
+from opsieve.gen.irs.tir.arguments import program, values
 from opsieve.gen.irs.tir.seeds import basic, convolution, gather, product
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 

@@ -20,7 +20,8 @@ from opsieve.backends.compilers.torch import targets as torch_targets
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 MISSING = [name for name in ("torch", "onnxscript") if importlib.util.find_spec(name) is None]
 needs_torch = pytest.mark.skipif(

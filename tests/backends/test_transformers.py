@@ -24,7 +24,8 @@ from opsieve.backends.protocol import Request
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 NAMES = ("onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
 MISSING = [name for name in NAMES if importlib.util.find_spec(name) is None]

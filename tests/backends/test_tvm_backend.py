@@ -20,7 +20,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.tvm.program import TirProgram
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import ValueType
 

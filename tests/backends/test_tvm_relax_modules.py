@@ -13,9 +13,10 @@ from opsieve.backends.workers.questions.script_reader import read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput
-from opsieve.gen.forms.registry import read_program
+from opsieve.gen.irs.registry import read_program
 from opsieve.gen.irs.relax.draw import number, numbers
 from opsieve.gen.irs.relax.passes import RULES
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.tree import (
     Bind,
     BindingBlock,
@@ -32,7 +33,6 @@ from opsieve.gen.irs.relax.tree import (
 )
 from opsieve.gen.irs.relax.types import PrimType, RelaxTensorType, Sym
 from opsieve.gen.irs.relax.writing import to_json
-from opsieve.gen.irs.tvm.program import RelaxProgram
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_a_script_of_ones_own_is_read_in_a_worker_alone(workers: Workers, tmp_pa
     (tmp_path / "mine.py").write_text(SCRIPT)
     (tmp_path / "broken.py").write_text(SCRIPT.replace("R.add(x,", "R.add(z,"))
     program = read_script(tmp_path / "mine.py", workers)
-    assert (program.form, program.name, program.operators()) == ("relax", "mine", ["relax.add"])
+    assert (program.ir, program.name, program.operators()) == ("relax", "mine", ["relax.add"])
     [seen] = workers.observe_many(resolve("tvm"), [Test(program, {"x": np.zeros(2, np.float32)})])
     assert seen.outputs is not None
     np.testing.assert_array_equal(seen.outputs["output_0"], [1, 2])

@@ -22,7 +22,7 @@ from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 HEAD = "# revision {}\ndef slim(model, **options):\n"
 RIGHT = (

@@ -18,7 +18,8 @@ from opsieve.bisect.passes.attribution import Attribution, PassTrace, attribute,
 from opsieve.bisect.passes.pass_source import attributable, blame_passes, skip_option
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 Probe = Callable[[str, tuple[str, ...]], TestResult]
 

@@ -27,7 +27,7 @@ from opsieve.bisect.sources.release_source import Releases, backend_of, releases
 from opsieve.bisect.sources.version_sequence import place_of
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 FINE, LOST = VersionOutcome("good", symptom="ok"), VersionOutcome("skip", symptom="environment")
 WRONG = VersionOutcome("bad", "k1", "mismatch value", "value mismatch", "done")

@@ -15,7 +15,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.passes.pass_source import Blamed, blame_passes
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 PLANTED = '''
 import sys

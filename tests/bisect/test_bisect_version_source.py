@@ -11,7 +11,7 @@ from onnx import parser
 from opsieve.bisect.sources.version_sequence import opener
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 PLUGIN = """
 from contextlib import contextmanager

@@ -18,13 +18,14 @@ from opsieve.backends.judge.reasons import Cause
 from opsieve.backends.verdict import Kind
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.tree import Bind, BindingBlock, Call, Function, Module, RelaxOperator, Seq, Var
 from opsieve.gen.irs.relax.types import RelaxTensorType
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tir import nodes as tir
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import encode
-from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
-from opsieve.gen.model.program import OnnxProgram
 
 STEPS = ("run", "reduce", "verify", "attribute", "export", "script", "bisect", "add", "corpus", "diff")
 

@@ -17,7 +17,7 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.data import data_set
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, write_tensor
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -10,13 +10,13 @@ from tvm_programs import RELAX, tir_program
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
-from opsieve.gen.forms.registry import make_inputs, read_module
-from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.program import onnx_program
+from opsieve.gen.irs.onnx.program import onnx_program
+from opsieve.gen.irs.registry import make_inputs, read_program
+from opsieve.gen.irs.relax.program import RelaxProgram
 
 
 def test_what_main_takes_and_gives_is_read_without_tvm() -> None:
-    program = read_module(RELAX)
+    program = read_program(RELAX)
     assert isinstance(program, RelaxProgram)
     assert {name: str(type_) for name, type_ in program.inputs().items()} == {
         "x": "float32[2, 3]",
@@ -34,7 +34,7 @@ def test_what_main_takes_and_gives_is_read_without_tvm() -> None:
 
 
 def test_inputs_are_made_of_their_types_and_a_shape_is_the_sizes_that_it_stands_for() -> None:
-    program = read_module(RELAX)
+    program = read_program(RELAX)
     values = make_inputs(program, 7)
     assert values["x"].shape == (2, 3)
     assert values["s"].shape == (1,)
@@ -63,12 +63,12 @@ def test_a_case_of_another_form_comes_back_and_passes_belong_to_its_identity(tmp
 
 
 def test_a_module_file_is_opened_as_a_case_and_code_is_not(tmp_path: Path) -> None:
-    assert open_case(RELAX).program.form == "relax"
+    assert open_case(RELAX).program.ir == "relax"
     (tmp_path / "module.py").write_text("raise SystemExit('it ran')")
     with pytest.raises(BadInput, match="is code, which opsieve does not run"):
         open_case(tmp_path / "module.py")
     with pytest.raises(BadInput, match=r"takes ONNX models; .*is a Relax module"):
-        onnx_program(read_module(RELAX))
+        onnx_program(read_program(RELAX))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from opsieve.gen.errors import BadInput
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.model import check
+from opsieve.gen.irs.onnx.model_file import check
 for line in sys.stdin:
     path = json.loads(line)
     try:

@@ -15,7 +15,7 @@ from tvm_programs import RELAX, tir_program
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
-from opsieve.gen.forms.registry import make_inputs
+from opsieve.gen.irs.registry import make_inputs
 from opsieve.gen.irs.tvm.program import TvmProgram
 
 Graph = dict[str, Any]
@@ -145,11 +145,11 @@ def test_the_printing_beside_a_module_is_never_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ['"../onnx"', '"tvm"', '["relax"]', "1", '"__class__"', '"RELAX"'])
-def test_a_form_that_is_none_is_refused(tmp_path: Path, form: str) -> None:
+def test_an_ir_that_is_none_is_refused(tmp_path: Path, form: str) -> None:
     folder = hostile(tmp_path / "case", RELAX.read_bytes())
     text = (folder / "case.json").read_text()
     (folder / "case.json").write_text(text.replace('"relax"', form))
-    with pytest.raises(BadInput, match=r"form|case description"):
+    with pytest.raises(BadInput, match=r"there is no IR|case description"):
         load(folder)
 
 

@@ -19,7 +19,7 @@ from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 ORT = resolve("onnxruntime:disable_all")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, defs, helper
 from onnx.reference import ReferenceEvaluator
 
+from opsieve.gen.irs.onnx.model_file import check
 from opsieve.gen.model.lowering import lower_ir, lower_opset, lowest_ir, lowest_opset
-from opsieve.gen.model.model import check
 from opsieve.gen.model.structure import all_nodes
 
 UNARY = [

@@ -16,10 +16,11 @@ from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.relax.program import RelaxProgram
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.model.structure import check_structure
-from opsieve.gen.rewrites.relation import ONNX_REWRITES, RELAX_REWRITES, names_for, relation_of, rewritten
+from opsieve.gen.rewrites.relation import names_for, relation_of, rewritten
 from opsieve.gen.strategies.registry import generate
 
 F, D = TensorProto.FLOAT, np.float32
@@ -52,7 +53,7 @@ def operators(found: Any) -> list[str]:
 @given(
     st.sampled_from(["isra", "pattern", "mutate", "function-rewrite"]),
     SEEDS,
-    st.sampled_from(sorted(ONNX_REWRITES)),
+    st.sampled_from(sorted(names_for("onnx"))),
     st.sampled_from(["", "@1", "@2"]),
 )
 def test_a_rewritten_program_is_valid_and_gives_the_same(
@@ -168,7 +169,7 @@ def test_parts_are_handed_on_and_joined_where_they_are_read_whole() -> None:
 
 def test_random_numbers_are_drawn_as_often_as_before() -> None:
     nodes = [node("RandomNormalLike", ["x"], ["a"]), node("Add", ["a", "a"], ["y"])]
-    assert all(rewritten(program(nodes), X, name) is None for name in ONNX_REWRITES)
+    assert all(rewritten(program(nodes), X, name) is None for name in names_for("onnx"))
 
 
 def test_what_was_made_to_be_wrong_is_left_alone() -> None:
@@ -187,7 +188,7 @@ def test_a_module_of_relax_has_relations_of_its_own() -> None:
         if (made := generate("relax", seed, GenRequest(nodes=6))).program.fault is None
     )
     assert isinstance(case.program, RelaxProgram)
-    for name in RELAX_REWRITES:
+    for name in names_for("relax"):
         found = rewritten(case.program, case.inputs, name)
         assert found is not None
         assert found.program.digest != case.program.digest
@@ -197,12 +198,12 @@ def test_a_module_of_relax_has_relations_of_its_own() -> None:
         ]
         assert list(found.program.outputs()) == list(case.program.outputs())
     assert rewritten(case.program, case.inputs, "duplicate") is None
-    assert (names_for(TirProgram.form), relation_of(TirProgram.form, 5)) == ((), "")
+    assert (names_for(TirProgram.ir), relation_of(TirProgram.ir, 5)) == ((), "")
 
 
 def test_tests_take_all_relations_in_turn() -> None:
-    asked = [relation_of("onnx", number) for number in range(3 * len(ONNX_REWRITES))]
-    assert set(asked[: len(ONNX_REWRITES)]) == set(ONNX_REWRITES)
+    asked = [relation_of("onnx", number) for number in range(3 * len(names_for("onnx")))]
+    assert set(asked[: len(names_for("onnx"))]) == set(names_for("onnx"))
     assert len(set(asked)) == len(asked)
 
 

@@ -14,12 +14,12 @@ from opsieve.backends.workers.questions.inference import typed
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.metrics.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
 from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.metrics.graph import lacks_types, operations
 from opsieve.gen.metrics.isra import GRAPH_LEVEL, OPERATION_LEVEL, Isra
 from opsieve.gen.metrics.summary import Metrics, families, spread
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.baselines.strategies import BASELINES
 from opsieve.gen.strategies.registry import generate
 

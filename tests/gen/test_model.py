@@ -9,8 +9,8 @@ import valid_models
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.onnx.model_file import check, load_program
 from opsieve.gen.model.files import BUDGET
-from opsieve.gen.model.model import check, load_program
 from opsieve.gen.model.structure import check_structure
 
 

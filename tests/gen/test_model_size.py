@@ -10,9 +10,9 @@ from models import chain
 from onnx import TensorProto, helper
 
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model import structure
 from opsieve.gen.model.files import ReadingBudget
-from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import check_structure
 
 

@@ -9,9 +9,9 @@ from opsieve.gen.irs.relax.catalogue import Solutions, operators, yielding
 from opsieve.gen.irs.relax.declaration import Solution, Want
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
+from opsieve.gen.irs.relax.interface import inputs, outputs
+from opsieve.gen.irs.relax.interface import operators as operators_of
 from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, FusableChains
-from opsieve.gen.irs.relax.program import inputs, outputs
-from opsieve.gen.irs.relax.program import operators as operators_of
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.text import module_text
 from opsieve.gen.irs.relax.tree import BindingBlock, Function, If, Module

@@ -9,7 +9,7 @@ from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.generator import generate as module_of
 from opsieve.gen.irs.relax.known_faults import patterns
 from opsieve.gen.irs.relax.policies import POLICIES
-from opsieve.gen.irs.tvm.program import RelaxProgram
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.strategies.registry import generate
 
 

@@ -24,8 +24,9 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.constraint_violations import false_relations, violations
 from opsieve.gen.generation.random_graph import GenRequest, single_node
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.model import check
-from opsieve.gen.model.program import KINDS, Broken, OnnxProgram, broken
+from opsieve.gen.irs.onnx.model_file import check
+from opsieve.gen.irs.onnx.program import OnnxProgram, broken
+from opsieve.gen.model.program import KINDS, Broken
 from opsieve.gen.strategies.disruptive import BATCH, disruptive
 from opsieve.gen.strategies.registry import generate
 

@@ -14,8 +14,8 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.model import parse_model
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.model_file import parse_model
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.rewrites.functions import rewritten
 from opsieve.gen.rewrites.parts import assemble, choose_part, composed, parts, reads

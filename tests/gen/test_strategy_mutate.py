@@ -29,7 +29,7 @@ from opsieve.gen.generation.random_graph import GenRequest, outputs, start, to_r
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.strategies.mutate import _changes
 from opsieve.gen.strategies.registry import generate

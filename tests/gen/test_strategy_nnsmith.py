@@ -20,7 +20,7 @@ from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.symbolic_arith import both, either, where
 from opsieve.gen.declarations.terms import NUMBER, OpenSize, Term, value
 from opsieve.gen.generation.random_graph import GenRequest, start
-from opsieve.gen.model.model import check
+from opsieve.gen.irs.onnx.model_file import check
 from opsieve.gen.operators.slice_concat import sliced
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 from opsieve.gen.strategies.nnsmith.strategy import nnsmith

@@ -20,7 +20,7 @@ from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_no
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 
 ALL = GenRequest(nodes=10, dynamic=1.0)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import nodes as N
 from opsieve.gen.irs.tir import passes
+from opsieve.gen.irs.tir.arguments import arguments, program, values
 from opsieve.gen.irs.tir.domain import DOMAIN
 from opsieve.gen.irs.tir.expressions import expression, index
-from opsieve.gen.irs.tir.form import arguments, program, values
 from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings, mutated
 from opsieve.gen.irs.tir.general import GENERAL
 from opsieve.gen.irs.tir.intrinsics import EVERY, TYPES

@@ -21,8 +21,8 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.generation.constraint_violations import Violation, violations
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.graph.graph import BodyGraph, Node
-from opsieve.gen.model.model import check, inferred
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.model_file import check, inferred
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import (
     NUMBERS,
     TensorType,

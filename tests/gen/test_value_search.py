@@ -18,7 +18,7 @@ from opsieve.backends.probing.value_search import (
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.input_ranges import unreached
 from opsieve.gen.analysis.typed_graph import read_graph
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra torch")
 X = {"x": np.float32([-1.5, -0.5, 0.5, 1.5])}

@@ -13,7 +13,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import NoFailure
-from opsieve.gen.model.program import OnnxProgram, broken
+from opsieve.gen.irs.onnx.program import OnnxProgram, broken
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.oracle.discover import find

@@ -13,8 +13,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.policies import POLICIES
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.writing import to_json
-from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.tvm.subject import TvmSubject

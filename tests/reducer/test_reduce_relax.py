@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsieve.gen.irs.relax.generator import generate
+from opsieve.gen.irs.relax.interface import operators
 from opsieve.gen.irs.relax.passes import draw
 from opsieve.gen.irs.relax.policies import POLICIES
-from opsieve.gen.irs.relax.program import operators
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, If, RelaxOperator, Scalar, Var
 from opsieve.gen.irs.relax.walk import all_bindings, expressions, functions
 from opsieve.gen.irs.relax.writing import to_json
-from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.certificate import certify, to_fixpoint
 from opsieve.reducer.engine.engine import Engine

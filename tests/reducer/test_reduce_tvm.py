@@ -10,15 +10,16 @@ from tvm_programs import tir_program
 
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.errors import BadInput
-from opsieve.gen.forms.registry import make_inputs
+from opsieve.gen.irs.registry import make_inputs
 from opsieve.gen.irs.relax.catalogue import Solutions
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.policies import POLICIES
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.writing import to_json
 from opsieve.gen.irs.tir import nodes as tir
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import encode
-from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
 from opsieve.reducer.engine.certificate import certify, to_fixpoint
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules

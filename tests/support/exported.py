@@ -8,7 +8,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 
 X = np.array([-1.5, 2.0], np.float32)

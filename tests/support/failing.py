@@ -9,7 +9,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 # Neither jumps nor growth: a wrong value must be wrong beyond doubt at the end.
 UNARY = ("Neg", "Sigmoid", "Identity", "Softplus", "HardSigmoid")

@@ -28,7 +28,7 @@ Change = Callable[[onnx.ModelProto], object]
 
 _CHECK = """
 import json, struct, sys
-from opsieve.gen.model.model import check
+from opsieve.gen.irs.onnx.model_file import check
 data, answers = sys.stdin.buffer, []
 while head := data.read(8):
     answers.append(check(data.read(struct.unpack("<Q", head)[0])))

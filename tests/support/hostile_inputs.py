@@ -20,8 +20,8 @@ from onnx import TensorProto, helper
 from tvm_programs import RELAX, tir_program
 
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.forms.registry import make_inputs
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.registry import make_inputs
 
 Make = Callable[[Path], Path]  # in an empty folder; what the commands are given
 FLOAT = TensorProto.FLOAT

@@ -13,7 +13,7 @@ import valid_models
 from onnx import TensorProto
 
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 
 FLOAT = TensorProto.FLOAT
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import onnx.parser
 
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 
 def program(text: str, opset: int = 18, ir: int = 8) -> Program:

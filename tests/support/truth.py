@@ -9,7 +9,8 @@ import onnx.parser
 from repository import CORPUS, SAMPLES
 
 from opsieve.gen.case.case import load
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import DTYPES
 
 PROGRAMS = CORPUS / "truth" / "programs.toml"

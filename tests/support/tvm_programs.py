@@ -3,8 +3,8 @@
 from repository import CORPUS
 
 from opsieve.gen.irs.tir import nodes as tir
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import encode
-from opsieve.gen.irs.tvm.program import TirProgram
 
 RELAX = CORPUS / "tvm" / "relax.json"  # the module of tests/workers/tvm_modules.py
 

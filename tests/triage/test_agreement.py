@@ -17,7 +17,7 @@ from opsieve.backends.workers.observe import KNOBS
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.campaign.testing import agreeing, do_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from opsieve.backends.probing.operator_support import Support
 from opsieve.gen.analysis.reading import read
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tir.seeds import basic
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.campaign.coverage_comparison import compared, short
 from opsieve.triage.campaign.coverage_record import (
     CompilerCoverage,
@@ -156,7 +156,7 @@ def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:
     guided = GuidedFunctions(basic(), 3)
     cases = [guided.case(number) for number in range(2 * EVERY)]
     assert [number for number in range(2 * EVERY) if not guided.lowered_only(number)] == [0, EVERY]
-    assert {case.program.form for case in cases} == {"tir"}
+    assert {case.program.ir for case in cases} == {"tir"}
     for number, case in enumerate(cases):
         guided.learn(number, case, new=True, failed=False)
     assert len(guided.loop.pool) > len(basic())

@@ -30,7 +30,7 @@ from opsieve.bisect.sources.outcome import evaluate
 from opsieve.bisect.sources.version_sequence import VersionSequence
 from opsieve.gen.case.case import Case, Origin, load, save
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.sessions.reduction import Reduction
 from opsieve.reducer.sessions.session import ReductionRequest, Session

@@ -12,7 +12,7 @@ from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput, NoFailure
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for, wilson
 from opsieve.reducer.sessions.export import case_folder as folder_of
 from opsieve.triage.store.finished_test import Campaign

@@ -25,11 +25,12 @@ from onnx import parser
 
 from opsieve.backends.compilers.transformers import source as transformed_source
 from opsieve.backends.observation import Frame
-from opsieve.backends.workers.questions.program_text import model_text
+from opsieve.backends.workers.questions.program_text import print_program
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.text import ModelText, printed
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
@@ -333,12 +334,14 @@ def test_kinds_of_files(workers: Workers) -> None:
 
 
 def test_a_text_is_exact_or_says_that_it_is_not(workers: Workers) -> None:
-    assert printed(model().SerializeToString()) == model_text(model().SerializeToString(), workers)
+    assert printed(model().SerializeToString()) == print_program(
+        OnnxProgram(model().SerializeToString()), workers
+    )
     assert printed(model().SerializeToString()).exact
     for name in ("x'''", "\\", "é", "\u202e"):
         told = printed(model(name, node=name).SerializeToString())
         assert not told.exact
-    assert model_text(b"no model", workers) == NOTHING
+    assert print_program(OnnxProgram(b"no model"), workers) == NOTHING
     remarked = model()
     remarked.graph.node[0].doc_string = "the text does not tell it"
     assert not printed(remarked.SerializeToString()).exact

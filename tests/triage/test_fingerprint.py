@@ -15,9 +15,10 @@ from onnx import helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.stacks.frames import parse_log
 from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.fingerprint.component import NOTHING, Evidence, Signature
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
-from opsieve.triage.fingerprint.program_graph import signature_of
+from opsieve.triage.fingerprint.program_graph import program_signature
 from opsieve.triage.fingerprint.sameness import same
 from opsieve.triage.fingerprint.stack import read
 
@@ -324,7 +325,7 @@ def conv_relu(rank: int = 4, mode: str = "edge") -> onnx.ModelProto:
 
 
 def test_a_signature_is_the_shape_of_a_graph_in_words() -> None:
-    assert signature_of(conv_relu()) == Signature(
+    assert program_signature(OnnxProgram.of(conv_relu())) == Signature(
         ("Conv", "Pad", "Relu"),
         (">Conv", ">Pad", "Conv>Relu", "Pad>Conv"),
         ("Pad:4",),
@@ -335,10 +336,10 @@ def test_a_signature_is_the_shape_of_a_graph_in_words() -> None:
         node.name = "other"
         node.output[:] = [f"z{name}" for name in node.output]
         node.input[:] = [name if name in ("x", "w", "p") else f"z{name}" for name in node.input]
-    assert signature_of(renamed) == signature_of(conv_relu())
+    assert program_signature(OnnxProgram.of(renamed)) == program_signature(OnnxProgram.of(conv_relu()))
     large = conv_relu()
     large.graph.node.extend(helper.make_node("Relu", ["y"], [f"r{i}"]) for i in range(20))
-    assert signature_of(large) == Signature()
+    assert program_signature(OnnxProgram.of(large)) == Signature()
 
 
 def wrong(evidence: Evidence = NOTHING, operators: Sequence[str] = ("Conv", "Pad", "Relu")) -> Fingerprint:
@@ -348,10 +349,13 @@ def wrong(evidence: Evidence = NOTHING, operators: Sequence[str] = ("Conv", "Pad
 
 
 def test_evidence_joins_as_it_comes_and_says_so() -> None:
-    shape = signature_of(conv_relu())
+    shape = program_signature(OnnxProgram.of(conv_relu()))
     other = replace(shape, edges=("Relu>Conv",))
     assert wrong(Evidence(shape)).key != wrong(Evidence(other)).key
-    assert wrong(Evidence(shape)).key == wrong(Evidence(signature_of(conv_relu(5, "reflect")))).key
+    assert (
+        wrong(Evidence(shape)).key
+        == wrong(Evidence(program_signature(OnnxProgram.of(conv_relu(5, "reflect"))))).key
+    )
     known = [
         Evidence(shape),
         Evidence(shape, guilty_passes=("ConvActivationFusion",)),
@@ -374,7 +378,7 @@ def test_evidence_joins_as_it_comes_and_says_so() -> None:
 
 
 def test_evidence_never_counts_for_the_same_failure() -> None:
-    shape = signature_of(conv_relu())
+    shape = program_signature(OnnxProgram.of(conv_relu()))
     for evidence in (
         Evidence(shape),
         Evidence(guilty_passes=("A",)),

@@ -27,8 +27,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.case.case import Case, Origin, load
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.tvm.program import TirProgram
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.triage.campaign import campaign as campaign_loop
 from opsieve.triage.campaign import lane_messages
 from opsieve.triage.campaign.campaign import new_campaign, run

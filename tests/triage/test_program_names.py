@@ -8,12 +8,13 @@ from onnx import TensorProto, helper
 
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.component import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.normalise import normalise
-from opsieve.triage.fingerprint.program_graph import given_names
+from opsieve.triage.fingerprint.program_graph import ProgramNames
 from opsieve.triage.fingerprint.sameness import failure_of
 
 NAMES = frozenset(["blk/conv_1", "input.1", "x", "Relu12", "onnx::Conv_3", "h_t", "a"])
@@ -45,7 +46,7 @@ def model() -> onnx.ModelProto:
 
 def test_names_of_every_part_and_no_words_of_authors() -> None:
     # Neither `Result`, nor `y` and `constant_value`, which are parameters of operators, nor a number.
-    assert given_names(model()) == {
+    assert set(ProgramNames(OnnxProgram.of(model()))) == {
         *("flag_in", "x.1", "x_1", "in_body_0", "relu_of_body", "if_0", "w/0", "w_0"),
         *("f_in", "f_out", "abs_9"),
     }
@@ -102,7 +103,7 @@ def test_a_letter_is_no_word_whether_the_program_has_such_a_name_or_not() -> Non
 
 def test_an_author_s_words_stay_whatever_the_program_calls_its_values() -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["shape"], ["axes"])], "g", [], [])
-    names = given_names(helper.make_model(graph))
+    names = frozenset(ProgramNames(OnnxProgram.of(helper.make_model(graph))))
     assert told("the shape of axes is wrong", names).key == told("the shape of axes is wrong").key
 
 

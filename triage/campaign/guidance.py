@@ -13,12 +13,12 @@ from typing import Protocol
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.tir.form import arguments, program, values
+from opsieve.gen.irs.registry import ONNX
+from opsieve.gen.irs.tir.arguments import arguments, program, values
 from opsieve.gen.irs.tir.fuzzing import Mutant, SeedPool, Settings
 from opsieve.gen.irs.tir.passes import runnable
 from opsieve.gen.irs.tvm.nodes import ObjectNode
-from opsieve.gen.irs.tvm.program import RelaxProgram
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 
@@ -74,7 +74,7 @@ class GuidedModels(Planned):
 
     def __init__(self, plan: CampaignPlan, seed: int):
         super().__init__(plan, seed)
-        self._pool: list[OnnxProgram] = []
+        self._pool: list[Program] = []
         self._built: set[int] = set()  # numbers of tests under way whose programs are built upon others
         # Lately, the share of such programs that reached something new, built upon others or not.
         self._paid = {False: 1.0, True: 1.0}
@@ -108,20 +108,20 @@ class GuidedModels(Planned):
         self._paid[built] += (math.log2(1 + (0 if failed else new)) - self._paid[built]) / MEMORY
         request = self._plan.request
         largest = request.between[1] if request.between else request.nodes
-        if new and not failed and isinstance(case.program, OnnxProgram) and case.program.size <= largest:
+        if new and not failed and case.program.ir == ONNX and case.program.size <= largest:
             if len(self._pool) >= POOL:
                 self._pool.pop(Rng(f"pool {self._seed} {number}", 0).below(POOL))
             self._pool.append(case.program)
 
 
-def _size(program: OnnxProgram) -> int:
+def _size(program: Program) -> int:
     return program.size
 
 
 class MutatedModules(Planned):
     """Relax modules mutated from a corpus, by the plan's strategy."""
 
-    def __init__(self, plan: CampaignPlan, seed: int, corpus: Sequence[RelaxProgram]):
+    def __init__(self, plan: CampaignPlan, seed: int, corpus: Sequence[Program]):
         super().__init__(replace(plan, request=replace(plan.request, corpus=tuple(corpus))), seed)
 
 

@@ -20,15 +20,14 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, Origin
-from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram, TvmProgram
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.registry import ir_named, keep_script
+from opsieve.gen.model.program import Program
 from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
 _LENGTH = struct.Struct(">Q")
 _MOST = 4 << 30  # bytes of a message
-_TVM: Mapping[str, type[TvmProgram]] = {"relax": RelaxProgram, "tir": TirProgram}
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -61,9 +60,9 @@ class Stop(msgspec.Struct, tag=True):
 
 
 class SentProgram(msgspec.Struct):
-    """A program of any form."""
+    """A program of any IR."""
 
-    form: str
+    ir: str
     data: bytes
     passes: tuple[str, ...]
     name: str
@@ -107,7 +106,7 @@ class SentTest(msgspec.Struct):
     non_bugs: list[NonBug]
     reached: int
     case: SentCase | None
-    form: str = "onnx"
+    ir: str = "onnx"
     features: tuple[str, ...] = ()
     left_out: dict[str, str] = {}
 
@@ -218,7 +217,7 @@ def done_tests(message: Finished | Answered) -> Iterator[Done]:
             for item in test.findings
         ]
         case = read_case(test.case) if test.case is not None and found else None
-        rest = (test.digest, test.form, test.features, test.left_out)
+        rest = (test.digest, test.ir, test.features, test.left_out)
         whole = FinishedTest(test.number, case, test.answers, found, test.non_bugs, test.reached, *rest)
         yield Done(whole, test.case, further)
 
@@ -233,7 +232,7 @@ def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
     ]
     case = _sent_case(test.case) if test.case is not None and (findings or with_case) else None
     non_bugs, answers = list(test.non_bugs), dict(test.answers)
-    rest = (test.form, test.features, dict(test.left_out))
+    rest = (test.ir, test.features, dict(test.left_out))
     return SentTest(test.number, test.digest, answers, findings, non_bugs, test.reached, case, *rest)
 
 
@@ -252,17 +251,14 @@ def read_case(sent: SentCase) -> Case:
 
 def sent_program(program: Program) -> SentProgram:
     """A program as it travels."""
-    sent = SentProgram(program.form, program.data, tuple(program.passes), program.name)
-    if isinstance(program, TvmProgram):
-        sent.script, sent.exact = program.script, program.script_is_exact
-    return sent
+    about = (program.passes, program.name, program.script, program.script_is_exact)
+    return SentProgram(program.ir, program.data, *about)
 
 
 def read_program(sent: SentProgram) -> Program:
     """The program that travelled."""
-    if sent.form in _TVM:
-        return _TVM[sent.form](sent.data, sent.passes, sent.name, sent.script, sent.exact)
-    return OnnxProgram(sent.data, sent.name)
+    program = ir_named(sent.ir).load(sent.data, sent.passes, sent.name)
+    return keep_script(program, sent.script, sent.exact) if sent.script else program
 
 
 def sent_observation(observation: Observation) -> SentObservation:

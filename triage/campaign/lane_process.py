@@ -168,8 +168,8 @@ def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str,
     """The targets to ask about a program first: of those that are asked first the ones that take it, of the
     others where none of them does.
     """
-    form = case.program.form
-    taking = [name for name in campaign.targets if form in resolve(name).forms]
+    ir = case.program.ir
+    taking = [name for name in campaign.targets if ir in resolve(name).irs]
     return tuple(name for name in taking if name in first) or tuple(taking)
 
 
@@ -189,7 +189,7 @@ def scheduled_tests(
     return [
         replace(
             test,
-            form=cases[test.number].program.form,
+            ir=cases[test.number].program.ir,
             features=has[test.number],
             left_out=left[test.number],
         )

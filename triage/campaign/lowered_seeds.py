@@ -8,10 +8,11 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.irs.tir.form import arguments, with_own_names
+from opsieve.gen.irs.tir.arguments import arguments, with_own_names
 from opsieve.gen.irs.tir.nodes import size
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import ObjectNode
-from opsieve.gen.irs.tvm.program import RelaxProgram, TirProgram
+from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.registry import generate
 
 MODELS = 24  # ONNX models of a few nodes
@@ -21,11 +22,11 @@ EMITTING = "tvm:emit=tir"
 TOPI = "tvm:emit=topi"
 
 
-def imported_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[RelaxProgram]:
+def imported_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[Program]:
     """What TVM's importer makes of random ONNX models; none where TVM is not installed."""
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=6)) for number in range(models)]
     with Workers(limits) as workers:
-        return imported(cases, workers)
+        return imported("relax", cases, workers)
 
 
 def lowered_seeds(

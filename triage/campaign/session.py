@@ -283,7 +283,7 @@ def _check_form(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
         raise BadInput(
             f"--ops and --dtypes are of ONNX models, and the strategy {strategy} makes none: leave them out"
         )
-    if strategy in strategies.OF_TVM and not any(form in target.forms for target in targets):
+    if strategy in strategies.OF_TVM and not any(form in target.irs for target in targets):
         raise BadInput(
             f"the strategy {strategy} makes programs of TVM's {form} form, which none of the targets takes;"
             " name one that does: -t tvm"

@@ -25,7 +25,7 @@ from opsieve.gen.rewrites.relation import relation_of, rewritten
 from opsieve.triage.fingerprint.component import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
-from opsieve.triage.fingerprint.program_graph import program_names
+from opsieve.triage.fingerprint.program_graph import ProgramNames
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
 
 _NO_CHOICE = OracleChoice()
@@ -176,7 +176,7 @@ def contradictions(
     """Failures of targets on a program that means the same; which rewrite makes it, the number of the test
     says.
     """
-    relation = relation_of(case.program.form, number)
+    relation = relation_of(case.program.ir, number)
     if not relation or rewritten(case.program, case.inputs, relation) is None:
         return []
     found = []
@@ -244,7 +244,7 @@ def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
     operators = sorted(set(case.program.operators()))
     evidence = Evidence(valid=case.program.fault is None)
     print_ = fingerprint(
-        judged.verdict, judged.observations[0], operators, evidence, program_names(case.program)
+        judged.verdict, judged.observations[0], operators, evidence, ProgramNames(case.program)
     )
     return FoundFailure(name, judged.verdict, print_, judged.observations)
 

@@ -14,8 +14,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.lowering import lower_ir, lower_opset
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import TensorType, Value, ValueType
 from opsieve.gen.rewrites.relation import rewritten
 from opsieve.triage.known.issues import ProbableIssue
@@ -23,15 +23,8 @@ from opsieve.triage.store.rows import BlamedCommit
 
 # Who says what is right, in words for people without opsieve.
 SOURCES = {
-    "reference:float64": "ONNX's reference evaluator in float64",
-    "reference": "ONNX's reference evaluator",
     "expected outputs": "the expected outputs",
     INFERENCE: "ONNX's shape inference, which tells no values",
-}
-# The same of a module: ONNX has no say in it.
-SOURCES_OF_MODULES = {
-    "reference:float64": "its meaning, evaluated in float64",
-    "reference": "its meaning, evaluated",
 }
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
@@ -80,27 +73,24 @@ class ExportedFailure:
     @property
     def noun(self) -> str:
         """What the compiler's users call the program: a model of ONNX, or a module of the compiler's own."""
-        return "model" if isinstance(self.case.program, OnnxProgram) else "module"
+        return ir_of(self.case.program).script.noun
 
     @property
     def author(self) -> str:
         """Whose the expected values are, in words for people without opsieve; `source` where there are
         none.
         """
-        known = SOURCES if isinstance(self.case.program, OnnxProgram) else SOURCES | SOURCES_OF_MODULES
-        return known.get(self.source, self.source)
+        return {**SOURCES, **ir_of(self.case.program).script.authors}.get(self.source, self.source)
 
     @property
     def model(self) -> bytes:
         """The program as the target saw it: of an ONNX model the lowest IR version, and the lower opset where
         it was asked with it.
         """
-        program = self.case.program
-        if not isinstance(program, OnnxProgram):
-            return program.data
+        program, ir = self.case.program, ir_of(self.case.program)
         if any(note.startswith("the opset was lowered") for note in self.observation.notes):
-            program = OnnxProgram(lower_opset(program.proto).SerializeToString())
-        return lower_ir(program.data)
+            program = ir.older(program) or program
+        return ir.lower(program)
 
 
 def as_given(exported: ExportedFailure) -> ExportedFailure:
@@ -122,7 +112,7 @@ def oracles_for(program: Program, target: ResolvedTarget, lab: Lab) -> tuple[Res
     build of the compiler.
     """
     baseline = target.baseline
-    return ORACLES if isinstance(program, OnnxProgram) or baseline is None else (*ORACLES, baseline)
+    return (*ORACLES, baseline) if baseline and ir_of(program).script.trusts_baseline else ORACLES
 
 
 def expected_outputs(

@@ -21,7 +21,7 @@ from opsieve.backends.registry import runs_command
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
 from opsieve.gen.model.text import ModelText
-from opsieve.triage.export.export_input import SOURCES, ExportedFailure
+from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import build_note, command_name, packages, requirements, script
 from opsieve.triage.export.short_script import short_script
@@ -292,11 +292,7 @@ def _expected(exported: ExportedFailure) -> str:
 
 
 def _author(exported: ExportedFailure) -> str:
-    return (
-        exported.author
-        if exported.author != exported.source or exported.source in SOURCES
-        else _word(exported.source, 60)
-    )
+    return exported.author if exported.author != exported.source else _word(exported.source, 60)
 
 
 def _witness(exported: ExportedFailure) -> str:

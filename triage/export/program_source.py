@@ -1,14 +1,14 @@
-"""A program in an exported script, by its form: what has to be installed and imported for it, its text, how
+"""A program in an exported script: what has to be installed and imported for it, its text, how
 it is run.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.backends.workers.questions.program_text import model_text
+from opsieve.backends.workers.questions.program_text import print_program
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.irs.tvm.program import TvmProgram
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.registry import ir_of
+from opsieve.gen.model.program import Program
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
 from opsieve.triage.export.export_input import ExportedFailure, leaves
@@ -23,12 +23,10 @@ _MOST = 64 << 10  # characters of a text that stands in a script
 
 
 def text_of(exported: ExportedFailure, workers: Workers) -> ModelText:
-    """The program as text: an ONNX model is printed now, of a module of TVM it is what a worker printed
-    before.
-    """
-    program = exported.case.program
-    if not isinstance(program, TvmProgram):
-        return model_text(exported.model, workers)
+    """The program as text: printed now, or what a worker printed before where the IR keeps that."""
+    program, ir = exported.case.program, ir_of(exported.case.program)
+    if not ir.keeps_script:
+        return print_program(ir.load(exported.model, program.passes, program.name), workers)
     text = (program.script or program.text()).strip()
     safe = "'''" not in text and not text.endswith(("'", "\\")) and text.isascii() and len(text) <= _MOST
     return ModelText(text, program.script_is_exact and safe)
@@ -38,47 +36,42 @@ def optimised_text(exported: ExportedFailure, workers: Workers) -> str:
     """What the compiler's optimiser makes of the model, as text: where its result is wrong, and a target can
     show it; else "".
     """
-    shows, program, wrong = (
-        exported.target.showing_graph,
-        exported.case.program,
-        exported.verdict.kind == "mismatch",
-    )
+    program, shows = exported.case.program, exported.target.showing_graph
+    ir, wrong = ir_of(program), exported.verdict.kind == "mismatch"
     broken = exported.observation.exception.rpartition(".")[2] == BROKEN_MODEL
-    if shows is None or not (wrong or broken) or not isinstance(program, OnnxProgram):
+    if shows is None or not (wrong or broken) or not ir.script.serialised:
         return ""
     outputs = workers.observe(shows, program, exported.case.inputs).outputs
-    return model_text(outputs["model"].tobytes(), workers).text if outputs else ""
+    return print_program(ir.load(outputs["model"].tobytes(), (), ""), workers).text if outputs else ""
 
 
 def packages_of(program: Program) -> tuple[str, ...]:
     """What a script imports besides the compiler."""
-    return ("numpy", "onnx") if isinstance(program, OnnxProgram) else ("numpy",)
+    return ir_of(program).script.packages
 
 
 def libraries(exported: ExportedFailure, text: ModelText, test: bool) -> str:
     """The lines that import what the script needs, and parse the model of its text; without them it cannot
     run, and says so.
     """
-    is_onnx = isinstance(exported.case.program, OnnxProgram)
-    parsed = template.PARSED if is_onnx and text.exact else ""
+    facts = ir_of(exported.case.program).script
+    parsed = f"\n    MODEL = {facts.parse.format('TEXT')}\n" if facts.parse and text.exact else ""
     return template.LIBRARIES.format(
-        imports=template.ONNX * is_onnx + parsed,
+        imports="".join(f"    import {module}\n" for module in facts.imports) + parsed,
         errors="Exception" if parsed else "ImportError",  # onnx.parser.ParseError of an older onnx
         ends=template.SKIPS if test else template.EXITS,
     )
 
 
 def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
-    """The function `run`: the backend's own lines, "" when it has none for this form."""
+    """The function `run`: the backend's own lines, "" when it has none for this IR."""
     backend: Any = exported.target.backend
     program, options = exported.case.program, exported.target.options
-    if isinstance(program, OnnxProgram):
+    if ir_of(program).script.serialised:
         return str(backend.script(options, _border(exported))) if hasattr(backend, "script") else ""
     if not hasattr(backend, "script_of_module"):
         return ""
-    return str(
-        backend.script_of_module(program.form, text is not None and text.exact, program.passes, options)
-    )
+    return str(backend.script_of_module(program.ir, text is not None and text.exact, program.passes, options))
 
 
 def run_briefly(exported: ExportedFailure) -> str:
@@ -104,7 +97,7 @@ def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
     failed = "compile" if exported.verdict.kind in ("error", "crash") and seen.stage != "run" else "run"
     if seen.exception.rpartition(".")[2] == BROKEN_MODEL:
         failed = next((how for start, how in _BROKEN.items() if seen.message.startswith(start)), "")
-    if not (failed and hasattr(backend, "brief") and isinstance(program, OnnxProgram)):
+    if not (failed and hasattr(backend, "brief") and ir_of(program).script.serialised):
         return [], []
     imports, lines = backend.brief(exported.target.options, _border(exported), program, failed)
     return list(imports), list(lines)
@@ -113,23 +106,24 @@ def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
 def run_by_opsieve(exported: ExportedFailure) -> str:
     """The function `run` where the backend has no lines of its own."""
     program, target = exported.case.program, quoted(str(exported.target))
-    if isinstance(program, OnnxProgram):
-        return template.OURS.format(target=target)
-    return template.OURS_OF_MODULES.format(
-        target=target, kind=type(program).__name__, passes=list(program.passes)
-    )
+    encode = "" if ir_of(program).script.serialised else ".encode()"
+    return template.OURS.format(target=target, ir=program.ir, encode=encode, passes=tuple(program.passes))
 
 
 def model_lines(exported: ExportedFailure, text: ModelText, plain: Callable[[object, int], str]) -> list[str]:
     """The lines that make MODEL: its text, parsed where that says all of it, else its bytes with the text as
     a remark.
     """
-    is_onnx = isinstance(exported.case.program, OnnxProgram)
+    facts = ir_of(exported.case.program).script
     if text.exact:
-        return [f"{'TEXT' if is_onnx else 'MODEL'} = r'''{text.text}'''"]
-    shown = text.text if is_onnx else exported.case.program.text()  # TVM's printing begins with all constants
+        return [f"{'TEXT' if facts.parse else 'MODEL'} = r'''{text.text}'''"]
+    # TVM's printing begins with all constants.
+    shown = text.text if facts.serialised else exported.case.program.text()
     remark = [f"# {plain(line, 160)}" for line in shown.split("\n")[:_LINES] if line.strip()]
-    return [*remark, f"MODEL = decode({encoded(exported.model, '')}){'' if is_onnx else '.decode()'}"]
+    return [
+        *remark,
+        f"MODEL = decode({encoded(exported.model, '')}){'' if facts.serialised else '.decode()'}",
+    ]
 
 
 def _border(exported: ExportedFailure) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 from opsieve.triage.export.literals import WIDTH, literal, quoted
@@ -26,11 +26,7 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
     """The source, "" where only `script` shows the failure: a large model, a flaky failure, values that are
     no arrays of numbers.
     """
-    verdict, is_onnx, shown = (
-        exported.verdict,
-        isinstance(exported.case.program, OnnxProgram),
-        f"r'''{text.text}'''",
-    )
+    verdict, facts, shown = exported.verdict, ir_of(exported.case.program).script, f"r'''{text.text}'''"
     if not text.exact or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1:
@@ -51,11 +47,11 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
         *([f"# {build_note(exported)}"] if exported.target.build else []),
         *(["import os", ""] if environment else []),
         *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, whole]) else []),
-        *(["import onnx.parser"] if is_onnx else []),
+        *(f"import {module}" for module in facts.imports[-1:]),
         *imports,
         "",
         *([f"os.environ.update({environment!a})"] if environment else []),
-        f"model = onnx.parser.parse_model({shown}).SerializeToString()" if is_onnx else f"model = {shown}",
+        f"model = {facts.parse.format(shown) if facts.parse else shown}",
         *fed,
         *(["", "", whole.strip("\n"), "", "", "outputs = run(model, inputs)"] if whole else ["", *lines]),
         *checks,

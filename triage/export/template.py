@@ -4,22 +4,11 @@ OURS = """\
 def run(model, inputs):
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
-    from opsieve.gen.model.program import OnnxProgram
+    from opsieve.gen.irs.registry import ir_named
 
+    program = ir_named({ir!a}).load(model{encode}, {passes!a}, "")
     with Workers() as workers:
-        seen = workers.observe(resolve({target}), OnnxProgram(model), inputs)
-    if seen.outputs is None:
-        raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
-    return seen.outputs
-"""
-OURS_OF_MODULES = """\
-def run(model, inputs):
-    from opsieve.backends.registry import resolve
-    from opsieve.backends.workers.workers import Workers
-    from opsieve.gen.irs.tvm.program import {kind}
-
-    with Workers() as workers:
-        seen = workers.observe(resolve({target}), {kind}(model.encode(), tuple({passes!a})), inputs)
+        seen = workers.observe(resolve({target}), program, inputs)
     if seen.outputs is None:
         raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
     return seen.outputs
@@ -29,13 +18,6 @@ try:
     import numpy as np
 {imports}except {errors} as error:
 {ends}"""
-ONNX = """\
-    import onnx
-    import onnx.parser
-"""
-PARSED = """
-    MODEL = onnx.parser.parse_model(TEXT).SerializeToString()
-"""
 EXITS = """\
     print("cannot run: " + ascii(str(error))[1:-1])
     sys.exit(2)

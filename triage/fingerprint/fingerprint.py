@@ -64,7 +64,7 @@ def fingerprint(
     """The fingerprint of a failure: `observation` is that of the target blamed, `operators` are those of its
     graph.
 
-    `names` are those of the program that was run (`given_names`), which its messages hold; none where there
+    `names` are those of the program that was run (`ProgramNames`), which its messages hold; none where there
     is no program.
 
     `evidence` is what reduction, attribution and bisection found since; each part of it is a component of its

@@ -109,7 +109,7 @@ _ENDS = ".:!?"  # of a sentence, behind a name
 def normalise(message: str, names: Collection[str] = frozenset()) -> str:
     """The template of a message, at most 400 characters; "" for an empty one.
 
-    `names` are those of the program that it is about (`given_names`); each becomes a placeholder where it is
+    `names` are those of the program that it is about (`ProgramNames`); each becomes a placeholder where it is
     a whole word. Of a message of several lines the first one that says something is read: what follows are
     dumps of arrays and programs. The place in the compiler's source is taken out; it is `location_text`'s.
     """

@@ -21,7 +21,7 @@ from opsieve.backends.verdict import STRUCTURE, Verdict
 from opsieve.gen.model.program import Program
 from opsieve.triage.fingerprint.component import NOTHING, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, essence, fingerprint
-from opsieve.triage.fingerprint.program_graph import program_names
+from opsieve.triage.fingerprint.program_graph import ProgramNames
 
 Level = Literal["loose", "release", "fingerprint", "cure"]
 LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")  # those of a reduction
@@ -72,7 +72,7 @@ class Failure:
 def failure_of(verdict: Verdict, run: Observation, program: Program) -> Failure:
     """The failure that a verdict on a program is; `run` is what the target gave."""
     operators = sorted(set(program.operators()))
-    return Failure(verdict, fingerprint(verdict, run, operators, NOTHING, program_names(program)))
+    return Failure(verdict, fingerprint(verdict, run, operators, NOTHING, ProgramNames(program)))
 
 
 def same(a: Fingerprint, b: Fingerprint, level: Level = "fingerprint") -> bool:

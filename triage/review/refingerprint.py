@@ -16,7 +16,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.reassign import NEW, Difference, KeyChange, Reassignment, differences, plan
 from opsieve.triage.fingerprint.component import Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.program_graph import program_names, program_signature
+from opsieve.triage.fingerprint.program_graph import ProgramNames, program_signature
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts
 from opsieve.triage.store.decision_log import write_rekey
 from opsieve.triage.store.failure_record import (
@@ -104,7 +104,7 @@ def again(case: Path) -> Fingerprint:
         first_bad=here.first_bad,
         valid=whole.fault is None,
     )
-    return fingerprint(verdict_of(record), observed(record, case), operators, evidence, program_names(whole))
+    return fingerprint(verdict_of(record), observed(record, case), operators, evidence, ProgramNames(whole))
 
 
 def base(key: str) -> str:

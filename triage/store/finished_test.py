@@ -49,7 +49,7 @@ class FinishedTest:
 
     `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage.
     The case may be left out (None) where nothing was found, with the `digest` of its program in its place.
-    The `form` and the `features` of its program are what a campaign decides by (triage/campaign/schedule);
+    The `ir` and the `features` of its program are what a campaign decides by (triage/campaign/schedule);
     they are not stored.
     """
 
@@ -60,7 +60,7 @@ class FinishedTest:
     non_bugs: Sequence[NonBug] = ()
     reached: int = 0
     program_digest: str = ""
-    form: str = "onnx"
+    ir: str = "onnx"
     features: tuple[str, ...] = ()
     # targets that were not asked, and the feature for which
     left_out: Mapping[str, str] = field(default_factory=dict)

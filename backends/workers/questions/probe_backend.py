@@ -13,7 +13,8 @@ from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve, ru
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
-from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.program import Program
 
 OLDEST_OPSET = 7
 OLDEST_IR = 3

@@ -5,34 +5,31 @@ from dataclasses import replace
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.tvm.program import TvmProgram
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.registry import ir_of, keep_script
+from opsieve.gen.model.program import Program
 from opsieve.gen.model.text import ModelText
 
-_PRINT, _PRINT_AND_READ = (resolve(f"tvm:stop={how}") for how in ("print", "read"))
-_PRINT_MODEL = resolve("checker:tell=text")
 
-
-def model_text(model: bytes, workers: Workers) -> ModelText:
-    """The text of a serialised ONNX model. Whatever becomes of the worker that is asked, there is an
-    answer.
-    """
-    (seen,) = workers.observe_many(_PRINT_MODEL, [Test(OnnxProgram(model), {}, as_is=True)])
-    if not seen.outputs:
+def print_program(program: Program, workers: Workers) -> ModelText:
+    """The text of a program, "" where its IR has no printer or the worker that is asked gives none."""
+    printer = ir_of(program).printer(program)
+    if not printer:
         return ModelText("", False)
-    return ModelText(seen.outputs["text"].tobytes().decode(), bool(seen.outputs["exact"]))
+    (seen,) = workers.observe_many(resolve(printer), [Test(program, {}, as_is=True)])
+    if not seen.outputs or "text" not in seen.outputs:
+        return ModelText("", False)
+    text = seen.outputs["text"].tobytes().decode("utf-8", "replace")
+    return ModelText(text, bool(seen.outputs["exact"].any()))
 
 
 def with_script(case: Case, workers: Workers) -> Case:
-    """The case, its program with the text that its compiler prints where there is one; as it is where that
-    cannot be had.
+    """The case, its program with the text that its compiler prints, where its IR keeps that; as it is where
+    the text cannot be had.
     """
     program = case.program
-    if not isinstance(program, TvmProgram) or program.script:
+    if program.script or not ir_of(program).keeps_script:
         return case
-    seen = workers.observe(_PRINT_AND_READ if program.is_plain else _PRINT, program, {})
-    if not seen.outputs or "text" not in seen.outputs:
+    printed = print_program(program, workers)
+    if not printed.text:
         return case
-    text = seen.outputs["text"].tobytes().decode("utf-8", "replace")
-    exact = bool(seen.outputs["exact"].any())
-    return replace(case, program=replace(program, script=text, script_is_exact=exact))
+    return replace(case, program=keep_script(program, printed.text, printed.exact))

@@ -1,42 +1,66 @@
-"""What the house asks of a program, of a module of Relax: its inputs, outputs, operators."""
+"""A Relax module as a program. It is run by its function `main`, whose outputs are the leaves of what it gives:
+`output_0`, `output_1`, ... in the order in which they stand in nested tuples.
+"""
 
-from opsieve.gen.irs.relax.tree import Call, Module, RelaxOperator
-from opsieve.gen.irs.relax.types import RelaxTensorType, TupleType, Type
-from opsieve.gen.irs.relax.walk import expressions, functions
+import re
+from typing import ClassVar
 
+from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
+from opsieve.gen.irs.tvm.program import TvmProgram, attribute_of, object_nodes
+from opsieve.gen.irs.tvm.value_types import leaves_of, size_of
+from opsieve.gen.model.program import FAULT, Broken
+from opsieve.gen.model.tensors import ValueType
 
-def inputs(module: Module) -> dict[str, RelaxTensorType]:
-    """What main takes, by name, in order; sizes may be symbols.
-
-    Raises:
-        ValueError: there is no main, or it takes something that is no tensor.
-    """
-    found: dict[str, RelaxTensorType] = {}
-    for param in module.main.params:
-        if not isinstance(param.type, RelaxTensorType):
-            raise ValueError(f"main takes {param.name}, which is no tensor")
-        found[param.name] = param.type
-    return found
+_FAULT = re.compile(r"[A-Za-z0-9_.]{1,60} [ -~]{1,80}", re.ASCII)
 
 
-def outputs(module: Module) -> dict[str, Type]:
-    """The tensors that main yields: `output_0`, `output_1`, ... in the order in which they stand in nested
-    tuples.
-    """
-    return {f"output_{place}": kind for place, kind in enumerate(_flat(module.main.result))}
+class RelaxProgram(TvmProgram):
+    """A Relax module, run by its function `main`."""
 
+    ir: ClassVar[str] = "relax"
+    kind: ClassVar[str] = "a Relax module"
+    entry_type: ClassVar[str] = "relax.expr.Function"
 
-def _flat(kind: Type) -> list[Type]:
-    if isinstance(kind, TupleType):
-        return [part for field in kind.fields for part in _flat(field)]
-    return [kind]
+    def inputs(self) -> dict[str, ValueType]:
+        """What `main` takes, tuples field by field."""
+        found: dict[str, ValueType] = {}
+        for parameter in object_nodes(self.entry.get("params")):
+            found.update(leaves_of(str(parameter.get("name")), parameter.get("ty")))
+        return found
 
+    def outputs(self) -> dict[str, ValueType]:
+        """The leaves of what `main` gives, in order."""
+        leaves = leaves_of("", self.entry.get("ret_ty")).values()
+        return {f"output_{place}": type_ for place, type_ in enumerate(leaves)}
 
-def operators(module: Module) -> list[str]:
-    """The operator of every call, function by function, branches and local functions included."""
-    return [
-        expr.op.name
-        for _, function in functions(module)
-        for expr in expressions(function.body)
-        if isinstance(expr, Call) and isinstance(expr.op, RelaxOperator)
-    ]
+    @property
+    def fault(self) -> Broken | None:
+        """What the module says is wrong on purpose (gen/irs/relax/mutation.py)."""
+        said = attribute_of(self.root, FAULT)
+        if not isinstance(said, str) or _FAULT.fullmatch(said) is None:
+            return None
+        operator, _, place = said.partition(" ")
+        return Broken(operator, "mixed-dtypes", place)
+
+    def text(self) -> str:
+        """The module as Relax is written, read here from the graph; constants are cut short."""
+        from opsieve.gen.irs.relax.reading import from_json
+        from opsieve.gen.irs.relax.text import module_text
+
+        try:
+            return module_text(from_json(self.module.decode("utf-8")))
+        except (MalformedGraph, UnicodeDecodeError):  # what the trees of gen/irs/relax cannot hold
+            return super().text()
+
+    def shapes(self) -> dict[str, tuple[int | str, ...]]:
+        """The inputs that are shapes or scalars of symbols: the sizes that they stand for."""
+        found: dict[str, tuple[int | str, ...]] = {}
+        for parameter in object_nodes(self.entry.get("params")):
+            kind = parameter.get("ty")
+            if (
+                isinstance(kind, ObjectNode)
+                and kind.type == "relax.ShapeType"
+                and isinstance(kind.get("values"), tuple)
+            ):
+                found[str(parameter.get("name"))] = tuple(size_of(item) or 1 for item in kind["values"])  # type: ignore[union-attr]
+        return found

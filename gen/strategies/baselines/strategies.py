@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.errors import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.strategies.baselines.drawing import StreamRng
 from opsieve.gen.strategies.baselines.operators import OPERATORS, Attributes, BaselineOperator, Shape, fits
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from opsieve.gen.irs.relax.known_faults import patterns
+from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.tree import Module
 from opsieve.gen.irs.relax.writing import to_json
-from opsieve.gen.irs.tvm.program import RelaxProgram
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.irs.relax.cleaning import Unread, cleaned, is_closed, unread
 

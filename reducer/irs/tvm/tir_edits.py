@@ -8,9 +8,9 @@ from functools import lru_cache, partial
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tir.scope import holes
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode
-from opsieve.gen.irs.tvm.program import TirProgram
 from opsieve.reducer.engine.census import Part
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.irs.tvm.subject import TvmEdit, TvmSubject

@@ -58,7 +58,7 @@ def stated(targets: Sequence[ResolvedTarget]) -> Costs:
     found = []
     for target in targets:
         costs = getattr(target.backend, "milliseconds", {})
-        found.append({form: float(costs.get(form, USUAL)) for form in target.forms})
+        found.append({form: float(costs.get(form, USUAL)) for form in target.irs})
     return Costs(tuple(found))
 
 

@@ -73,7 +73,7 @@ class Schedule:
             and name not in test.answers
         }
         aside = self._plan.unsuited(test.number) | known_to_fail
-        return self._pace.decide(test.number, test.form, test.features, test.answers, failed, aside)
+        return self._pace.decide(test.number, test.ir, test.features, test.answers, failed, aside)
 
     def note(self, test: FinishedTest) -> dict[str, str]:
         """The next test is wholly done and about to be recorded: what was learnt, but for what `changes`
@@ -101,7 +101,7 @@ class Schedule:
         if self._shares is not None:
             strategy, _ = placed(seed_of(self._campaign.seed, test.number), decided.of_strategies)
             places = {name: place for place, name in enumerate(self._campaign.targets)}
-            cost = sum(self._plan.costs.of(places[name], test.form) for name in test.answers)
+            cost = sum(self._plan.costs.of(places[name], test.ir) for name in test.answers)
             found = {key for of_target in keys.values() for key in of_target}
             learnt |= self._shares.note(strategy, cost, found, test.reached > 0)
         if (test.number + 1) % BATCH == 0:

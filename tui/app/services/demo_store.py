@@ -25,7 +25,7 @@ def make_demo(folder: Path) -> Path:
     from opsieve.gen.model.files import read_file
     from opsieve.triage.fingerprint.component import NOTHING
     from opsieve.triage.fingerprint.fingerprint import fingerprint
-    from opsieve.triage.fingerprint.program_graph import program_names
+    from opsieve.triage.fingerprint.program_graph import ProgramNames
     from opsieve.triage.review.review import review
     from opsieve.triage.store.failure_record import AbsentOutput
     from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
@@ -59,7 +59,7 @@ def make_demo(folder: Path) -> Path:
         finding = FoundFailure(
             line.target,
             line.verdict,
-            fingerprint(line.verdict, seen[0], operators, NOTHING, program_names(case.program)),
+            fingerprint(line.verdict, seen[0], operators, NOTHING, ProgramNames(case.program)),
             seen,
         )
         answers: dict[str, tuple[str, float]] = {

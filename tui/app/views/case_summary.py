@@ -11,6 +11,7 @@ import json
 import resource
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -73,11 +74,10 @@ def _triples(rows: Any) -> tuple[tuple[str, str, str], ...]:
 def summarize(folder: Path) -> CaseSummary:
     """The same, read here. BadInput for a case that `opsieve.gen.case.case.load` refuses."""
     from opsieve.gen.case.case import load
-    from opsieve.gen.forms.program_view import program_facts, program_lines, program_operators
+    from opsieve.gen.irs.registry import ir_of
 
     case = load(folder)
-    lines = program_lines(case.program)
-    origin = case.origin
+    ir, origin = ir_of(case.program), case.origin
     origin_rows = [
         ("generator", origin.generator),
         ("seed", "" if origin.seed is None else str(origin.seed)),
@@ -85,10 +85,11 @@ def summarize(folder: Path) -> CaseSummary:
     ]
     origin_rows += [(f"version of {name}", version) for name, version in sorted(origin.versions.items())]
     origin_rows += [(name, value) for name, value in sorted(case.parameters.items())]
-    origin_rows += [*program_facts(case.program), ("digest", case.program.digest)]
+    origin_rows += [*ir.describe(case.program), ("digest", case.program.digest)]
     return CaseSummary(
-        tuple((rails, label[:_LONGEST]) for rails, label in lines),
-        program_operators(case.program),
+        tuple((rails, label[:_LONGEST]) for rails, label in ir.lines(case.program)),
+        # the most frequent first
+        tuple(sorted(Counter(ir.operators(case.program)).items(), key=lambda one: (-one[1], one[0]))),
         tuple((name, *_value(value)) for name, value in case.inputs.items()),
         tuple((name, *_value(value)) for name, value in (case.expected or {}).items()),
         tuple(origin_rows),

@@ -95,7 +95,7 @@ def _from_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
     from opsieve.gen.case.case import Case, Origin
     from opsieve.gen.case.import_folder import Imported, Skipped
     from opsieve.gen.errors import BadInput
-    from opsieve.gen.forms.registry import make_inputs
+    from opsieve.gen.irs.registry import make_inputs
 
     with Workers() as workers:
         for path in paths:

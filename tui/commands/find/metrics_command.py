@@ -12,8 +12,8 @@ from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import options
 
 if TYPE_CHECKING:
+    from opsieve.gen.irs.onnx.program import OnnxProgram
     from opsieve.gen.metrics.summary import Metrics
-    from opsieve.gen.model.program import OnnxProgram
 
 GROUP = 64  # models read before a worker is asked for their types, or so many bytes of them
 GROUP_BYTES = 64 << 20
@@ -69,14 +69,14 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     else:
         if metrics.coverage.models:
             _print(summary)
-        for form, found in modules.items():
-            click.echo(_line_of_modules(form, found))
+        for ir, found in modules.items():
+            click.echo(_line_of_modules(ir, found))
     return 0
 
 
-def _line_of_modules(form: str, found: dict[str, Any]) -> str:
+def _line_of_modules(ir: str, found: dict[str, Any]) -> str:
     return (
-        f"{form}: {counted(found['modules'], 'module')}, {counted(found['functions'], 'function')},"
+        f"{ir}: {counted(found['modules'], 'module')}, {counted(found['functions'], 'function')},"
         f" {counted(found['calls'], 'call')} of {counted(found['operators'], 'operator')},"
         f" {counted(found['edges'], 'distinct edge')}, {counted(found['signatures'], 'signature')} of main,"
         f" {counted(found['passes'], 'different pass')}"
@@ -84,19 +84,20 @@ def _line_of_modules(form: str, found: dict[str, Any]) -> str:
 
 
 def _modules(folder: Path, skipped: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """The figures of TVM's modules below `folder`, by form; what cannot be read goes to `skipped`."""
+    """The figures of TVM's modules below `folder`, by IR; what cannot be read goes to `skipped`."""
     from opsieve.gen.errors import BadInput
-    from opsieve.gen.forms.registry import MODULE, read_module
+    from opsieve.gen.irs.registry import ONNX, all_irs, read_program
     from opsieve.gen.metrics.modules import ModuleMetrics
 
     found: dict[str, ModuleMetrics] = {}
-    for path in _files(folder, MODULE):
+    names = dict.fromkeys(ir.files[0] for ir in all_irs() if ir.name != ONNX)
+    for path in (path for name in names for path in _files(folder, name)):
         try:
-            program = read_module(path)
-            found.setdefault(program.form, ModuleMetrics()).add(program)
+            program = read_program(path)
+            found.setdefault(program.ir, ModuleMetrics()).add(program)
         except BadInput as error:
             skipped.append({"path": str(path), "reason": str(error)})
-    return {form: metrics.report() for form, metrics in found.items()}
+    return {ir: metrics.report() for ir, metrics in found.items()}
 
 
 def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[Path, "OnnxProgram"]]]:
@@ -104,7 +105,7 @@ def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[
     `skipped`.
     """
     from opsieve.gen.errors import BadInput
-    from opsieve.gen.model.model import load_program
+    from opsieve.gen.irs.onnx.model_file import load_program
 
     group: list[tuple[Path, OnnxProgram]] = []
     size = 0

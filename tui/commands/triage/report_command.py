@@ -104,9 +104,10 @@ def _cluster_page(store: "Queries", row: "ClusterRow") -> "StoredCluster":
 def _graph(place: Path) -> str:
     """The program of a case, drawn as in the terminal app."""
     from opsieve.gen.case.case import load
-    from opsieve.gen.forms.program_view import program_lines
+    from opsieve.gen.irs.registry import ir_of
 
-    lines = [f"{rails}{' ' if rails else ''}{label}" for rails, label in program_lines(load(place).program)]
+    program = load(place).program
+    lines = [f"{rails}{' ' if rails else ''}{label}" for rails, label in ir_of(program).lines(program)]
     more = [f"... {len(lines) - _GRAPH:,} more lines"] if len(lines) > _GRAPH else []
     return "\n".join(lines[:_GRAPH] + more)
 

@@ -10,9 +10,9 @@ import onnx.shape_inference
 from onnx import TensorProto
 
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.detached import LEAST, detach
 from opsieve.gen.model.files import BUDGET, LIMIT, confined, held, read_file, read_part, reason, sized
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
 

@@ -1,60 +1,20 @@
-"""A program of any form as lines for the screen: an ONNX graph drawn with its edges, other forms as their
-text.
-"""
+"""An ONNX graph as lines for the screen, drawn with its edges."""
 
-from collections import Counter
 from typing import Any
 
 import onnx
 from onnx import helper
 
-from opsieve.gen.forms.registry import MODULE
+from opsieve.gen.irs.ir import Lines
 from opsieve.gen.model.graph_text import Box, drawn
 from opsieve.gen.model.printable import counted
-from opsieve.gen.model.program import OnnxProgram, Program
-from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import TensorType, read_type
 
 _NODES = 2000  # drawn
 
 
-def program_lines(program: Program) -> list[tuple[str, str]]:
-    """(rails, label) lines."""
-    if isinstance(program, OnnxProgram):
-        return _onnx_lines(program.proto.graph)
-    lines = [("", line) for line in program.text().splitlines()]
-    left = len(lines) - _NODES
-    return lines[:_NODES] + ([("", f"… {left:,} more lines are not shown")] if left > 0 else [])
-
-
-def program_operators(program: Program) -> tuple[tuple[str, int], ...]:
-    """Operators and how often each is applied, the most frequent first."""
-    names = (
-        [
-            f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            for node in all_nodes(program.proto.graph.node)
-        ]
-        if isinstance(program, OnnxProgram)
-        else list(program.operators())
-    )
-    return tuple(sorted(Counter(names).items(), key=lambda one: (-one[1], one[0])))
-
-
-def program_facts(program: Program) -> list[tuple[str, str]]:
-    """(name, value) lines about the program itself."""
-    if isinstance(program, OnnxProgram):
-        opsets = ", ".join(
-            f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in program.proto.opset_import
-        )
-        return [("opsets", opsets), ("IR version", str(program.proto.ir_version))]
-    return [
-        ("form", program.kind.partition(" ")[2]),
-        ("passes", " ".join(program.passes)),
-        ("program", MODULE),
-    ]
-
-
-def _onnx_lines(graph: onnx.GraphProto) -> list[tuple[str, str]]:
+def graph_lines(graph: onnx.GraphProto) -> Lines:
+    """(rails, label) lines: a line for each input, node and output."""
     constants = {tensor.name for tensor in graph.initializer}
     boxes = [
         Box(f"{value.name}  {_type(value.type)}", (), (value.name,), "○")

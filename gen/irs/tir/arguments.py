@@ -1,4 +1,4 @@
-"""TIR functions as programs (`gen/forms`): made of nodes, their arguments, values for these."""
+"""The arguments of TIR functions, values for these, and functions as programs."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.irs.tir import nodes as N
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
-from opsieve.gen.irs.tvm.program import TirProgram
 
 MOST_ELEMENTS = 1 << 16  # of all arguments
 

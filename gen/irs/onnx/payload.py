@@ -1,26 +1,30 @@
-"""What workers are sent of a program of each form, and what is tried again where a release is older than the
-program.
-"""
+"""What workers are sent of an ONNX model, and what is tried again where a release is older than the model."""
 
 from functools import lru_cache
 from typing import Any
 
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.detached import part_of
 from opsieve.gen.model.lowering import lower_ir, lower_opset, lowest_ir
-from opsieve.gen.model.program import OnnxProgram, Program
+
+_HEAVY = 16 << 20  # bytes of a model that is not kept twice
 
 
-def payload(program: Program, as_is: bool) -> tuple[bytes, dict[str, Any]]:
-    """What is sent, and what a test's header says beside: of an ONNX model with the lowest IR version that it
+def payload(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
+    """What is sent, and what a test's header says beside: the model with the lowest IR version that it
     allows, unless it is to stay `as_is`.
     """
-    if not isinstance(program, OnnxProgram):
-        return program.data, {"form": program.form, "passes": list(program.passes)}
     if len(program.pieces) > 1:
         return _outside(program, as_is)
     if as_is:
         return program.data, {}
     return (_lowered(program) if len(program.data) < _HEAVY else program.data + _lower(program)), {}
+
+
+def older(program: OnnxProgram) -> OnnxProgram | None:
+    """The same operators under the lowest opset that has them, None where that is the program itself."""
+    lowered = lower_opset(program.proto).SerializeToString()
+    return None if lowered == program.proto.SerializeToString() else OnnxProgram(lowered, program.name)
 
 
 def _outside(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
@@ -38,17 +42,6 @@ def _outside(program: OnnxProgram, as_is: bool) -> tuple[bytes, dict[str, Any]]:
     places = [[len(piece)] if isinstance(piece, bytes) else [piece.offset, piece.length] for piece in pieces]
     sent = b"".join(piece for piece in pieces if isinstance(piece, bytes))
     return sent + bare, {"outside": {"pieces": places, "tensors": tensors, "bare": len(bare)}}
-
-
-def for_older(program: Program) -> Program | None:
-    """The same operators under the lowest opset that has them, None where that is the program itself."""
-    if not isinstance(program, OnnxProgram):
-        return None
-    lowered = lower_opset(program.proto).SerializeToString()
-    return None if lowered == program.proto.SerializeToString() else OnnxProgram(lowered, program.name)
-
-
-_HEAVY = 16 << 20  # bytes of a model that is not kept twice
 
 
 def _lower(program: OnnxProgram) -> bytes:

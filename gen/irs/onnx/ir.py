@@ -1,0 +1,76 @@
+"""The record of ONNX, the IR that the generator's core is written in."""
+
+from onnx import ModelProto
+
+from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.irs.ir import IR, Lines, ScriptFacts
+from opsieve.gen.irs.onnx.graph_facts import graph_details
+from opsieve.gen.irs.onnx.model_file import load_program
+from opsieve.gen.irs.onnx.payload import older, payload
+from opsieve.gen.irs.onnx.program import MODEL, OnnxProgram
+from opsieve.gen.model.lowering import lower_ir
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import Value
+
+
+def _load(data: bytes, passes: tuple[str, ...], name: str) -> OnnxProgram:
+    return OnnxProgram(data, name)
+
+
+def _seed_inputs(program: OnnxProgram, seed: int) -> dict[str, Value]:
+    return seeded_inputs(program.proto, seed)
+
+
+def _graph(program: OnnxProgram) -> ModelProto:
+    return program.proto
+
+
+def _lines(program: OnnxProgram) -> Lines:
+    from opsieve.gen.irs.onnx.drawing import graph_lines
+
+    return graph_lines(program.proto.graph)
+
+
+def _describe(program: OnnxProgram) -> Lines:
+    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in program.proto.opset_import)
+    return [("opsets", opsets), ("IR version", str(program.proto.ir_version))]
+
+
+def _operators(program: OnnxProgram) -> list[str]:
+    nodes = all_nodes(program.proto.graph.node)
+    return [f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in nodes]
+
+
+ONNX = IR(
+    name="onnx",
+    suffix=".onnx",
+    files=(MODEL,),
+    read=load_program,
+    load=_load,
+    validator="checker",
+    checker="checker",
+    seed_inputs=_seed_inputs,
+    payload=payload,
+    lower=lambda program: lower_ir(program.data),
+    older=older,
+    graph=_graph,
+    details=lambda program: graph_details(program.proto),
+    rewrites="opsieve.gen.rewrites.onnx_rewriting:REWRITES",
+    reduction="opsieve.reducer.irs.onnx:OnnxReduction",
+    printer=lambda program: "checker:tell=text",
+    script=ScriptFacts(
+        noun="model",
+        packages=("numpy", "onnx"),
+        imports=("onnx", "onnx.parser"),
+        parse="onnx.parser.parse_model({}).SerializeToString()",
+        authors={
+            "reference:float64": "ONNX's reference evaluator in float64",
+            "reference": "ONNX's reference evaluator",
+        },
+        serialised=True,
+        trusts_baseline=False,
+    ),
+    lines=_lines,
+    describe=_describe,
+    operators=_operators,
+)

@@ -1,0 +1,134 @@
+"""An ONNX model as a program."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import onnx
+
+from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.onnx.graph_facts import given_names
+from opsieve.gen.model.detached import DataPart, may_refer, pieces
+from opsieve.gen.model.program import KINDS, Broken, Chunks, Program
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import ValueType, graph_inputs, graph_outputs
+
+MODEL = "model.onnx"  # its file in a case folder
+_MARK = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class OnnxProgram(Program):
+    """An ONNX model as serialised bytes, its external data taken in (2 GB at most, protobuf's own limit).
+
+    In `model` and `proto` the data of large tensors may be references (gen/model/detached.py), which
+    `read_tensor` follows; `data` has none.
+    """
+
+    ir: ClassVar[str] = "onnx"
+    kind: ClassVar[str] = "an ONNX model"
+
+    model: bytes
+    name: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, proto: onnx.ModelProto) -> "OnnxProgram":
+        """A model that nobody will change any more; equal models give equal bytes. It is not parsed again."""
+        program = cls(proto.SerializeToString(deterministic=True))
+        program.__dict__["proto"] = proto  # where `cached_property` keeps it
+        return program
+
+    @property
+    def data(self) -> bytes:
+        """The serialised ModelProto, whole."""
+        return b"".join(self.chunks()) if len(self.pieces) > 1 else self.model
+
+    @cached_property
+    def pieces(self) -> tuple[bytes | DataPart, ...]:
+        """Between them lie the data of large tensors, which are not in memory."""
+        return pieces(self.proto, self.model) if may_refer(self.model) else (self.model,)
+
+    @property
+    def byte_size(self) -> int:
+        """How many bytes it has, serialised; data outside of memory is not read for that."""
+        return sum(map(len, self.pieces))
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """Its bytes, a piece at a time in memory."""
+        for piece in self.pieces:
+            yield piece.view() if isinstance(piece, DataPart) else piece
+
+    def files(self) -> dict[str, Chunks]:
+        """The model alone: what it refers to outside of memory is in it."""
+        return {MODEL: self.chunks()}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, in which digests stand for large tensors."""
+        return hashlib.sha256(self.model).hexdigest()
+
+    @cached_property
+    def proto(self) -> onnx.ModelProto:
+        """The parsed model. Shared: copy before changing it."""
+        return onnx.load_model_from_string(self.model)
+
+    def inputs(self) -> dict[str, ValueType]:
+        """The graph's inputs without default, and their types."""
+        return graph_inputs(self.proto)
+
+    def outputs(self) -> dict[str, ValueType]:
+        """The graph's outputs and their types."""
+        return graph_outputs(self.proto)
+
+    def operators(self) -> list[str]:
+        """The operator of every node, those of subgraphs included."""
+        return list(self._operators)
+
+    @cached_property
+    def _operators(self) -> tuple[str, ...]:
+        return tuple(node.op_type for node in all_nodes(self.proto.graph.node))
+
+    @property
+    def size(self) -> int:
+        """How many nodes the main graph has."""
+        return len(self.proto.graph.node)
+
+    def edges(self) -> Iterator[tuple[str, str]]:
+        """By the names of values, bodies included."""
+        nodes = list(all_nodes(self.proto.graph.node))
+        made = {name: node.op_type for node in nodes for name in node.output if name}
+        yield from ((made.get(name, ""), node.op_type) for node in nodes for name in node.input if name)
+
+    def names(self) -> Iterable[str]:
+        """Names of values, tensors and nodes, of bodies and functions too, but for words of ONNX's own."""
+        return given_names(self.proto)
+
+    def text(self) -> str:
+        """A line a node, in the graph's order; bodies follow their node."""
+        return "\n".join(
+            f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})"
+            for node in all_nodes(self.proto.graph.node)
+        )
+
+    @property
+    def fault(self) -> Broken | None:
+        """What the name of the graph says is wrong on purpose."""
+        return broken(self.proto)
+
+
+def onnx_program(program: Program, wanted: str = "this") -> OnnxProgram:
+    """The program itself where it is an ONNX model; BadInput, which names what is `wanted` of it, where it is
+    not.
+    """
+    if isinstance(program, OnnxProgram):
+        return program
+    raise BadInput(f"{wanted} takes ONNX models; {shown(program.name or 'the program')} is {program.kind}")
+
+
+def broken(model: onnx.ModelProto) -> Broken | None:
+    """What is wrong with a program that was made to be wrong; None for any other program."""
+    found = _MARK.fullmatch(model.graph.name)
+    return Broken(found[1], found[2], found[3]) if found is not None and found[2] in KINDS else None

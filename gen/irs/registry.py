@@ -1,0 +1,133 @@
+"""The IRs that are installed, by entry point in the group `opsieve.irs`: `NAME = "module:RECORD"`.
+
+A record is loaded when a program of its IR is met. ONNX comes first wherever all of them are gone through: it
+is what most files are, and then no other record is loaded.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.ir import IR
+from opsieve.gen.model.program import AnotherIR, Program
+from opsieve.gen.model.tensors import Value
+
+GROUP = "opsieve.irs"
+ONNX = "onnx"
+P = TypeVar("P", bound=Program)
+
+
+@functools.cache
+def _entries() -> dict[str, EntryPoint]:
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if ONNX not in found:
+        raise BadInput(
+            "this installation of opsieve is older than its code: install it anew (make check does)"
+        )
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != ONNX, name))}
+
+
+def ir_names() -> tuple[str, ...]:
+    """The names of the IRs, ONNX first; no record is loaded for them."""
+    return tuple(_entries())
+
+
+@functools.cache
+def ir_named(name: str) -> IR[Program]:
+    """The IR called `name`; BadInput when there is none, or its package cannot be loaded."""
+    if name not in _entries():
+        raise BadInput(f"there is no IR {shown(name)}; there are {', '.join(ir_names())}")
+    try:
+        found: IR[Program] = _entries()[name].load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise BadInput(f"the IR {shown(name)} cannot be loaded ({error}): reinstall its package") from error
+    return found
+
+
+def all_irs() -> Iterator[IR[Program]]:
+    """Every IR, loaded one after the other."""
+    return map(ir_named, ir_names())
+
+
+def ir_of(program: Program) -> IR[Program]:
+    """The IR of a program."""
+    return ir_named(program.ir)
+
+
+def ir_in(folder: Path) -> IR[Program] | None:
+    """The IR of the program that lies in a folder without `case.json`."""
+    return next((ir for ir in all_irs() if (folder / ir.files[0]).exists()), None)
+
+
+def read_program(path: Path) -> Program:
+    """The program in a file, by the end of its name; one that no IR claims is taken for an ONNX model.
+
+    BadInput for `.py`.
+    """
+    if path.suffix == ".py":
+        raise BadInput(
+            f"{shown(path, 160)} is code, which opsieve does not run; `opsieve import --script` makes a case"
+            " of TVMScript of your own"
+        )
+    claiming = [ir_named(ONNX)] if path.suffix == ir_named(ONNX).suffix else [*_by_suffix(path.suffix)]
+    return first_program(claiming or [ir_named(ONNX)], lambda ir: ir.read(path))
+
+
+def _by_suffix(suffix: str) -> Iterator[IR[Program]]:
+    return (ir for ir in all_irs() if ir.suffix == suffix)
+
+
+def first_program(irs: Iterable[IR[Program]], read: Callable[[IR[Program]], Program]) -> Program:
+    """What the first of several IRs reads, each of which may say that it is a program of another one."""
+    refused: AnotherIR | None = None
+    for ir in irs:
+        try:
+            return read(ir)
+        except AnotherIR as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def write_program(program: Program, folder: Path) -> None:
+    """Write the files of a program into a folder."""
+    for name, chunks in program.files().items():
+        with open(folder / name, "wb") as file:
+            file.writelines(chunks)
+
+
+def make_inputs(program: Program, seed: int) -> dict[str, Value]:
+    """A value for every input, of its type, the same for the same seed. BadInput where a type cannot be made
+    up.
+    """
+    return ir_of(program).seed_inputs(program, seed)
+
+
+def load_named(text: str) -> Any:
+    """What a record names by `module:name`; BadInput when it cannot be loaded."""
+    module, _, name = text.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise BadInput(f"{shown(text)} cannot be loaded ({error}): reinstall its package") from error
+
+
+def keep_script(program: P, script: str, exact: bool) -> P:
+    """The same program with its compiler's printing."""
+    again: P = replace(program, script=script, script_is_exact=exact)  # type: ignore[type-var]
+    return again
+
+
+def rename(program: P, name: str) -> P:
+    """The same program under another name."""
+    again: P = replace(program, name=name)  # type: ignore[type-var]  # every program is a dataclass
+    # What `cached_property` holds of the same bytes: a large model is not parsed once more.
+    for derived in ("proto", "digest"):
+        if derived in program.__dict__:
+            again.__dict__[derived] = program.__dict__[derived]
+    return again

@@ -1,0 +1,47 @@
+"""The record of Relax, TVM's IR of graphs."""
+
+from collections.abc import Mapping
+
+from opsieve.gen.data.inputs import seeded_values
+from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.ir import OtherBuilds
+from opsieve.gen.irs.relax.program import RelaxProgram
+from opsieve.gen.irs.tvm.ir import tvm_ir
+from opsieve.gen.irs.tvm.nodes import MalformedGraph
+from opsieve.gen.model.tensors import Value
+
+
+def _seed_inputs(program: RelaxProgram, seed: int) -> Mapping[str, Value]:
+    return seeded_values(program.inputs(), seed, program.shapes())
+
+
+def _is_editable(program: RelaxProgram) -> bool:
+    """Whether the trees of gen/irs/relax can hold a module, and values can be made for its inputs."""
+    from opsieve.gen.irs.relax.reading import from_json
+
+    try:
+        from_json(program.module.decode("utf-8"))
+        return bool(program.inputs()) or not program.entry.get("params")
+    except (MalformedGraph, UnicodeDecodeError, BadInput):
+        return False
+
+
+RELAX = tvm_ir(
+    RelaxProgram,
+    seed_inputs=_seed_inputs,
+    # TVM checks a module in the stage `import`, so an error behind that is about a module that it found valid.
+    checked_by="TVM's own check of the module",
+    # No evaluator of Relax is independent of TVM. A build of another pipeline shares TVM's kernels and importer,
+    # not the passes in between: where two such builds agree against the target in what no rounding explains,
+    # the target is wrong.
+    other_builds={
+        "tvm": OtherBuilds(
+            "pipeline", ("zero", "target", "default"), {"opt": "0", "disabled": "", "trace": "off"}
+        )
+    },
+    rewrites="opsieve.gen.irs.relax.equivalents:REWRITES",
+    evaluator="opsieve.backends.reference.relax_request:prepare",
+    reduction="opsieve.reducer.irs.tvm_reduction:RelaxReduction",
+    is_editable=_is_editable,
+    importer="tvm:emit=relax",
+)

@@ -1,0 +1,15 @@
+"""The record of TIR, TVM's IR of loops."""
+
+from opsieve.gen.irs.tir.program import TirProgram
+from opsieve.gen.irs.tvm.ir import tvm_ir
+
+TIR = tvm_ir(
+    TirProgram,
+    # A second run may find other values there, and that is no fault yet.
+    can_be_undefined=True,
+    # A function runs for microseconds: its worker tells the time of a thousand calls when asked for further runs.
+    timed_repeats=1,
+    evaluator="opsieve.backends.reference.tir_request:prepare",
+    reduction="opsieve.reducer.irs.tvm_reduction:TirReduction",
+    importer="tvm:emit=tir",
+)

@@ -1,0 +1,60 @@
+"""The rewrites of ONNX models, by name."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+
+from onnx import NodeProto
+
+from opsieve.gen.declarations.catalogue import declared
+from opsieve.gen.declarations.properties import dropout, random_numbers
+from opsieve.gen.irs.ir import Rewriter, Rewritten
+from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import Value
+from opsieve.gen.rewrites import nodes as rewrites
+from opsieve.gen.rewrites.batches import split_batch
+from opsieve.gen.rewrites.nodes import Rewrite, rewriting
+
+
+def _apply(
+    rewrite: Rewrite, program: OnnxProgram, inputs: Mapping[str, Value], seed: str
+) -> Rewritten | None:
+    """The model after a rewrite, in about half of the places where there is a seed."""
+    model = program.proto
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    if any(_is_random(node) for node in all_nodes(nodes)):
+        return None
+
+    def chosen(place: str) -> bool:
+        return not seed or hashlib.sha256(f"{seed} {place}".encode()).digest()[0] % 2 == 0
+
+    at = rewriting(model, inputs, chosen)
+    rewrite(at)
+    if not at.rewritten:
+        return None
+    return Rewritten(
+        OnnxProgram(at.finished().SerializeToString(deterministic=True), program.name), at.inputs
+    )
+
+
+def _is_random(node: NodeProto) -> bool:
+    """Whether its results are no function of its inputs: a rewrite may change how often or in which order
+    numbers are drawn.
+    """
+    operator = declared(node.domain, node.op_type)
+    undefined = () if operator is None else operator.undefined
+    # the third says: in training
+    return random_numbers in undefined or (dropout in undefined and len(node.input) > 2)
+
+
+REWRITES: Mapping[str, Rewriter[OnnxProgram]] = {
+    "insert-identities": partial(_apply, rewrites.insert_identities),
+    "duplicate": partial(_apply, rewrites.duplicate),
+    "lift-constants": partial(_apply, rewrites.lift_constants),
+    "freeze-inputs": partial(_apply, rewrites.freeze_inputs),
+    "split-batch": partial(_apply, split_batch),
+    "swap-operands": partial(_apply, rewrites.swap_operands),
+    "reorder": partial(_apply, rewrites.reorder),
+    "add-outputs": partial(_apply, rewrites.add_outputs),
+}
