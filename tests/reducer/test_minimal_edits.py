@@ -14,7 +14,7 @@ from random_subjects import subjects
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
 from opsieve.reducer.onnx_edit.graphs import Path, first_output, graphs, nodes
