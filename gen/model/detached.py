@@ -15,6 +15,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import onnx
 from onnx import TensorProto, helper
@@ -155,6 +156,41 @@ def as_inputs(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto
                 helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             )
     return light
+
+
+def with_data_beside(model: onnx.ModelProto, folder: str) -> tuple[onnx.ModelProto, dict[str, DataPart]]:
+    """The model with the data of large tensors in files of `folder` beside it, as ONNX's external data.
+
+    Returns:
+        The model, which shares nothing with the given one, and what to write into each file.
+    """
+    beside = onnx.ModelProto()
+    beside.CopyFrom(model)
+    parts: dict[str, DataPart] = {}
+    for tensor in beside.graph.initializer:
+        part = part_of(tensor)
+        if part is not None:
+            name = tensor.external_data[0].value.removeprefix(SCHEME)
+            parts[name] = part
+            tensor.external_data[0].value = f"{folder}/{name}"
+            tensor.external_data.add(key="length", value=str(len(part)))
+    return beside, parts
+
+
+def write_part(part: DataPart, path: Path) -> None:
+    """Write data into a new read-only file: shared with ours where the file system can, else copied by the
+    kernel. OSError.
+    """
+    made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444)
+    try:
+        at = 0
+        while at < part.length:
+            done = os.copy_file_range(descriptor(), made, part.length - at, part.offset + at, at)
+            if not done:
+                raise OSError(f"{path}: nothing was written")
+            at += done
+    finally:
+        os.close(made)
 
 
 def may_refer(data: bytes) -> bool:

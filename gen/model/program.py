@@ -8,10 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from opsieve.gen.model.detached import DataPart
 
 Chunks = Iterable[bytes | memoryview]
 # Of rules that a program breaks on purpose.
@@ -67,6 +70,12 @@ class Program(ABC):
     @abstractmethod
     def files(self) -> Mapping[str, Chunks]:
         """Its files in a case folder, by name: the one that holds the program first."""
+
+    def files_with_data(self, folder: str) -> "tuple[Mapping[str, Chunks], dict[str, DataPart]]":
+        """The same files without the data of large tensors, and that data: what lies in each file of `folder`
+        beside them.
+        """
+        return self.files(), {}
 
     @abstractmethod
     def text(self) -> str:

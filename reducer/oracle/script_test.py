@@ -1,71 +1,147 @@
 """The interestingness test that a user brings."""
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from weakref import finalize
 
 from opsieve.gen.data.data_set import write_folder
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.irs.registry import write_program
+from opsieve.gen.model.detached import write_part
 from opsieve.gen.model.scratch import Scratch
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.oracle.target_test import Runnable
 
+_DATA = "data"  # the folder of large tensors beside a model
+_TAIL = 4096  # bytes at the end of what a script prints in which its last line is looked for
+
 
 @dataclass(frozen=True)
 class ScriptTest:
-    """A user's own test: `SCRIPT MODEL INPUTS`, run in an empty folder; exit code 0 means that it is still
+    """A user's own test: `SCRIPT MODEL INPUTS`, run in a folder of its own; exit code 0 means that it is still
     interesting.
 
     MODEL is an .onnx file, or `module.json` of a module of TVM with `passes.json` beside it; INPUTS a folder
-    of ONNX's `input_K.pb`, in the order of the program's inputs. The script runs as the user who starts the
+    of ONNX's `input_K.pb`, in the order of the program's inputs. Tensors over 1 MB lie in read-only files
+    beside the model, which are written once for each reduction. The script runs as the user who starts the
     reduction; it and what it started are killed after `seconds`.
     """
 
     script: Path
     seconds: float = 60.0
+    _folders: "SimpleQueue[_CheckFolder]" = field(default_factory=SimpleQueue, compare=False, repr=False)
 
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
         for subject in subjects:
-            code = self.run(subject)
-            yield CheckResult("same") if code == 0 else CheckResult("gone", f"exit code {code}")
+            failure = self.run(subject)
+            yield CheckResult("gone", failure) if failure else CheckResult("same")
 
-    def run(self, subject: Runnable) -> int:
-        """The script's exit code; -1 when it took too long. BadInput when it cannot be started."""
-        with Scratch() as scratch:
-            folder = scratch / "check"
-            (folder / "inputs").mkdir(parents=True)
-            write_program(subject.program, folder)
-            write_folder(folder / "inputs", subject.inputs, subject.program.inputs(), "input")
-            command = [
-                str(self.script),
-                str(folder / next(iter(subject.program.files()))),
-                str(folder / "inputs"),
-            ]
+    def run(self, subject: Runnable) -> str:
+        """How the script failed, "" for exit code 0. BadInput when it cannot be started."""
+        try:
+            folder = self._folders.get_nowait()
+        except Empty:  # none yet, or all are in use by tests at the same time
+            folder = _CheckFolder()
+        try:
+            return self._run(folder, subject)
+        finally:
+            self._folders.put(folder)
+
+    def _run(self, folder: "_CheckFolder", subject: Runnable) -> str:
+        model, inputs = folder.fill(subject)
+        with folder.stderr.open("w+b") as stderr:
             try:
                 process = subprocess.Popen(
-                    command,
-                    cwd=folder,
+                    [str(self.script), str(model), str(inputs)],
+                    cwd=folder.path,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stderr=stderr,
                     start_new_session=True,
                 )
             except OSError as error:
                 raise BadInput(
-                    f"the check {shown(self.script, 120)} cannot be started: {error.strerror or error}; is it"
-                    " executable?"
+                    f"the check {shown(self.script, 120)} cannot be started: {_why_not(self.script, error)}"
                 ) from None
             try:
-                return process.wait(self.seconds)
+                return _failure(process.wait(self.seconds), stderr.fileno())
             except subprocess.TimeoutExpired:
-                return -1
+                return f"it ran longer than {self.seconds:g} s"
             finally:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+class _CheckFolder:
+    """The folder in which a script runs: for each run anew, but for the data of large tensors."""
+
+    def __init__(self) -> None:
+        scratch = Scratch()
+        self.path = scratch.path / "check"
+        self.stderr = scratch.path / "stderr"
+        self._made: dict[str, tuple[int, ...]] = {}  # the files of data, and their state when they were made
+        finalize(self, scratch.close)
+
+    def fill(self, subject: Runnable) -> tuple[Path, Path]:
+        """Write a subject; the paths of its program and of its inputs."""
+        (self.path / _DATA).mkdir(parents=True, exist_ok=True)
+        for left in (*self.path.iterdir(), *(self.path / _DATA).iterdir()):
+            if left.name != _DATA and not self._is_ours(left):
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+        files, parts = subject.program.files_with_data(_DATA)
+        for name, part in parts.items():
+            if not (self.path / _DATA / name).exists():
+                write_part(part, self.path / _DATA / name)
+                self._made[name] = _state(self.path / _DATA / name)
+        for name, chunks in files.items():
+            with (self.path / name).open("wb") as file:
+                file.writelines(chunks)
+        inputs = self.path / "inputs"
+        inputs.mkdir()
+        write_folder(inputs, subject.inputs, subject.program.inputs(), "input")
+        return self.path / next(iter(files)), inputs
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether a file is one of data that no script has changed."""
+        return path.parent.name == _DATA and self._made.get(path.name) == _state(path)
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    found = path.lstat()
+    return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
+
+
+def _failure(code: int, stderr: int) -> str:
+    """How a script ended, with the last line that it printed; "" for exit code 0."""
+    if code == 0:
+        return ""
+    try:
+        ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    except ValueError:
+        ended = f"signal {-code}"
+    size = os.fstat(stderr).st_size
+    text = os.pread(stderr, _TAIL, max(0, size - _TAIL)).decode("utf-8", "replace")
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return f"{ended}: {shown(last, 200)}" if last else ended
+
+
+def _why_not(script: Path, error: OSError) -> str:
+    """Why a script cannot be started, and what to do."""
+    if isinstance(error, PermissionError) and script.is_file():
+        return f"it is not executable; run chmod +x {shown(script, 120)}"
+    with suppress(OSError), script.open("rb") as file:
+        first = file.readline(256)
+        if first.startswith(b"#!") and first.rstrip(b"\n").endswith(b"\r"):
+            return "its first line ends with a carriage return; save it with Unix line ends"
+        if first.startswith(b"#!"):
+            return f"its interpreter {shown(first[2:].strip().decode('utf-8', 'replace'), 120)} cannot be run"
+        return "its first line names no interpreter; begin it with one such as #!/bin/sh"
+    return error.strerror or str(error)

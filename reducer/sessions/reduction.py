@@ -247,7 +247,11 @@ def reduce_by_check(
         more = replayed_by(tests, start, REPLAYS - SHORT)
         seen = (seen[0] + more[0], seen[1] + more[1])
     if not seen[0]:
-        raise NoFailure(f"the check does not show the failure on the whole model, in none of {seen[1]} runs")
+        last = next(iter(tests[0].evaluate([start])))
+        raise NoFailure(
+            f"the check does not show the failure on the whole model, in none of {seen[1]} runs"
+            + (f"; it ended with {last.why}" if last.why else "")
+        )
     listeners.say(f"held fixed: that the check exits with 0; seen in {seen[0]} of {seen[1]} runs")
     first: _Run[S] | None = None
     if seen[0] == seen[1]:

@@ -61,6 +61,7 @@ from opsieve.triage.fingerprint.sameness import LEVELS, Level
 
 _SCRIPTED = (*KINDS, "metamorphic")  # what is shown on a rewritten program is a mismatch there
 GENERATOR = "reduce"  # of the cases that are results
+_LARGEST_SCRIPT = 1 << 28  # bytes of a script, or a program, that is a check
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
 # Failures that one run of a candidate tells: what is timed, or differs from run to run, has to stay on one
 # machine.
@@ -321,11 +322,13 @@ class Session:
     def _question(self, form: ReducibleForm[Any], start: Any, premise: Premise | None) -> str:
         """A digest of all that the results in a journal depend on."""
         request = self.request
+        given = request.script is not None and request.script.is_file()  # else the test says what is wrong
+        script = read_file(request.script, _LARGEST_SCRIPT) if request.script and given else b""
         parts = [
             form.digest(start),
             request.level,
             str(request.seed),
-            str(request.script),
+            hashlib.sha256(script).hexdigest(),
             str(request.seconds),
         ]
         if premise is not None:

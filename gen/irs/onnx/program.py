@@ -11,7 +11,7 @@ import onnx
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.onnx.graph_facts import given_names
-from opsieve.gen.model.detached import DataPart, may_refer, pieces
+from opsieve.gen.model.detached import DataPart, may_refer, pieces, with_data_beside
 from opsieve.gen.model.program import KINDS, Broken, Chunks, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import ValueType, graph_inputs, graph_outputs
@@ -64,6 +64,11 @@ class OnnxProgram(Program):
     def files(self) -> dict[str, Chunks]:
         """The model alone: what it refers to outside of memory is in it."""
         return {MODEL: self.chunks()}
+
+    def files_with_data(self, folder: str) -> tuple[dict[str, Chunks], dict[str, DataPart]]:
+        """The model with the data of large tensors as ONNX's external data."""
+        model, parts = with_data_beside(self.proto, folder)
+        return OnnxProgram.of(model).files(), parts
 
     @cached_property
     def digest(self) -> str:
