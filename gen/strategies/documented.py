@@ -30,7 +30,7 @@ from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.pieces import plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
-from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.tensors import Value
 
@@ -112,7 +112,7 @@ def _pieces(corpus: tuple[object, ...]) -> dict[int, tuple[onnx.ModelProto, ...]
     """Small models by opset: those of the corpus, else ONNX's node tests, their conditions as
     initializers.
     """
-    given = [each.proto for each in corpus if isinstance(each, OnnxProgram)] or _node_tests()
+    given = [each.proto for each in onnx_programs(corpus)] or _node_tests()
     found: dict[int, list[onnx.ModelProto]] = {}
     for model in given:
         opset = max(

@@ -25,7 +25,7 @@ from opsieve.gen.generation.pieces import cut, plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
 from opsieve.gen.graph.graph import Shape
 from opsieve.gen.graph.graph_builder import GraphBuilder
-from opsieve.gen.irs.onnx.program import OnnxProgram
+from opsieve.gen.irs.onnx.program import onnx_programs
 from opsieve.gen.strategies.chains import chained
 from opsieve.gen.strategies.patterns.strategy import planted
 
@@ -161,7 +161,7 @@ def grown_anew(request: GenRequest, seed: int) -> GraphBuilder:
 
 def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
     reason = ""
-    for program in rng.shuffled([program for program in request.corpus if isinstance(program, OnnxProgram)]):
+    for program in rng.shuffled(onnx_programs(request.corpus)):
         try:
             return read(program.proto, seeded_inputs(program.proto, seed))
         except (UnreadableModel, BadInput) as error:

@@ -172,7 +172,8 @@ def _beside(place: Path, name: str) -> dict[str, Any]:
 
 def printed(subject: Runnable, workers: Workers) -> str:
     """The program as text; a sentence for a model that onnx cannot print."""
-    if ir_of(subject.program).keeps_script:
+    ir = ir_of(subject.program)
+    if ir.keeps_script or not ir.printer(subject.program):
         return subject.program.text()
     return print_program(subject.program, workers).text or "(onnx.printer cannot print it)"
 

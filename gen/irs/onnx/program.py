@@ -124,6 +124,11 @@ class OnnxProgram(Program):
         return broken(self.proto)
 
 
+def onnx_programs(programs: Iterable[Program]) -> list[OnnxProgram]:
+    """Those of several programs that are ONNX models."""
+    return [program for program in programs if isinstance(program, OnnxProgram)]
+
+
 def onnx_program(program: Program, wanted: str = "this") -> OnnxProgram:
     """The program itself where it is an ONNX model; BadInput, which names what is `wanted` of it, where it is
     not.
