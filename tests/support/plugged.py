@@ -3,8 +3,11 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 SESSION = """
@@ -40,10 +43,31 @@ def installed(folder: Path, source: str, project: str) -> Path:
     return folder
 
 
-def session(package: Path, *commands: str) -> list[str]:
+def environment(folder: Path, modules: Mapping[str, str], project: str) -> Path:
+    """The Python of an environment in which a package of these modules is installed beside everything that is
+    installed here.
+    """
+    packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    for name, source in modules.items():
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_text(source)
+    (packages / "here.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    facts = packages / "users_package-1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: users-package\nVersion: 1\n")
+    groups = re.findall(r'entry-points\."([\w.]+)"\]\n([\w-]+) = "([\w.:]+)"', project)
+    lines = [f"[{group}]\n{name} = {place}\n" for group, name, place in groups]
+    (facts / "entry_points.txt").write_text("".join(lines))
+    (folder / "bin").mkdir()
+    shutil.copy(Path(sys.prefix) / "pyvenv.cfg", folder / "pyvenv.cfg")
+    (folder / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    return folder / "bin" / "python"
+
+
+def session(package: Path, *commands: str, python: Path | str = sys.executable) -> list[str]:
     """The outputs of commands, in one process in which the package is installed."""
     done = subprocess.run(
-        [sys.executable, "-c", SESSION, json.dumps([command.split() for command in commands])],
+        [python, "-c", SESSION, json.dumps([command.split() for command in commands])],
         env={**os.environ, "PYTHONPATH": str(package)},
         cwd=package,
         capture_output=True,
