@@ -124,8 +124,8 @@ class OnnxProgram(Program):
         return broken(self.proto)
 
 
-def onnx_programs(programs: Iterable[Program]) -> list[OnnxProgram]:
-    """Those of several programs that are ONNX models."""
+def onnx_programs(programs: Iterable[object]) -> list[OnnxProgram]:
+    """Those of several programs that are ONNX models, in order."""
     return [program for program in programs if isinstance(program, OnnxProgram)]
 
 
