@@ -19,7 +19,7 @@ Run = Callable[[Values], Values]
 class Request:
     """One program as a worker sees it. The worker has its own class of the same attributes.
 
-    `model` is a serialised ONNX ModelProto without external data, or what the program's `form` has for one
+    `model` is a serialised ONNX ModelProto without external data, or what the program's `ir` has for one
     (of a module of TVM its JSON; `passes` are then to be run on it before it is compiled). `options` holds a
     value for every option of the backend. `inputs` are the values that will be fed (for compilers that want
     shapes while they compile). `stage` is to be called when the next stage begins
@@ -36,7 +36,7 @@ class Request:
     stage: Callable[[str], None]
     notes: list[str] = field(default_factory=list)
     hazards: list[dict[str, Any]] = field(default_factory=list)
-    form: str = "onnx"
+    ir: str = "onnx"
     passes: Sequence[str] = ()
     mapped: Sequence[tuple[str, int, list[int], Any]] = ()
     whole: Callable[[], bytes] = bytes
@@ -182,10 +182,10 @@ class ShowsGraph(Protocol):
     shows_graph: Mapping[str, str]
 
 
-class TakesForms(Protocol):
+class TakesIRs(Protocol):
     """What a backend has besides when it takes other programs than ONNX models."""
 
-    forms: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/irs/registry.py); a request says which one it is
+    irs: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/irs/registry.py); a request says which one it is
 
 
 class Costly(Protocol):
@@ -193,7 +193,7 @@ class Costly(Protocol):
     their time by it.
     """
 
-    # Of CPU where onnxruntime takes 10, by form of program: a usual one of 5 to 30 nodes, with all that is
+    # Of CPU where onnxruntime takes 10, by IR of program: a usual one of 5 to 30 nodes, with all that is
     # asked to judge it.
     milliseconds: Mapping[str, float]
 
@@ -201,9 +201,7 @@ class Costly(Protocol):
 class ScriptsModules(Protocol):
     """What a backend that takes modules of TVM may have besides, for the same scripts."""
 
-    def script_of_module(
-        self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]
-    ) -> str:
+    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
         """As `Scripted.script`; `run` is fed TVMScript where `text` says so, else TVM's JSON, and runs the
         passes first.
         """

@@ -153,8 +153,8 @@ class ResolvedTarget:
 
     @property
     def irs(self) -> tuple[str, ...]:
-        """The IRs whose programs the target takes (`protocol.TakesForms`)."""
-        return getattr(self.backend, "forms", ("onnx",))
+        """The IRs whose programs the target takes (`protocol.TakesIRs`)."""
+        return getattr(self.backend, "irs", ("onnx",))
 
     @property
     def family(self) -> str:

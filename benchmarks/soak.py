@@ -43,8 +43,8 @@ from process_tree import ProcessSample, below, samples
 
 from opsieve.backends.registry import resolve
 from opsieve.gen.metrics.plots import line_plot
+from opsieve.gen.strategies.registry import ir_made_by
 from opsieve.triage.campaign.schedule.costs import USUAL
-from opsieve.triage.campaign.schedule.shares import FORMS
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
 LOOKS = 400
@@ -183,7 +183,7 @@ def work_of(store: Path, names: Sequence[str]) -> float:
         ((kept,),) = index.execute("SELECT value FROM learnt WHERE name = 'yield'").fetchall() or (("{}",),)
         forms: Counter[str] = Counter()
         for strategy, count in json.loads(kept).get("tests", {}).items():
-            forms[FORMS.get(strategy, ("onnx", 0))[0]] += count
+            forms[ir_made_by(strategy)] += count
         work = 0.0
         for name in names:
             costs = getattr(resolve(name).backend, "milliseconds", {})

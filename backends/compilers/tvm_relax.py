@@ -144,7 +144,7 @@ class TvmRelax:
             "script",
         ),
     }
-    forms: Tuple[str, ...] = ("onnx", "relax", "tir")
+    irs: Tuple[str, ...] = ("onnx", "relax", "tir")
     # Of the ONNX models that a campaign chooses for it, which cost twice and more what an average one does.
     milliseconds: Mapping[str, float] = {"onnx": 3600, "relax": 480, "tir": 100}
     main_option = "pipeline"
@@ -212,23 +212,23 @@ class TvmRelax:
         if request.options["emit"] == "topi":
             functions: "Run" = beside("tvm_tir_seeds.py").topi()
             return functions
-        if request.options["stop"] in ("print", "read") and request.form != "onnx":
+        if request.options["stop"] in ("print", "read") and request.ir != "onnx":
             import tvm
 
             printed: "Run" = beside("tvm_script.py").prepare(tvm, request, module_of(tvm, request))
             return printed
-        if request.options["emit"] == "tir" and request.form == "relax":
+        if request.options["emit"] == "tir" and request.ir == "relax":
             import tvm
 
             with passes(tvm, request) as target:
                 lowered: "Run" = beside("tvm_tir_seeds.py").lowered(module_of(tvm, request), target)
             return lowered
-        if request.form != "onnx" and request.options["target"] == "cuda":
+        if request.ir != "onnx" and request.options["target"] == "cuda":
             raise ValueError(
                 "tvm cannot compute on cuda: here a program of that form is compiled for the processor alone"
             )
         ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
-        return ways[request.form](request)
+        return ways[request.ir](request)
 
     def from_relax(self, request: "Request") -> "Run":
         """A Relax module: its passes, then the pipeline of the target."""

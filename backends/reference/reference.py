@@ -50,7 +50,7 @@ class ReferenceBackend(NoReleases):
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
     @property
-    def forms(self) -> tuple[str, ...]:
+    def irs(self) -> tuple[str, ...]:
         """Every IR that is installed: the record of each says whether it has an evaluator."""
         from opsieve.gen.irs.registry import ir_names
 
@@ -78,10 +78,10 @@ class ReferenceBackend(NoReleases):
         """Build the evaluator; values are fed and returned by name, an absent optional as None."""
         from opsieve.gen.irs.registry import ONNX, ir_named, load_named
 
-        if request.form != ONNX:
-            evaluator = ir_named(request.form).evaluator
+        if request.ir != ONNX:
+            evaluator = ir_named(request.ir).evaluator
             if not evaluator:
-                raise NotImplementedError(f"the IR {request.form} has no evaluator")
+                raise NotImplementedError(f"the IR {request.ir} has no evaluator")
             prepared: Run = load_named(evaluator)(request)
             return prepared
         import onnx

@@ -118,6 +118,9 @@ class IR(Generic[P]):
         can_be_undefined: Whether a valid program can read memory that nobody wrote.
         timed_repeats: How many further runs its time is taken from.
         other_builds: Builds that may contradict a target, by the name of its backend.
+        strategies: The strategies that make programs of it, and the share of the time of targets that each has in
+            `--strategy mix`, in thousandths.
+        usual_features: Features (operators and edges) of a program that costs what a backend states.
         rewrites: Rewrites that keep a program's meaning: `module:MAPPING` of a name to a `Rewriter`.
         evaluator: The reference's evaluator: `module:function`, a backend's `prepare`.
         reduction: How it is reduced: `module:Class`, a `ReducibleIR`.
@@ -149,6 +152,8 @@ class IR(Generic[P]):
     can_be_undefined: bool = False
     timed_repeats: int = 0
     other_builds: Mapping[str, OtherBuilds] = field(default_factory=dict)
+    strategies: Mapping[str, int] = field(default_factory=dict)
+    usual_features: float = 25.0
     rewrites: str = ""
     evaluator: str = ""
     reduction: str = ""

@@ -15,12 +15,11 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, meant, shown
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, to_record
 from opsieve.gen.generation.request import draw_nodes
+from opsieve.gen.irs.registry import ONNX, all_irs
 from opsieve.gen.strategies.baselines import strategies as baselines
 from opsieve.gen.values.values import with_special
 
 GROUP = "opsieve.strategies"
-# Modules of TVM's own IRs: what targets have of ONNX's operators does not matter to them.
-OF_TVM = frozenset({"relax", "relax-passes", "relax-mutate", "tir"})
 Strategy = Callable[[GenRequest, int], Case]
 
 
@@ -71,6 +70,11 @@ def strategy(name: str) -> Strategy:
         )
     found: Strategy = _points()[name].load()
     return found
+
+
+def ir_made_by(name: str) -> str:
+    """The IR that a strategy makes programs of: the one whose record names it, else ONNX."""
+    return next((ir.name for ir in all_irs() if name in ir.strategies), ONNX)
 
 
 def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:

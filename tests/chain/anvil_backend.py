@@ -38,7 +38,7 @@ class Anvil:
     name = "anvil"
     package = "anvil"
     extra = ""
-    forms = ("onnx", "relax", "tir")
+    irs = ("onnx", "relax", "tir")
     helper = True  # nobody looks for its bugs unasked
     options: Mapping[str, tuple[str, ...]] = {
         "faults": (), "level": ("on", "off"), "disabled": (), "trace": ("off", "on"), "seed": (), "like": ("", "1.0")
@@ -68,7 +68,7 @@ class Anvil:
     def prepare(self, request: "Request") -> "Run":
         import anvil
 
-        return anvil.build(request.model, dict(request.options), request.stage, request.form)
+        return anvil.build(request.model, dict(request.options), request.stage, request.ir)
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         return meaning_of(exception, message, (), NAMED)

@@ -52,7 +52,7 @@ class PlantedTvm(_tvm_relax.TvmRelax):  # type: ignore[misc, name-defined]
 
     name = NAME
     options: ClassVar[dict[str, tuple[str, ...]]] = {**_tvm_relax.TvmRelax.options, "fault": ()}
-    forms = ("relax", "tir")
+    irs = ("relax", "tir")
 
     def from_relax(self, request: "Request") -> "Run":
         """A Relax module, its faulty pass first."""

@@ -20,6 +20,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.irs.registry import ONNX, ir_named
 from opsieve.gen.irs.tir.fuzzing import Settings
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.gen.strategies import registry as strategies
@@ -111,7 +112,7 @@ def open_campaign(
     else:
         plan, limited = _new_plan(request), True
         targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
-        _check_form(plan, targets)
+        _check_ir(plan, targets)
     if found is None and request.adapt and not guides(request, plan):
         plan = replace(plan, costs=stated(list({target.display: target for target in targets}.values())))
     # on a Workers of its own: whether it can be traced is asked first
@@ -123,7 +124,7 @@ def open_campaign(
             cases = [plan.case(0, number) for number in range(PROGRAMS)]
             aside = calibrate(workers, coverage, targets, cases)
             say(f"calibrated: {aside} {coverage.kind} more come and go between equal runs and do not count")
-        if limited and not tables and plan.strategy not in strategies.OF_TVM:
+        if limited and not tables and strategies.ir_made_by(plan.strategy) == ONNX:
             try:
                 with workers if coverage is None else Workers() as untraced:  # each compiler is started once
                     grow = request.probe is None and not guides(request, plan)
@@ -270,23 +271,26 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
     return plan
 
 
-def _check_form(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
+def _check_ir(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
     """BadInput when none of the targets takes what the strategy makes, or it makes no models that the values
     are for.
     """
-    strategy, form = plan.strategy, plan.strategy.partition("-")[0]
-    if strategy in strategies.OF_TVM and special_kinds(plan.request.values):
+    strategy, ir = plan.strategy, strategies.ir_made_by(plan.strategy)
+    if ir == ONNX:
+        return
+    if special_kinds(plan.request.values):
         raise BadInput(
             f"--values special takes ONNX models, and the strategy {strategy} makes none: leave --values out"
         )
-    if strategy in strategies.OF_TVM and (plan.request.only or plan.request.dtypes):
+    if plan.request.only or plan.request.dtypes:
         raise BadInput(
             f"--ops and --dtypes are of ONNX models, and the strategy {strategy} makes none: leave them out"
         )
-    if strategy in strategies.OF_TVM and not any(form in target.irs for target in targets):
+    if not any(ir in target.irs for target in targets):
+        taking = ir_named(ir).validator.partition(":")[0]
         raise BadInput(
-            f"the strategy {strategy} makes programs of TVM's {form} form, which none of the targets takes;"
-            " name one that does: -t tvm"
+            f"the strategy {strategy} makes programs of the IR {ir}, which none of the targets takes;"
+            f" name one that does: -t {taking}"
         )
 
 

@@ -78,7 +78,7 @@ class TestRequest:
         self.notes: List[str] = []
         self.hazards: List[Dict[str, Any]] = []
         self.effects: Optional[List[str]] = None
-        self.form = "onnx"
+        self.ir = "onnx"
         self.passes: List[str] = []
         self.mapped: List[Any] = []
         self.whole: Callable[[], bytes] = lambda: self.model
@@ -163,7 +163,7 @@ class TestServer:
         since_note = self.tracer.position if self.tracer is not None else 0
         request = TestRequest(model, test["options"], {}, stage)
         del model
-        request.form, request.passes = test.get("form", "onnx"), test.get("passes", [])
+        request.ir, request.passes = test.get("form", "onnx"), test.get("passes", [])
         if "outside" in test:
             self.wire.take_in(
                 request, test["outside"], files[-1], getattr(self.backend, "maps_tensors", False)

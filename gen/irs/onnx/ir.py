@@ -55,6 +55,7 @@ ONNX = IR(
     older=older,
     graph=_graph,
     details=lambda program: graph_details(program.proto),
+    usual_features=50.0,
     rewrites="opsieve.gen.rewrites.onnx_rewriting:REWRITES",
     reduction="opsieve.reducer.irs.onnx:OnnxReduction",
     printer=lambda program: "checker:tell=text",

@@ -39,6 +39,8 @@ RELAX = tvm_ir(
             "pipeline", ("zero", "target", "default"), {"opt": "0", "disabled": "", "trace": "off"}
         )
     },
+    strategies={"relax": 80, "relax-passes": 120, "relax-mutate": 0},
+    usual_features=17.0,
     rewrites="opsieve.gen.irs.relax.equivalents:REWRITES",
     evaluator="opsieve.backends.reference.relax_request:prepare",
     reduction="opsieve.reducer.irs.tvm_reduction:RelaxReduction",

@@ -9,6 +9,7 @@ TIR = tvm_ir(
     can_be_undefined=True,
     # A function runs for microseconds: its worker tells the time of a thousand calls when asked for further runs.
     timed_repeats=1,
+    strategies={"tir": 100},
     evaluator="opsieve.backends.reference.tir_request:prepare",
     reduction="opsieve.reducer.irs.tvm_reduction:TirReduction",
     importer="tvm:emit=tir",

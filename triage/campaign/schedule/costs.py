@@ -17,7 +17,7 @@ SLOW = 2.0  # times the cheapest target's cost: a target beyond is asked about s
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Milliseconds of a test by target, in the campaign's order, and form of program; a form that is not
+    """Milliseconds of a test by target, in the campaign's order, and IR of program; an IR that is not
     there is not taken.
     """
 
@@ -28,21 +28,21 @@ class Costs:
 
     def __str__(self) -> str:
         return "+".join(
-            "/".join(f"{form}:{cost:g}" for form, cost in sorted(each.items())) for each in self.by_target
+            "/".join(f"{ir}:{cost:g}" for ir, cost in sorted(each.items())) for each in self.by_target
         )
 
-    def of(self, place: int, form: str) -> float:
-        """What a program of a form costs on a target; infinity where it does not take the form."""
-        return self.by_target[place].get(form, float("inf"))
+    def of(self, place: int, ir: str) -> float:
+        """What a program of an IR costs on a target; infinity where it does not take the IR."""
+        return self.by_target[place].get(ir, float("inf"))
 
     @property
     def quick(self) -> tuple[int, ...]:
         """The places of targets that are asked about every program; by ONNX models where there are any, since
         most programs are such.
         """
-        form = "onnx" if any("onnx" in each for each in self.by_target) else min(self.by_target[0])
-        least = min(self.of(place, form) for place in range(len(self.by_target)))
-        return tuple(place for place in range(len(self.by_target)) if self.of(place, form) <= SLOW * least)
+        ir = "onnx" if any("onnx" in each for each in self.by_target) else min(self.by_target[0])
+        least = min(self.of(place, ir) for place in range(len(self.by_target)))
+        return tuple(place for place in range(len(self.by_target)) if self.of(place, ir) <= SLOW * least)
 
     @property
     def slow(self) -> tuple[int, ...]:
@@ -58,7 +58,7 @@ def stated(targets: Sequence[ResolvedTarget]) -> Costs:
     found = []
     for target in targets:
         costs = getattr(target.backend, "milliseconds", {})
-        found.append({form: float(costs.get(form, USUAL)) for form in target.irs})
+        found.append({ir: float(costs.get(ir, USUAL)) for ir in target.irs})
     return Costs(tuple(found))
 
 
@@ -66,7 +66,7 @@ def read(text: str) -> Costs:
     """The costs of a campaign's text; BadInput when it tells none."""
     try:
         found = tuple(
-            {form: float(cost) for form, _, cost in (item.partition(":") for item in target.split("/"))}
+            {ir: float(cost) for ir, _, cost in (item.partition(":") for item in target.split("/"))}
             for target in text.split("+")
         )
         if not all(0 < cost < float("inf") for each in found for cost in each.values()):

@@ -12,6 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from opsieve.gen.irs.registry import ir_named
 from opsieve.triage.campaign.schedule.batch import is_operator
 from opsieve.triage.campaign.schedule.costs import Costs
 
@@ -21,7 +22,6 @@ LENT = 1000.0  # milliseconds: what others have to wait for until it is paid bac
 SAVED = 2.0  # tests for which a target may save
 SAVED_ENOUGH = 1.0  # tests; then it is asked about whatever is new to it
 _FAILURE, _OPERATOR, _EDGE = 100.0, 3.0, 1.0  # what they promise
-_USUAL = {"onnx": 50.0, "relax": 17.0, "tir": 25.0}  # features of a program that costs what a backend states
 _OFTEN = 3  # failures of one fingerprint; further ones promise nothing
 
 
@@ -61,7 +61,7 @@ class Pace:
         return tuple(self._slow)
 
     def decide(
-        self, number: int, form: str, has: Collection[str], answered: Collection[str], failed: Iterable[str], left_out: Collection[str]
+        self, number: int, ir: str, has: Collection[str], answered: Collection[str], failed: Iterable[str], left_out: Collection[str]
     ) -> tuple[tuple[str, ...], dict[str, str]]:  # fmt: skip
         """The slow targets to ask about a test that some targets `answered`, those that it is `left_out` of
         aside, and what changed.
@@ -75,14 +75,12 @@ class Pace:
             new = new or seen <= _OFTEN
             if seen <= _OFTEN + 1:
                 changes[f"failed|{key}"] = str(seen)
-        size = max(1, len(has)) / _USUAL.get(form, max(1, len(has)))
-        taken = [
-            size * self._costs.of(place, form) for name, place in self._quick.items() if name in answered
-        ]
+        size = max(1, len(has)) / ir_named(ir).usual_features
+        taken = [size * self._costs.of(place, ir) for name, place in self._quick.items() if name in answered]
         income = sum(taken) / len(taken) if taken else 0.0
         asked = []
         for name, place in self._slow.items():
-            cost = self._costs.of(place, form)
+            cost = self._costs.of(place, ir)
             if name in answered:  # nobody else takes such a program
                 asked_now, wanted = True, False
             else:

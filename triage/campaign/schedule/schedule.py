@@ -15,7 +15,7 @@ from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
 from opsieve.triage.campaign.schedule.known_failures import UNSUPPORTED, KnownFailures, Lacks, left_out
 from opsieve.triage.campaign.schedule.pace import Pace
-from opsieve.triage.campaign.schedule.shares import FORMS, Shares
+from opsieve.triage.campaign.schedule.shares import Shares
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.store import Store
 
@@ -34,8 +34,8 @@ class Schedule:
     def __init__(self, campaign: Campaign, plan: CampaignPlan, learnt: Mapping[str, str]):
         self._campaign, self._plan = campaign, plan
         self._pace = Pace(campaign.targets, plan.costs, learnt)
-        forms = {} if special_kinds(plan.request.values) else FORMS  # special values are of ONNX models
-        self._shares = Shares(plan.costs, learnt, forms) if plan.strategy == "mix" else None
+        others = not special_kinds(plan.request.values)  # special values are of ONNX models
+        self._shares = Shares(plan.costs, learnt, others) if plan.strategy == "mix" else None
         self._known, self._lacks = KnownFailures(learnt), Lacks(learnt)
         least = min(plan.costs.of(place, "onnx") for place in range(len(campaign.targets)))
         self.back = BACK_SLOW if least >= _SLOW else BACK

@@ -10,17 +10,11 @@ several batches at once.
 import json
 from collections.abc import Collection, Mapping
 
+from opsieve.gen.irs.registry import all_irs
 from opsieve.gen.strategies.mix import WEIGHTS
 from opsieve.gen.strategies.registry import names as installed
 from opsieve.triage.campaign.schedule.costs import Costs
 
-# Of the time of targets that take other forms than ONNX models, in thousandths: shares of the strategies that
-# make such programs.
-FORMS: Mapping[str, tuple[str, int]] = {
-    "relax": ("relax", 80),
-    "relax-passes": ("relax", 120),
-    "tir": ("tir", 100),
-}
 FLOOR = 0.25  # of its usual share that a strategy keeps
 MOST = 4.0  # times its usual share that it can have
 _FADES = 0.95  # what a batch counts when the next one is done
@@ -28,18 +22,19 @@ _DOUBT = 3.0  # finds, as many as expected, that are put in front of what was se
 
 
 class Shares:
-    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it, `forms` are those
-    that make no ONNX models.
+    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it, `others` are those
+    that make programs of other IRs than ONNX.
     """
 
-    def __init__(self, costs: Costs, learnt: Mapping[str, str], forms: Mapping[str, tuple[str, int]] = FORMS):
+    def __init__(self, costs: Costs, learnt: Mapping[str, str], others: bool = True):
         self._costs = costs
-        taken = {form for each in costs.by_target for form in each}
-        self._form = {name: "onnx" for name in WEIGHTS if name in installed() and "onnx" in taken}
-        self._usual = {name: float(WEIGHTS[name]) for name in self._form}
-        for name, (form, weight) in forms.items():
-            if form in taken and name in installed():
-                self._form[name], self._usual[name] = form, float(weight)
+        taken = {ir for each in costs.by_target for ir in each}
+        self._ir = {name: "onnx" for name in WEIGHTS if name in installed() and "onnx" in taken}
+        self._usual = {name: float(WEIGHTS[name]) for name in self._ir}
+        for ir in filter(lambda ir: ir.name in taken, all_irs() if others else ()):
+            for name, weight in ir.strategies.items():
+                if weight and name in installed():
+                    self._ir[name], self._usual[name] = ir.name, float(weight)
         state = json.loads(learnt.get("yield", "{}"))
         self._time: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "time")
         self._found: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "found")
@@ -95,19 +90,17 @@ class Shares:
 
     def _places(self, of_time: Mapping[str, float]) -> dict[str, float]:
         """Shares of programs where those of the time are given: what takes long has fewer programs."""
-        programs = {name: share / self._cost(self._form[name]) for name, share in of_time.items()}
+        programs = {name: share / self._cost(self._ir[name]) for name, share in of_time.items()}
         whole = sum(programs.values())
         return {name: round(1000 * share / whole, 3) for name, share in programs.items()}
 
-    def _cost(self, form: str) -> float:
-        """What a program of a form takes of a target's time: of the quick ones that take it, else of all that
+    def _cost(self, ir: str) -> float:
+        """What a program of an IR takes of a target's time: of the quick ones that take it, else of all that
         do.
         """
-        taking = [
-            place for place in range(len(self._costs.by_target)) if form in self._costs.by_target[place]
-        ]
+        taking = [place for place in range(len(self._costs.by_target)) if ir in self._costs.by_target[place]]
         asked = [place for place in taking if place in self._costs.quick] or taking
-        return sum(self._costs.of(place, form) for place in asked) / len(asked)
+        return sum(self._costs.of(place, ir) for place in asked) / len(asked)
 
 
 def _normal(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str, float]:
