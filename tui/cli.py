@@ -150,7 +150,9 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
         _with_version(command)
         known = {} if isinstance(command, Commands) else defaults(command, name, settings(COMMANDS))
         code = _confirmed(
-            lambda: command.main(arguments, prog_name=name, standalone_mode=False, default_map=known)
+            lambda: command.main(
+                arguments, prog_name=name, standalone_mode=False, default_map=known, color=_choose_color()
+            )
         )
         if sys.stdout is not None:  # closed by who called
             sys.stdout.flush()
@@ -177,6 +179,11 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     except Exception as error:  # noqa: BLE001  what no handler expected must not read as "failures found"
         code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
     sys.exit(code or 0)
+
+
+def _choose_color() -> bool | None:
+    """Return False where the user wants no color (https://no-color.org), else None: terminals have color."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def _open_standard_streams() -> None:

@@ -60,7 +60,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker, and check the targets of the command line."""
+    if targets := config.getoption(_OPTION):
+        from opsieve.backends.registry import resolve
+        from opsieve.gen.errors import BadInput
+
+        try:
+            for text in targets:
+                resolve(text)
+        except BadInput as error:
+            raise pytest.UsageError(f"--opsieve-target: {error}") from None
     config.addinivalue_line(
         "markers",
         "opsieve_cases(folder, targets=()): run the test with the fixture opsieve_case for every case below"

@@ -38,6 +38,13 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
     return case
 
 
+def list_models(path: Path) -> list[Path]:
+    """List the models that `path` names: itself, or the `.onnx` files of a folder that is no case."""
+    if not is_folder(path) or is_case(path) or ir_in(path) is not None:
+        return [path]
+    return sorted(path.glob("*.onnx")) or [path]
+
+
 def program_at(path: Path) -> Program:
     """The program that `path` names as `open_case` reads it, without values; BadInput likewise."""
     if not is_folder(path):

@@ -1,5 +1,34 @@
-"""`python -m opsieve` is the `opsieve` command."""
+"""The programs `opsieve` and `reduce`, and `python -m opsieve`.
 
-from opsieve.tui.cli import main
+A Ctrl-C while the commands are imported ends a program as one during its work does.
+"""
 
-main()
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run `opsieve`."""
+    try:
+        from opsieve.tui.cli import main as run_opsieve
+    except KeyboardInterrupt:
+        sys.exit(_interrupt("opsieve"))
+    run_opsieve()
+
+
+def reduce() -> NoReturn:
+    """Run `reduce`."""
+    try:
+        from opsieve.tui.commands.examine.reduce_command import main as run_reduce
+    except KeyboardInterrupt:
+        sys.exit(_interrupt("reduce"))
+    run_reduce()
+
+
+def _interrupt(program: str) -> int:
+    print(f"{program}: Interrupted.", file=sys.stderr)
+    return 130
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,10 @@
 """The `opsieve` command: what it prints, what it returns, what it imports."""
 
+import importlib.abc
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +16,10 @@ import pytest
 from commands import opsieve
 from golden import assert_golden, normalised
 from models import X, chain
+from repository import SAMPLES
 
+from opsieve.__main__ import main as start_opsieve
+from opsieve.__main__ import reduce as start_reduce
 from opsieve.backends.workers.questions import probe_backend
 from opsieve.tui.cli import COMMANDS
 
@@ -192,3 +199,67 @@ def test_doctor_tells_what_is_there(
     assert backends["reference"]["problem"] == ""
     assert backends["openvino"]["install"] == "pip install 'opsieve[openvino]'"
     assert "command" not in backends
+
+
+def test_a_folder_of_models_is_judged_model_by_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.onnx").write_bytes(chain("Relu").data)
+    code, out, _ = opsieve("run", tmp_path, "-t", "fake", capsys=capsys)
+    assert code == 0
+    assert re.findall(r"(\w)\.onnx", out) == ["a", "b"]
+
+
+def test_a_table_in_a_pipe_is_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    code, out, _ = opsieve("sample", capsys=capsys)
+    lines = out.splitlines()
+    names = {path.parent.name for path in SAMPLES.glob("*/sample.toml")}
+    assert (code, {line.split()[0] for line in lines[1:]}) == (0, names)
+    assert "…" not in out
+    assert lines == [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("variable", ["", "NO_COLOR=1", "TERM=dumb"])
+def test_color_is_for_terminals_that_want_it(model: Path, variable: str) -> None:
+    name, _, value = variable.partition("=")
+    environment = {key: word for key, word in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+    main, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "opsieve", "run", model, "-t", "fake"],
+        env={**environment, "TERM": "xterm", **({name: value} if name else {})},
+        stdout=terminal,
+    ) as process:
+        os.close(terminal)
+        shown = b"".join(iter(lambda: read_terminal(main), b""))
+        assert process.wait() == 0
+    os.close(main)
+    assert (b"\x1b[" in shown) == (not variable)
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """Read what is there; the end of a terminal is an error on Linux."""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+
+
+def test_ctrl_c_while_commands_are_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name.startswith("opsieve.tui.c"):
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    for name in [name for name in sys.modules if name.startswith("opsieve.tui")]:
+        monkeypatch.delitem(sys.modules, name)
+    for start, program in ((start_opsieve, "opsieve"), (start_reduce, "reduce")):
+        with pytest.raises(SystemExit) as ended:
+            start()
+        assert (ended.value.code, capsys.readouterr().err) == (130, f"{program}: Interrupted.\n")

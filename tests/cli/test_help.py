@@ -139,4 +139,4 @@ def test_the_script_reduce_has_a_version_too(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_there_is_a_completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run("completion", shell, capsys=capsys)
-    assert (code, "_OPSIEVE_COMPLETE" in out) == (0, True)
+    assert (code, "_OPSIEVE_COMPLETE" in out, "_REDUCE_COMPLETE" in out) == (0, True, True)

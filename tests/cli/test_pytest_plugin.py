@@ -131,3 +131,10 @@ def test_a_package_brings_the_plug_in_and_loading_it_is_light() -> None:
     code = f"import sys, {PLUGIN}\nprint(sorted({{'onnx', 'numpy', 'click', 'rich'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_target_that_does_not_exist_is_one_sentence(suite: Path) -> None:
+    done = replayed(suite, "--opsieve-target", "onnxruntim")
+    assert done.returncode == 4
+    assert done.stderr.startswith("ERROR: --opsieve-target: there is no backend 'onnxruntim'")
+    assert "Traceback" not in done.stdout + done.stderr

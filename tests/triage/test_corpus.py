@@ -194,6 +194,13 @@ def test_sarif_has_a_result_for_each_failure_and_notes_the_rest() -> None:
     assert len(run["invocations"][0]["toolExecutionNotifications"]) == 1  # the bad case
 
 
+def test_github_keeps_the_results_of_two_compilers_apart() -> None:
+    first, second = (hostile()[:1], [replace(hostile()[0], target="onnxruntime")])
+    logs = [json.loads(sarif(results, FAIL_ON["new"], "1.0")) for results in (first, second)]
+    ids = [log["runs"][0]["automationDetails"]["id"] for log in logs]
+    assert ids == ["opsieve/tvm/", "opsieve/onnxruntime/"]
+
+
 def test_an_annotation_is_one_command_whatever_was_said() -> None:
     lines = annotations(hostile(), "a,b:c", FAIL_ON["new"])
     assert [line.split()[0] for line in lines] == ["::error", "::error", "::warning", "::notice"]

@@ -66,8 +66,11 @@ def sarif(results: Sequence[CorpusResult], red: Collection[str], version: str, f
         for result in problems
     ]
     successful = all(note["level"] != "error" for note in notes)
+    # GitHub keeps one upload for each id: the results of two compilers must not replace each other.
+    targets = "+".join(sorted({result.target for result in results}))
     run = {
         "tool": {"driver": driver},
+        "automationDetails": {"id": f"opsieve/{_text(targets)}/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": successful, "toolExecutionNotifications": notes}],
         "results": [_result(result, red, kinds, folder) for result in found],

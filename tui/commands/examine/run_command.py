@@ -64,10 +64,12 @@ def command(
 ) -> int:
     """Run MODELS on one or more compilers and judge the results: pass or fail, with the reason.
 
-    A model is an .onnx file, a case directory, or a directory with model.onnx and its data. Exit code 1 if
-    any verdict is `fail` or `flaky`, else 2 if a model could not be used or a target did not judge it.
+    A model is an .onnx file, a case directory, a directory with model.onnx and its data, or a directory of
+    .onnx files. Exit code 1 if any verdict is `fail` or `flaky`, else 2 if a model could not be used or a
+    target did not judge it.
     """
     from opsieve.backends.verdict import FAILING, JUDGED
+    from opsieve.gen.case.open_case import list_models
     from opsieve.triage.judging import JudgeResult, judge_models
 
     started = time.monotonic()
@@ -75,7 +77,8 @@ def command(
     refused = 0
     faults: list[Exception] = []
     try:
-        for found in judge_models(models, _request(rtol, atol, **given), say):
+        listed = [path for model in models for path in list_models(model)]
+        for found in judge_models(listed, _request(rtol, atol, **given), say):
             if isinstance(found, JudgeResult):
                 results.append(found.facts())
                 if not as_json:

@@ -1,9 +1,12 @@
 """What the commands on a store share: tables of 80 columns, and a cluster's facts."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from opsieve.gen.model.printable import single_line
 
@@ -14,14 +17,26 @@ if TYPE_CHECKING:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = (), wide: str = ""
 ) -> None:
-    """Print rows; the column `wide` takes what is left of the width and is cut, with a sign, where it does
-    not fit.
+    """Print rows.
+
+    In a terminal the column `wide` takes the rest of the width and is cut, with a sign, where it does not
+    fit. In a pipe or a file every cell is whole.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[single_line(str(cell)) for cell in row] for row in rows]
     console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        for row in (columns, *cells):
+            padded = (
+                cell.rjust(width) if name in right else cell.ljust(width)
+                for name, cell, width in zip(columns, row, widths, strict=True)
+            )
+            click.echo("  ".join(padded).rstrip())
+        return
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", expand=bool(wide))
     for column in columns:
         made.add_column(
@@ -31,8 +46,8 @@ def table(
             overflow="ellipsis",
             ratio=1 if column == wide else None,
         )
-    for row in rows:
-        made.add_row(*(Text(single_line(str(cell)), overflow="ellipsis", no_wrap=True) for cell in row))
+    for row in cells:
+        made.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in row))
     console.print(made)
 
 
