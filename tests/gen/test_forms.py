@@ -8,11 +8,16 @@ import pytest
 from tvm_programs import RELAX, tir_program
 
 from opsieve.gen.case.case import Case, load, save
-from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.open_case import open_case, program_at
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import onnx_program
 from opsieve.gen.irs.registry import make_inputs, read_program
+from opsieve.gen.irs.relax.generator import generate
+from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.tree import Function
+from opsieve.gen.irs.relax.writing import to_json
 
 
 def test_what_main_takes_and_gives_is_read_without_tvm() -> None:
@@ -40,6 +45,28 @@ def test_inputs_are_made_of_their_types_and_a_shape_is_the_sizes_that_it_stands_
     assert values["s"].shape == (1,)
     assert 2 <= values["s"][0] <= 4
     assert all(np.array_equal(value, make_inputs(program, 7)[name]) for name, value in values.items())
+
+
+def test_what_main_takes_keeps_its_names_where_another_function_has_the_same() -> None:
+    module = generate(8, POLICIES["general"]()).module
+    text = to_json(module)
+    for name, function in module.functions:
+        if name != "main" and isinstance(function, Function):
+            text = text.replace(f'"{function.params[0].name}"', '"x0"')
+    program = RelaxProgram(text.encode())
+    assert list(program.inputs()) == [param.name for param in from_json(text).main.params] == ["x0", "x1"]
+
+
+def test_a_module_without_main_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "module.json").write_text(RELAX.read_text().replace('"main"', '"start"'))
+    with pytest.raises(BadInput, match=r"'module.json' has no function `main`, .* one of 'rec, start'"):
+        open_case(tmp_path / "module.json")
+
+
+def test_a_tir_function_in_a_json_file_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "function.json").write_bytes(tir_program().module)
+    assert open_case(tmp_path / "function.json").program == tir_program()
+    assert program_at(tmp_path / "function.json").ir == "tir"
 
 
 def test_a_case_of_another_form_comes_back_and_passes_belong_to_its_identity(tmp_path: Path) -> None:

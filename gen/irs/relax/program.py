@@ -3,8 +3,10 @@
 """
 
 import re
+from functools import cached_property
 from typing import ClassVar
 
+from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 from opsieve.gen.irs.tvm.program import TvmProgram, attribute_of, object_nodes
 from opsieve.gen.irs.tvm.value_types import leaves_of, size_of
@@ -20,6 +22,17 @@ class RelaxProgram(TvmProgram):
     ir: ClassVar[str] = "relax"
     kind: ClassVar[str] = "a Relax module"
     entry_type: ClassVar[str] = "relax.expr.Function"
+
+    @cached_property
+    def entry(self) -> ObjectNode:
+        """The function `main`; BadInput when there is none."""
+        candidates = [name for name, node in self.functions.items() if node.type == self.entry_type]
+        if candidates and "main" not in candidates:
+            raise BadInput(
+                f"{shown(self.name or 'the module')} has no function `main`, which is the one that is run:"
+                f" rename one of {shown(', '.join(candidates), 200)}"
+            )
+        return super().entry
 
     def inputs(self) -> dict[str, ValueType]:
         """What `main` takes, tuples field by field."""

@@ -106,6 +106,11 @@ class _Reader:
         self._globals = {id(key): _text(key["name_hint"]) for key, _ in pairs}
         if len(set(self._globals.values())) < len(pairs):
             raise MalformedGraph("two functions of the module have one name")
+        # What main takes is fed by name: another function with such a name is the one that gets a new one.
+        main = next((value for key, value in pairs if self._globals[id(key)] == "main"), None)
+        if isinstance(main, ObjectNode) and main.type == "relax.expr.Function":
+            for param in _items(main["params"]):
+                self.name(_expect(param, "ir.Var"))
         read: list[tuple[str, Function | ObjectNode]] = []
         for key, value in pairs:
             found = _expect(value, "relax.expr.Function", "tirx.PrimFunc")
