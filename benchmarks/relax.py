@@ -24,6 +24,7 @@ from statistics import median
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 import planted_tvm
+from relax_interface import operators as operators_in
 
 from opsieve.backends import registry
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -35,7 +36,6 @@ from opsieve.gen.irs.relax import passes
 from opsieve.gen.irs.relax.catalogue import UNBUILDABLE, Solutions, operators
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
-from opsieve.gen.irs.relax.interface import operators as operators_in
 from opsieve.gen.irs.relax.policies import FORMS, POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.relax.reading import from_json

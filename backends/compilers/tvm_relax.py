@@ -203,7 +203,7 @@ class TvmRelax:
         return str(tvm.__version__)
 
     def prepare(self, request: "Request") -> "Run":
-        """Take the program in, compile and link it, each form in its own way."""
+        """Take the program in, compile and link it, each IR in its own way."""
         if request.options["emit"] == "script":
             import tvm
 
@@ -225,7 +225,7 @@ class TvmRelax:
             return lowered
         if request.ir != "onnx" and request.options["target"] == "cuda":
             raise ValueError(
-                "tvm cannot compute on cuda: here a program of that form is compiled for the processor alone"
+                "tvm cannot compute on cuda: here a program of that IR is compiled for the processor alone"
             )
         ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
         return ways[request.ir](request)
@@ -323,12 +323,10 @@ class TvmRelax:
             ]
         return ["import tvm", "from tvm import relax", "from tvm.relax.frontend.onnx import from_onnx"], lines
 
-    def script_of_module(
-        self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]
-    ) -> str:
-        """The same for a module of a form with its passes, given as TVMScript or else as TVM's JSON."""
+    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+        """The same for a module of an IR with its passes, given as TVMScript or else as TVM's JSON."""
         keywords = beside("tvm_relax_modules.py").KEYWORDS
-        written: str = beside("tvm_script.py").source(form, text, passes, self.settings(options), keywords)
+        written: str = beside("tvm_script.py").source(ir, text, passes, self.settings(options), keywords)
         return written
 
     def settings(self, options: Mapping[str, str]) -> Dict[str, Any]:

@@ -162,16 +162,16 @@ def without_remarks(text: str) -> str:
 
 
 def source(
-    form: str, text: bool, passes: Sequence[str], settings: Mapping[str, Any], keywords: Mapping[str, Any]
+    ir: str, text: bool, passes: Sequence[str], settings: Mapping[str, Any], keywords: Mapping[str, Any]
 ) -> str:
-    """The source of `run` for a module of a form; with `text` it is fed TVMScript, else TVM's JSON.
+    """The source of `run` for a module of an IR; with `text` it is fed TVMScript, else TVM's JSON.
 
     `settings` are those of a script for an ONNX model; `keywords` says which argument of a Relax pass is
     written behind its colon.
     """
     read = "tvm.script.from_source(model)" if text else "tvm.ir.load_json(model)"
     chosen = passes if settings["opt"] else ()
-    if form == "relax":
+    if ir == "relax":
         calls = [relax_call(item, keywords) for item in chosen]
         lines = "".join(APPLIED % call for call in calls)
         return RELAX % dict(settings, read=read, passes=lines, packed=PACKED)

@@ -4,13 +4,13 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from relax_interface import inputs, outputs
+from relax_interface import operators as operators_of
 
 from opsieve.gen.irs.relax.catalogue import Solutions, operators, yielding
 from opsieve.gen.irs.relax.declaration import Solution, Want
 from opsieve.gen.irs.relax.draw import Draw
 from opsieve.gen.irs.relax.generator import Generated, generate
-from opsieve.gen.irs.relax.interface import inputs, outputs
-from opsieve.gen.irs.relax.interface import operators as operators_of
 from opsieve.gen.irs.relax.policies import POLICIES, ControlFlow, FusableChains
 from opsieve.gen.irs.relax.reading import from_json
 from opsieve.gen.irs.relax.text import module_text

@@ -9,9 +9,9 @@ from statistics import median
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from relax_interface import operators
 
 from opsieve.gen.irs.relax.generator import generate
-from opsieve.gen.irs.relax.interface import operators
 from opsieve.gen.irs.relax.passes import draw
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram

@@ -1,17 +1,24 @@
-"""Programs in TVM's own IRs: what the house asks of them, read without TVM; how they lie in a case folder."""
+"""Records of IRs, and programs in TVM's own: read without TVM, how they lie in a case folder."""
 
+import dataclasses
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 from tvm_programs import RELAX, tir_program
 
+from opsieve.backends.registry import resolve
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.case.open_case import open_case, program_at
 from opsieve.gen.errors import BadInput
+from opsieve.gen.irs.ir import IR
 from opsieve.gen.irs.onnx.program import onnx_program
-from opsieve.gen.irs.registry import make_inputs, read_program
+from opsieve.gen.irs.registry import all_irs, ir_named, load_named, make_inputs, read_program
 from opsieve.gen.irs.relax.generator import generate
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram
@@ -106,3 +113,47 @@ def test_passes_that_are_none_are_refused(tmp_path: Path, passes: str) -> None:
     (tmp_path / "passes.json").write_text(passes)
     with pytest.raises(BadInput, match="pass"):
         open_case(tmp_path / "module.json")
+
+
+REQUIRED = {"name", "suffix", "files", "read", "load", "validator"}
+
+
+def test_every_field_of_a_record_is_explained() -> None:
+    names = {item.name for item in dataclasses.fields(IR)}
+    assert set(re.findall(r"^        (\w+): ", IR.__doc__ or "", re.MULTILINE)) == names
+    optional = {item.name for item in dataclasses.fields(IR) if item.name not in REQUIRED}
+    page = (ROOT / "docs" / "how-to" / "add-an-ir.md").read_text()
+    assert {name for name in optional if f"`{name}`" not in page} == set()
+
+
+def test_records_name_their_programs_and_what_they_refer_to_is_there() -> None:
+    for ir in all_irs():
+        assert ir_named(ir.name) is ir
+        assert resolve(ir.validator)
+        for named in filter(None, (ir.evaluator, ir.reduction, ir.rewrites)):
+            assert load_named(named)
+    with pytest.raises(BadInput, match="there is no IR 'mlir'; there are onnx, relax, tir"):
+        ir_named("mlir")
+    with pytest.raises(BadInput, match=r"'nowhere:NAME' cannot be loaded .*: reinstall its package"):
+        load_named("nowhere:NAME")
+
+
+def test_a_model_is_read_run_and_saved_without_a_module_of_another_ir(tmp_path: Path) -> None:
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from opsieve.backends.registry import resolve
+        from opsieve.backends.workers.workers import Workers
+        from opsieve.gen.case.case import save
+        from opsieve.gen.case.open_case import open_case
+        case = open_case(Path(sys.argv[1]))
+        with Workers() as workers:
+            assert workers.observe(resolve("reference"), case.program, case.inputs).outputs
+        save(case, Path(sys.argv[2]))
+        print([name for name in sys.modules if name.startswith("opsieve.gen.irs.")])
+    """
+    model = ROOT / "samples" / "if-constant-load-error" / "model.onnx"
+    command = [sys.executable, "-c", program, str(model), str(tmp_path / "case")]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "opsieve.gen.irs.onnx.ir" in loaded
+    assert not re.search("tvm|relax|tir", loaded)
