@@ -1,5 +1,6 @@
 """The strategies of Relax modules beside `relax` itself, and what the generator leaves out."""
 
+import numpy as np
 import pytest
 from models import program as onnx_program
 
@@ -10,6 +11,9 @@ from opsieve.gen.irs.relax.generator import generate as module_of
 from opsieve.gen.irs.relax.known_faults import patterns
 from opsieve.gen.irs.relax.policies import POLICIES
 from opsieve.gen.irs.relax.program import RelaxProgram
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.relax.tree import Call, Constant, GlobalVar
+from opsieve.gen.irs.relax.walk import expressions, functions, is_recursive
 from opsieve.gen.strategies.registry import generate
 
 
@@ -31,6 +35,30 @@ def test_relax_mutate_changes_modules_of_the_corpus() -> None:
     assert all(case.program.inputs().keys() == first.inputs().keys() for case in made)
     again = generate("relax-mutate", 0, GenRequest(nodes=6, corpus=corpus))
     assert again.program.data == made[0].program.data
+
+
+@pytest.mark.parametrize("strategy", ["relax", "relax-mutate"])
+def test_every_recursion_ends(strategy: str) -> None:
+    """Only the generator's loops call themselves, and others call these with a small constant count."""
+    loops = 0
+    for seed in range(150):
+        program = generate(strategy, seed, GenRequest(nodes=8)).program
+        assert isinstance(program, RelaxProgram)
+        module = from_json(program.module.decode())
+        table = dict(module.functions)
+        recursive = {name for name, _ in functions(module) if is_recursive(table, name)}
+        assert all(name.startswith("loop") for name in recursive), (seed, recursive)
+        loops += len(recursive)
+        for name, function in functions(module):
+            if name in recursive:
+                continue
+            for call in expressions(function.body):
+                callee = call.op if isinstance(call, Call) else None
+                if isinstance(callee, GlobalVar) and callee.name in recursive:
+                    assert isinstance(call, Call)
+                    assert isinstance(count := call.args[1], Constant)
+                    assert 0 <= np.frombuffer(count.array.data, np.int64)[0] <= 3
+    assert loops
 
 
 def test_a_corpus_without_a_relax_module_is_refused() -> None:

@@ -34,7 +34,7 @@ from opsieve.gen.irs.relax.tree import (
     Var,
 )
 from opsieve.gen.irs.relax.types import RelaxTensorType, Sym, Type, symbols
-from opsieve.gen.irs.relax.walk import all_bindings, functions
+from opsieve.gen.irs.relax.walk import all_bindings, find_callers, functions, is_recursive, reads
 from opsieve.gen.model.program import FAULT
 
 
@@ -53,9 +53,14 @@ class Place:
 
 
 def places(module: Module) -> Iterator[Place]:
-    """Every binding of a tensor that an operation computes, in order."""
+    """List the bindings of tensors that an operation computes, in order.
+
+    Recursive functions have none: a generated value could take the place of what ends the recursion.
+    """
+    table = dict(module.functions)
     for name, function in functions(module):
-        yield from _in_function(name, function, (), frozenset(), 0)
+        if not is_recursive(table, name):
+            yield from _in_function(name, function, (), frozenset(), 0)
 
 
 def _in_function(
@@ -87,7 +92,7 @@ def _in_seq(
             if isinstance(value, If):
                 for side in (value.then, value.other):
                     yield from _in_seq(name, side, inner, known, depth + 1)
-            elif isinstance(value, Function):
+            elif isinstance(value, Function) and binding.var.name not in reads(value):
                 yield from _in_function(name, value, inner, known, depth + 1)
             inner = (*inner, binding.var)
             if isinstance(binding, MatchCast):
@@ -115,14 +120,17 @@ def mutated(
     place = rng.choice(possible)
     kept = {name: sizes[name] for name in place.symbols if name in sizes}
     scope = [var for var in place.scope if _is_known(var.type, place, sizes)]
-    generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), dict(module.functions))
-    function = generator.functions[place.function]
+    # What calls the function is not called in it, so that no recursion comes to be.
+    table = dict(module.functions)
+    above = {place.function, *find_callers(table, place.function)}
+    below = {name: function for name, function in table.items() if name not in above}
+    generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), below)
+    function = table[place.function]
     assert isinstance(function, Function)
     body = Body(generator.names, scope, kept, place.dataflow, place.depth, settled(function.body))
     made = generator.expr(place.var.type, body, rng.randint(1, policy.fuel))
-    table = generator.functions | {
-        place.function: replace(function, body=_splice(function.body, place, body.blocks(), made))
-    }
+    table |= generator.functions
+    table[place.function] = replace(function, body=_splice(function.body, place, body.blocks(), made))
     changed = Module(tuple(sorted(table.items(), key=lambda item: item[0] == "main")), module.attrs)
     return (
         changed

@@ -1,6 +1,6 @@
 """Going through trees and rebuilding them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from opsieve.gen.irs.relax.tree import (
@@ -22,6 +22,7 @@ from opsieve.gen.irs.relax.tree import (
     Var,
 )
 from opsieve.gen.irs.relax.types import Type
+from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
@@ -89,6 +90,24 @@ def reads(root: Expr | Seq | Binding) -> set[str]:
 def called(root: Expr | Seq) -> set[str]:
     """The names of the module's functions that are named below."""
     return {item.name for item in expressions(root) if isinstance(item, GlobalVar)}
+
+
+def find_callers(table: Mapping[str, "Function | ObjectNode"], name: str) -> set[str]:
+    """Find the functions that call `name`, directly or through others: itself only if it is recursive."""
+    calls = {caller: called(found.body) for caller, found in table.items() if isinstance(found, Function)}
+    callers: set[str] = set()
+    waiting = [name]
+    while waiting:
+        callee = waiting.pop()
+        found = {caller for caller, callees in calls.items() if callee in callees} - callers
+        callers |= found
+        waiting += found
+    return callers
+
+
+def is_recursive(table: Mapping[str, "Function | ObjectNode"], name: str) -> bool:
+    """Return whether a function may call itself, directly or through others."""
+    return name in find_callers(table, name)
 
 
 def count(root: Expr | Seq) -> int:
