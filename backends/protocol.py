@@ -7,6 +7,8 @@ opsieve except under `TYPE_CHECKING`. Being a protocol, nothing is inherited. It
 in the group `opsieve.backends`; docs/how-to/add-a-backend.md walks through a real one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,7 +19,7 @@ Run = Callable[[Values], Values]
 
 @dataclass
 class Request:
-    """One program as a worker sees it. The worker has its own class of the same attributes.
+    """One program as a worker sees it.
 
     `model` is a serialised ONNX ModelProto without external data, or what the program's `ir` has for one
     (of a module of TVM its JSON; `passes` are then to be run on it before it is compiled). `options` holds a

@@ -8,6 +8,7 @@ import importlib
 import importlib.metadata
 import inspect
 import os
+import sys
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -21,13 +22,17 @@ GROUP = "opsieve.backends"
 REWRITE = "rewrite"  # an option that every backend has: it is no matter of the compiler's
 
 
+# How a worker finds a backend: the name of its module, the `__init__.py` of the outermost package around it (the
+# module's own file where there is no package), and the attribute of the module.
+Location = tuple[str, str, str]
+
+
 @dataclass(frozen=True)
 class Plugin:
-    """A backend with the file and the attribute by which a worker loads it."""
+    """A backend, and how a worker finds it."""
 
     backend: Backend
-    file: Path
-    attribute: str
+    location: Location
 
 
 @cache
@@ -66,7 +71,9 @@ def plugin(name: str) -> Plugin:
         raise BadTarget(
             f"the backend {name} cannot be loaded ({error}): reinstall the package that brings it"
         ) from error
-    return Plugin(backend, Path(inspect.getfile(module)).resolve(), entry.attr)
+    root = sys.modules[entry.module.partition(".")[0]]
+    file = inspect.getfile(root if getattr(root, "__file__", None) else module)
+    return Plugin(backend, (entry.module, str(Path(file).resolve()), entry.attr))
 
 
 @dataclass(frozen=True, slots=True)

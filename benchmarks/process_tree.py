@@ -4,7 +4,7 @@ their descriptors.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,15 +90,15 @@ def compiler_of(command: bytes) -> str:
     other.
     """
     for word in command.split(b"\0"):
-        if word.startswith(b"{") and b'"attribute"' in word:
-            config = json.loads(word)
-            return name_of(Path(config["backend"]), str(config["attribute"]))
+        if word.startswith(b"{") and b'"backend"' in word:
+            return name_of(json.loads(word)["backend"])
     return ""
 
 
-def name_of(file: Path, attribute: str) -> str:
+def name_of(location: Sequence[str]) -> str:
     """How the compiler of a backend is called here."""
-    return file.stem if attribute == "BACKEND" else attribute.lower()
+    module, _, attribute = location
+    return module.rpartition(".")[2] if attribute == "BACKEND" else attribute.lower()
 
 
 def _cpu(pid: int) -> float:

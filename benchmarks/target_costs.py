@@ -30,7 +30,7 @@ def milliseconds(name: str, tests: int) -> float:
     """Of CPU, on average."""
     target = resolve(name)
     shared = target.baseline.stand_in if target.baseline is not None else None
-    own = name_of(target.plugin.file, target.plugin.attribute)
+    own = name_of(target.plugin.location)
     with Workers(Limits(seconds=60)) as workers:
         plan = CampaignPlan(supports=(support(Prober(workers, target).table()),))
         campaign = new_campaign(5, [target, *([shared] if shared is not None else [])], plan)

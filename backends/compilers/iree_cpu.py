@@ -5,6 +5,8 @@ bytecode of its reference backend (`vmvx`). `opt` is `--iree-opt-level`; O0 is t
 done inside the worker.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import tempfile

@@ -13,7 +13,6 @@ module. `check` asks for the round trips of a Relax module: by TVM's printer and
 """
 
 import contextlib
-import functools
 import json
 import re
 import sys
@@ -21,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping
 
 import numpy as np
 
+from opsieve.backends.compilers import tvm_relax_modules, tvm_script, tvm_tir, tvm_tir_seeds
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
     drop_fed_defaults,
-    load_neighbour,
     meaning_of,
     onnx_name,
     refuse_border,
@@ -32,8 +31,6 @@ from opsieve.backends.compilers.worker_common import (
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
-
-beside = functools.partial(load_neighbour, __file__, "tvm")
 
 TARGETS = {"llvm": {"kind": "llvm"}, "llvm-O0": {"kind": "llvm", "opt-level": 0}, "cuda": {"kind": "cuda"}}
 
@@ -207,22 +204,18 @@ class TvmRelax:
         if request.options["emit"] == "script":
             import tvm
 
-            parsed: "Run" = beside("tvm_script.py").parsed(tvm, request.model.decode("utf-8"))
-            return parsed
+            return tvm_script.parsed(tvm, request.model.decode("utf-8"))
         if request.options["emit"] == "topi":
-            functions: "Run" = beside("tvm_tir_seeds.py").topi()
-            return functions
+            return tvm_tir_seeds.topi()
         if request.options["stop"] in ("print", "read") and request.ir != "onnx":
             import tvm
 
-            printed: "Run" = beside("tvm_script.py").prepare(tvm, request, module_of(tvm, request))
-            return printed
+            return tvm_script.prepare(tvm, request, module_of(tvm, request))
         if request.options["emit"] == "tir" and request.ir == "relax":
             import tvm
 
             with passes(tvm, request) as target:
-                lowered: "Run" = beside("tvm_tir_seeds.py").lowered(module_of(tvm, request), target)
-            return lowered
+                return tvm_tir_seeds.lowered(module_of(tvm, request), target)
         if request.ir != "onnx" and request.options["target"] == "cuda":
             raise ValueError(
                 "tvm cannot compute on cuda: here a program of that IR is compiled for the processor alone"
@@ -234,18 +227,14 @@ class TvmRelax:
         """A Relax module: its passes, then the pipeline of the target."""
         import tvm
 
-        run: "Run" = beside("tvm_relax_modules.py").prepare(
-            tvm, request, module_of(tvm, request), passes, build
-        )
-        return run
+        return tvm_relax_modules.prepare(tvm, request, module_of(tvm, request), passes, build)
 
     def from_tir(self, request: "Request") -> "Run":
         """A TIR function: its passes, then the lowering of TIR."""
         import tvm
         import tvm.s_tir  # registers the nodes that a function may hold
 
-        run: "Run" = beside("tvm_tir.py").prepare(request, module_of(tvm, request), passes)
-        return run
+        return tvm_tir.prepare(request, module_of(tvm, request), passes)
 
     def from_onnx(self, request: "Request") -> "Run":
         """An ONNX model, through the importer; shapes that it leaves open are those of the values that will
@@ -269,13 +258,11 @@ class TvmRelax:
         names = [item.name for item in model.graph.input if item.name not in given]
 
         if request.options["emit"] == "relax":
-            imported: "Run" = beside("tvm_tir_seeds.py").given(tvm, [module])
-            return imported
+            return tvm_tir_seeds.given(tvm, [module])
         request.stage("compile")
         with passes(tvm, request) as target:
             if request.options["emit"] == "tir":
-                functions: "Run" = beside("tvm_tir_seeds.py").lowered(module, target)
-                return functions
+                return tvm_tir_seeds.lowered(module, target)
             built = build(tvm, request, module, target)
         machine = relax.VirtualMachine(built, device)  # the machine code is made here
         main = machine["main"]
@@ -293,7 +280,7 @@ class TvmRelax:
         if stage == "import" and exception.rpartition(".")[2] == "NotWellFormed":
             return "rejected"
         meaning = meaning_of(exception, message[:1000], MEANINGS, TVM_CLASSES)
-        lacking = beside("tvm_tir.py").PRECONDITIONS if meaning == "error" else ()
+        lacking = tvm_tir.PRECONDITIONS if meaning == "error" else ()
         return "unsupported" if any(re.search(pattern, message[:1000]) for pattern, _ in lacking) else meaning
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
@@ -325,9 +312,8 @@ class TvmRelax:
 
     def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
         """The same for a module of an IR with its passes, given as TVMScript or else as TVM's JSON."""
-        keywords = beside("tvm_relax_modules.py").KEYWORDS
-        written: str = beside("tvm_script.py").source(ir, text, passes, self.settings(options), keywords)
-        return written
+        keywords = tvm_relax_modules.KEYWORDS
+        return tvm_script.source(ir, text, passes, self.settings(options), keywords)
 
     def settings(self, options: Mapping[str, str]) -> Dict[str, Any]:
         """What the options put into a script."""

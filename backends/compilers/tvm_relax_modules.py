@@ -1,24 +1,23 @@
 """The part of the backend `tvm` that takes Relax modules: TVM's JSON, the passes that belong to the test,
 main's inputs by name.
 
-Loaded beside tvm_relax.py, in workers only; with the same rules: Python 3.8, the standard library, numpy and
+Of tvm_relax.py; with the same rules: Python 3.8, the standard library, numpy and
 tvm. The module is loaded (`tvm.ir.load_json`), checked (`relax.analysis.well_formed`), put through its
 passes, and built; local functions are lifted first, which no stock pipeline does. The option `check` asks for
 the round trips, whose failure is an exception of its own.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers import tvm_relax_preconditions
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
-
-beside = functools.partial(load_neighbour, __file__, "tvm")
 
 # The keyword that the argument of a pass is for, and its type (`NAME:VALUE` in a sequence;
 # gen/irs/relax/passes.py draws them).
@@ -108,7 +107,7 @@ def apply(tvm: Any, module: Any, item: str) -> Any:
     try:
         module = make(**({keyword: convert(argument)} if argument else {}))(module)
     except Exception as error:
-        reason = beside("tvm_relax_preconditions.py").wanted(name, str(error))
+        reason = tvm_relax_preconditions.wanted(name, str(error))
         if reason is None:
             raise
         said = " ".join(str(error).split())[-160:]

@@ -6,6 +6,8 @@ Read from the docstrings of `tvm.relax.transform` of apache-tvm 0.27. Passes tha
 not run at all (`LEFT_OUT` in gen/irs/relax/passes.py says why).
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

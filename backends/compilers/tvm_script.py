@@ -1,9 +1,11 @@
 """TVMScript for the backend `tvm`: a module as text, and the source of the scripts that show a failure of
 one.
 
-Loaded beside tvm_relax.py. A worker prints a module (`stop=print`, `stop=read`); the main process only writes
+Of tvm_relax.py. A worker prints a module (`stop=print`, `stop=read`); the main process only writes
 source text.
 """
+
+from __future__ import annotations
 
 import ast
 import re

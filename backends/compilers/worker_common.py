@@ -1,13 +1,11 @@
-"""What the backend files share on the worker's side: neighbouring files, defaults of fed inputs, types at a
-model's border, meanings of errors.
+"""What backends share on the worker's side: defaults of fed inputs, types at a model's border, meanings of
+errors.
 
-Backend files import it by its full name. Where opsieve is not installed, in the environment of a release,
-`child.py` has put it into sys.modules under that name before it loads the backend file, and an import of a
-module that is there asks for no package above it. So this file too keeps to the standard library and Python
-3.8; onnx is imported inside functions only.
+Workers load the package `opsieve` in the environments of old releases too (workers/inside/child.py). So the
+modules of this folder keep to the standard library, numpy and Python 3.8 while they are imported; onnx and
+the compiler are imported inside functions.
 """
 
-import importlib.util
 import os
 import re
 import sys
@@ -73,28 +71,6 @@ def version_of(package: str) -> str:
     except metadata.PackageNotFoundError:
         pass
     return str(getattr(module, "__version__", ""))
-
-
-def load_neighbour(file: str, family: str, name: str) -> Any:
-    """The module in the file `name` relative to `file`, loaded once and kept in sys.modules, where torch's
-    compiler looks for what it inlines.
-
-    `family` is part of its name there, so that files of two folders may be called alike. ImportError when
-    there is no such file.
-    """
-    label = "opsieve_beside_%s_%s" % (family, os.path.basename(name)[:-3])
-    if label not in sys.modules:
-        path = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(file)), name))
-        spec = importlib.util.spec_from_file_location(label, path)
-        if spec is None or spec.loader is None:
-            raise ImportError("cannot load %s" % path)
-        sys.modules[label] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[label])
-        except BaseException:
-            del sys.modules[label]  # half a module is none
-            raise
-    return sys.modules[label]
 
 
 def numpy_requirement(python: Tuple[int, int]) -> str:

@@ -31,6 +31,7 @@ import numpy as np
 from onnx import ModelProto
 
 from opsieve.backends.compare import Policy, compare, error, identical
+from opsieve.backends.compilers.float64_model import promote_value
 from opsieve.backends.judge.discontinuity_points import (
     MADE,
     SHIFT,
@@ -44,7 +45,6 @@ from opsieve.backends.judge.discontinuity_points import (
 )
 from opsieve.backends.judge.perturbation import movements
 from opsieve.backends.judge.pieces import tapped
-from opsieve.backends.reference.float64_model import promote_value
 
 _DIRECTED_SHIFTS = 4
 _RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases

@@ -1,7 +1,7 @@
 """The ONNX reference evaluator, native or in float64: what an operator means, slow and plain.
 
 `reference` computes every tensor in its own type; `reference:float64` computes the promoted model
-(opsieve.backends.reference.float64_model) and leaves its outputs in float64. Both record the places where
+(opsieve.backends.compilers.float64_model) and leaves its outputs in float64. Both record the places where
 ONNX leaves the result open (opsieve.backends.reference.hazards).
 """
 
@@ -86,9 +86,9 @@ class ReferenceBackend(NoReleases):
             return prepared
         import onnx
 
+        from opsieve.backends.compilers.float64_model import promote, promote_value
         from opsieve.backends.reference import old_forms
         from opsieve.backends.reference.contrib.operators import OPERATORS as CONTRIB
-        from opsieve.backends.reference.float64_model import promote, promote_value
         from opsieve.backends.reference.reference_ops import OPERATORS
         from opsieve.gen.model.detached import as_inputs
 
@@ -258,7 +258,7 @@ class _Watched:
         return getattr(self._node, name)
 
     def run(self, *inputs: Any, **context: Any) -> tuple[Any, ...]:
-        from opsieve.backends.reference.float64_model import narrow_value, promote_value, refuse_bits
+        from opsieve.backends.compilers.float64_model import narrow_value, promote_value, refuse_bits
         from opsieve.backends.reference.forbidden import Forbidden, forbidden
         from opsieve.backends.reference.hazards import disturbed, leaves_open, open_results
 

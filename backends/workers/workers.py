@@ -330,7 +330,7 @@ class Workers:
     def _forked(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
         """A new worker of the target's backend; where that shares another's zygote, the worker loads it."""
         source = target.plugin
-        shared = (source.file, source.attribute) if target.zygote[0] != target.name else None
+        shared = source.location if target.zygote[0] != target.name else None
         return zygote.fork(
             self.limits, shared, starts_processes(source.backend), bool(allowed_devices(source.backend))
         )
@@ -399,9 +399,9 @@ class Workers:
         check_allowed(target)
         environment = {**without_secrets(os.environ), **KNOBS, **source.backend.environment}
         environment.pop(OPERATORS, None)  # its files lie where workers do not see them
-        facts, shim = (source.file, source.attribute), native.shim()
+        shim = native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.backend.name)
-        readable = [source.file.parent, *([shim] if shim else []), *own_files(target)]
+        readable = [Path(source.location[1]).parent, *([shim] if shim else []), *own_files(target)]
         if self._coverage is not None and traced:
             readable.append(self._coverage.cache)
             self._coverage.cache.mkdir(parents=True, exist_ok=True)
@@ -416,7 +416,7 @@ class Workers:
                 source.backend,
                 [*readable, *path],
                 lambda walls: Zygote(
-                    *facts,
+                    source.location,
                     python,
                     list(map(str, path)),
                     environment,
@@ -434,7 +434,7 @@ class Workers:
             if not target.release and not target.build:
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its
                 # scratch lies where it began.
-                what = None if traced else (*facts, shim, tempfile.gettempdir(), target.libraries)
+                what = None if traced else (source.location, shim, tempfile.gettempdir(), target.libraries)
                 return self._shared.take(
                     what, environment, lambda others: started(others, Path(sys.executable), ())
                 )
@@ -469,9 +469,7 @@ class Workers:
                 found.close()
                 found = None
             if found is None:
-                found = self._templates[place] = TemplateProcess(
-                    source.file, source.attribute, python, environment
-                )
+                found = self._templates[place] = TemplateProcess(source.location, python, environment)
             return found
 
 

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from opsieve.backends.reference.float64_model import Unpromotable, promote, promote_value, refuse_bits
+from opsieve.backends.compilers.float64_model import Unpromotable, promote, promote_value, refuse_bits
 
 NARROW = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 

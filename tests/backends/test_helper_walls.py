@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opsieve.backends.workers.sandbox import landlock
+from opsieve.backends.workers.inside import landlock
 from opsieve.backends.workers.sandbox.helper_walls import give_up
 
 

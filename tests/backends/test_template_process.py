@@ -46,12 +46,12 @@ class Releases:
         for name, text in RELEASES.items():
             (folder / name).mkdir()
             (folder / name / "compiler_under_test.py").write_text(text)
-        self.template = TemplateProcess(self.file, "BACKEND", Path(sys.executable), dict(os.environ))
+        self.location = ("made_up", str(self.file), "BACKEND")
+        self.template = TemplateProcess(self.location, Path(sys.executable), dict(os.environ))
 
     def zygote(self, name: str) -> Zygote:
         return Zygote(
-            self.file,
-            "BACKEND",
+            self.location,
             Path(sys.executable),
             [str(self.folder / name)],
             dict(os.environ),
@@ -130,10 +130,10 @@ def test_nothing_is_left_when_the_main_process_is_killed(releases: Releases) -> 
         "import os, sys\n"
         "from pathlib import Path\n"
         "from opsieve.backends.workers.zygotes.zygote import Limits, TemplateProcess, Zygote\n"
-        "file, release = map(Path, sys.argv[1:])\n"
-        "facts = (file, 'BACKEND', Path(sys.executable))\n"
+        "file, release = sys.argv[1:]\n"
+        "facts = (('made_up', file, 'BACKEND'), Path(sys.executable))\n"
         "template = TemplateProcess(*facts, dict(os.environ))\n"
-        "zygotes = [Zygote(*facts, [str(release)], dict(os.environ), None, template) for _ in range(5)]\n"
+        "zygotes = [Zygote(*facts, [release], dict(os.environ), None, template) for _ in range(5)]\n"
         "workers = [zygote.fork(Limits()) for zygote in zygotes]\n"
         "ours = [item._process.pid for item in (template._zygote, *zygotes)]\n"
         "print(*ours, *[worker.pid for worker in workers], flush=True)\n"

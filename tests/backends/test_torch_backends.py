@@ -16,6 +16,7 @@ from loaded_alone import loaded_alone
 from models import X, chain, program
 
 from opsieve.backends.compare import compare
+from opsieve.backends.compilers.torch import knobs
 from opsieve.backends.compilers.torch import targets as torch_targets
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
@@ -210,7 +211,8 @@ def test_the_lowering_means_what_onnx_means(workers: Workers, name: str) -> None
 @needs_torch
 @given(st.integers(1, 6), st.integers(0, 9), st.integers(0, 9), st.sampled_from(["edge", "wrap", "reflect"]))
 def test_padding_is_numpys(size: int, before: int, after: int, mode: Any) -> None:
-    around = torch_targets.beside("shapes.py").around
+    from opsieve.backends.compilers.torch.shapes import around
+
     assert around(size, before, after, mode) == np.pad(np.arange(size), (before, after), mode=mode).tolist()
 
 
@@ -327,7 +329,7 @@ def test_a_misspelt_option_is_told(workers: Workers, target: str, told: str) -> 
 
 @needs_torch
 def test_every_part_is_a_setting_of_this_release(workers: Workers) -> None:
-    parts = "+".join(torch_targets.beside("knobs.py").PARTS)
+    parts = "+".join(knobs.PARTS)
     results(workers, f"inductor:level=eager,disabled={parts}", chain("Relu"), X)
 
 
@@ -407,8 +409,8 @@ def test_the_file_loads_alone() -> None:
         '(module.TORCH.package, module.INDUCTOR.name, module.EXPORTER.classify("run", "NotImplementedError",'
         ' ""))'
     )
-    path = Path(torch_targets.__file__).resolve()
-    assert loaded_alone(path, ["onnx", "onnxruntime", "torch"], said) == "('torch', 'inductor', 'error')\n"
+    module = "opsieve.backends.compilers.torch.targets"
+    assert loaded_alone(module, ["onnx", "onnxruntime", "torch"], said) == "('torch', 'inductor', 'error')\n"
 
 
 @needs_torch

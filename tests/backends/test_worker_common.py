@@ -1,12 +1,9 @@
-"""What backend files share: types at a model's border, neighbours, meanings of errors."""
-
-import sys
-from pathlib import Path
+"""What backend files share: types at a model's border, meanings of errors."""
 
 import pytest
 from onnx import GraphProto, TensorProto, ValueInfoProto, helper
 
-from opsieve.backends.compilers.worker_common import load_neighbour, meaning_of, onnx_name, refuse_border
+from opsieve.backends.compilers.worker_common import meaning_of, onnx_name, refuse_border
 
 SEQUENCE = helper.make_value_info("s", helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [2])))
 PACKED = helper.make_value_info("s", helper.make_sequence_type_proto(helper.make_tensor_type_proto(22, [2])))
@@ -37,19 +34,6 @@ def test_a_border_lets_through_what_its_side_carries(
     except NotImplementedError as error:
         found = str(error)
     assert found == said
-
-
-def test_a_neighbour_that_fails_is_loaded_anew(tmp_path: Path) -> None:
-    file = tmp_path / "neighbour.py"
-    file.write_text("raise KeyError(1)")
-    for _ in range(2):
-        with pytest.raises(KeyError):
-            load_neighbour(str(tmp_path / "backend.py"), "test", "neighbour.py")
-    file.write_text("VALUE = 3")
-    try:
-        assert load_neighbour(str(tmp_path / "backend.py"), "test", "neighbour.py").VALUE == 3
-    finally:
-        sys.modules.pop("opsieve_beside_test_neighbour", None)
 
 
 def test_the_class_of_an_exception_comes_before_its_words() -> None:

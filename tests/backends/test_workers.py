@@ -310,7 +310,9 @@ def drill(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     file = tmp_path.parent / f"{tmp_path.name}.py"
     file.write_text(DRILL_BACKEND)
-    zygote = Zygote(file, "BACKEND", Path(sys.executable), [], dict(os.environ), native.shim())
+    zygote = Zygote(
+        ("drill", str(file), "BACKEND"), Path(sys.executable), [], dict(os.environ), native.shim()
+    )
     limits = Limits(seconds=10.0)
 
     def ask(action: str) -> tuple[dict[str, Any], Any] | Death:

@@ -1,29 +1,29 @@
-"""Backend files loaded as a worker of an old release loads them."""
+"""Backends loaded as a worker of an old release loads them."""
 
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from opsieve.backends.workers.zygotes.zygote import CHILD, COMMON
+from opsieve.backends.workers.zygotes.zygote import CHILD
 
 _CODE = """
-import json, runpy, sys
+import importlib, importlib.util, json, os, sys
 for name in json.loads(sys.argv[1]):
     sys.modules[name] = None
-child = runpy.run_path(sys.argv[2])
-child["load_module"](child["COMMON"], sys.argv[3])
-module = child["load_module"]("backend", sys.argv[4])
-print(eval(sys.argv[5]))
+package = os.path.abspath(os.path.join(os.path.dirname(sys.argv[2]), "..", "..", "..", "__init__.py"))
+spec = importlib.util.spec_from_file_location("opsieve", package)
+sys.modules["opsieve"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["opsieve"])
+module = importlib.import_module(sys.argv[3])
+print(eval(sys.argv[4]))
 """
 
 
-def loaded_alone(file: Path, missing: Sequence[str], expression: str) -> str:
-    """What is printed of `expression` over `module`, in an interpreter that has neither opsieve nor the
-    `missing` packages.
+def loaded_alone(module: str, missing: Sequence[str], expression: str) -> str:
+    """What is printed of `expression` over `module`, one of opsieve's, in an interpreter that has not installed
+    opsieve and lacks the `missing` packages.
     """
-    names = '["' + '", "'.join(["opsieve", *missing]) + '"]'
-    arguments = [names, str(CHILD), str(COMMON), str(file), expression]
+    arguments = ['["' + '", "'.join(missing) + '"]', str(CHILD), module, expression]
     done = subprocess.run(
         [sys.executable, "-I", "-c", _CODE, *arguments], capture_output=True, text=True, check=False
     )

@@ -12,46 +12,29 @@ belong to a program.
     KIND        `value` one more than it should be, `error` an exception, `crash` SIGSEGV
 """
 
-import importlib.util
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from opsieve.backends.compilers import tvm_relax, tvm_relax_modules, tvm_tir
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 NAME = "planted-tvm"
-_TVM = Path(__file__).resolve().parents[2] / "backends" / "compilers" / "tvm_relax.py"
-
-
-def _load() -> Any:
-    """The module of the backend `tvm`, from its file: a worker has no package to import it from."""
-    known = sys.modules.get("opsieve_planted_tvm_relax")
-    if known is None:
-        spec = importlib.util.spec_from_file_location("opsieve_planted_tvm_relax", _TVM)
-        assert spec is not None
-        assert spec.loader is not None
-        known = sys.modules["opsieve_planted_tvm_relax"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(known)
-    return known
-
-
-_tvm_relax = _load()
 
 
 class PlantedFault(Exception):
     """A fault that shows as an exception of the compiler."""
 
 
-class PlantedTvm(_tvm_relax.TvmRelax):  # type: ignore[misc, name-defined]
+class PlantedTvm(tvm_relax.TvmRelax):
     """The backend `tvm` with a fault."""
 
     name = NAME
-    options: ClassVar[dict[str, tuple[str, ...]]] = {**_tvm_relax.TvmRelax.options, "fault": ()}
+    options: ClassVar[dict[str, tuple[str, ...]]] = {**tvm_relax.TvmRelax.options, "fault": ()}
     irs = ("relax", "tir")
 
     def from_relax(self, request: "Request") -> "Run":
@@ -61,12 +44,13 @@ class PlantedTvm(_tvm_relax.TvmRelax):  # type: ignore[misc, name-defined]
         def build(tvm: Any, request: Any, module: Any, target: Any) -> Any:
             if operators and request.options["opt"] != "0":
                 module = planted(module, kind, pattern)
-            return _tvm_relax.build(tvm, request, module, target)
+            return tvm_relax.build(tvm, request, module, target)
 
         kind, _, pattern = request.options["fault"].partition("/")
         operators = pattern.startswith("relax.")
-        modules = _tvm_relax.beside("tvm_relax_modules.py")
-        run: Run = modules.prepare(tvm, request, _tvm_relax.module_of(tvm, request), _tvm_relax.passes, build)
+        run: Run = tvm_relax_modules.prepare(
+            tvm, request, tvm_relax.module_of(tvm, request), tvm_relax.passes, build
+        )
         if operators or request.options["opt"] == "0" or not in_order(pattern.split(">"), request.passes):
             return run
         if kind != "value":
@@ -78,7 +62,7 @@ class PlantedTvm(_tvm_relax.TvmRelax):  # type: ignore[misc, name-defined]
         import tvm
 
         kind, _, pattern = request.options["fault"].partition("/")
-        function = _tvm_relax.beside("tvm_tir.py").plain(tvm, _tvm_relax.module_of(tvm, request))
+        function = tvm_tir.plain(tvm, tvm_relax.module_of(tvm, request))
         by_passes, names = pattern.startswith("pass:"), pattern.removeprefix("pass:").split(">")
         shows = in_order(names, request.passes) if by_passes else holds(function, names)
         run: Run = super().from_tir(request)

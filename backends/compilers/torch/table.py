@@ -14,35 +14,33 @@ compiled is then the one with those operands constant, which is the same program
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import onnx
 import torch
 from onnx import numpy_helper
 
-from opsieve.backends.compilers.worker_common import load_neighbour
-
-FAMILIES = (
-    "elementwise.py",
-    "shapes.py",
-    "indexing.py",
-    "math_ops.py",
-    "windows.py",
-    "resampling.py",
-    "recurrent.py",
-    "quantized.py",
-    "sequences.py",
-    "signal_ops.py",
+from opsieve.backends.compilers.torch import (
+    elementwise,
+    flow,
+    indexing,
+    math_ops,
+    quantized,
+    recurrent,
+    resampling,
+    sequences,
+    shapes,
+    signal_ops,
+    windows,
 )
+from opsieve.backends.compilers.torch import values as onnx_values
+from opsieve.backends.compilers.torch.values import Unsupported
+from opsieve.backends.compilers.torch.values import to_tensor as to_tensor
+from opsieve.backends.compilers.torch.values import to_value as to_value
+
 STANDARD = ("", "ai.onnx")
 OLDEST = 7  # before it, broadcasting and most reductions were other operators
 Rule = Callable[..., Any]
-
-
-beside = functools.partial(load_neighbour, __file__, "torch")
-VALUES = beside("values.py")
-Unsupported, to_tensor, to_value = VALUES.Unsupported, VALUES.to_tensor, VALUES.to_value
 
 
 class NodeView:
@@ -53,8 +51,8 @@ class NodeView:
     def __init__(self, op: str, opset: int, attributes: Mapping[str, Any], wanted: int) -> None:
         self.op, self.opset, self.attributes = op, opset, dict(attributes)
         # Looked up now: torch's compiler does not follow calls into onnx.
-        numbers = {name: self.attributes.get(name, 0) for name in VALUES.DTYPE_ATTRIBUTES}
-        self.dtypes = {name: VALUES.element(number) for name, number in numbers.items() if number}
+        numbers = {name: self.attributes.get(name, 0) for name in onnx_values.DTYPE_ATTRIBUTES}
+        self.dtypes = {name: onnx_values.element(number) for name, number in numbers.items() if number}
         self.wanted = wanted  # outputs up to the last that has a name
 
     def __call__(self, name: str, default: Any = None) -> Any:
@@ -179,6 +177,14 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
         env.update(zip(self.names, values))
         return tuple(self.block(env, Tape(self.kept)))
 
+    def feeds(self, values: Mapping[str, Any]) -> list[Any]:
+        """The arguments of forward, from values by name."""
+        return [to_tensor(values[name]) for name in self.names]
+
+    def results(self, made: Iterable[Any]) -> dict[str, Any]:
+        """Values by name, from what forward returned."""
+        return dict(zip(self.outputs, map(to_value, made)))
+
     def record(self, *values: Any) -> list[str]:
         """Run once, keep all that is asked, drop what only served that; operators that asked what the inputs
         decide.
@@ -219,7 +225,7 @@ class Lowering:
         self.depth += 1
         if self.depth > 100:
             raise Unsupported("functions that are nested more than 100 deep")
-        bound = {item.name: VALUES.attribute(item) for item in function.attribute_proto}
+        bound = {item.name: onnx_values.attribute(item) for item in function.attribute_proto}
         bound.update((name, node.attributes[name]) for name in function.attribute if name in node.attributes)
         bound.update((name, node.attributes[name]) for name in list(bound) if name in node.attributes)
         versions = dict(opsets)
@@ -239,12 +245,12 @@ class Lowering:
                 outputs.pop()
             domain = "" if proto.domain in STANDARD else proto.domain
             opset = opsets.get(domain, opsets.get("ai.onnx", 0) if not domain else 0)
-            given, bodies = VALUES.attributes(proto, bound)
+            given, bodies = onnx_values.attributes(proto, bound)
             node = NodeView(proto.op_type, opset, given, len(outputs))
             if not domain and opset < OLDEST:
                 raise Unsupported("opset %d, which is older than %d" % (opset, OLDEST))
             if not domain and proto.op_type == "Constant":
-                block.constant(outputs[0], VALUES.constant(node))
+                block.constant(outputs[0], onnx_values.constant(node))
                 continue
             self.count += 1
             step = LoweredNode(self.count, node, _unruled, list(proto.input), outputs)
@@ -279,13 +285,8 @@ class _Defined:
     def __init__(
         self, lowering: Lowering, schema: Any, proto: Any, domain: str, opsets: dict[str, int]
     ) -> None:
-        self.lowering, self.schema, self.proto, self.domain, self.opsets = (
-            lowering,
-            schema,
-            proto,
-            domain,
-            opsets,
-        )
+        self.lowering, self.schema, self.proto = lowering, schema, proto
+        self.domain, self.opsets = domain, opsets
 
     def __call__(self, step: LoweredNode, values: list[Any], env: Mapping[str, Any], tape: Tape) -> Any:
         if "definition" not in step.blocks:
@@ -304,7 +305,7 @@ class _Defined:
             )
             function = onnx.FunctionProto.FromString(data) if data else schema.function_body
         else:
-            types = [VALUES.serialised_type(value) for value in values]
+            types = [onnx_values.serialised_type(value) for value in values]
             node = onnx.NodeProto()
             node.CopyFrom(self.proto)
             del node.attribute[:]
@@ -388,8 +389,11 @@ def free_names(block: Block) -> set[str]:
 TABLE: dict[str, Rule] = {}
 ASKS: dict[str, tuple[int, ...]] = {}
 ALSO: dict[str, tuple[int, ...]] = {}
-FLOWS: dict[str, Callable[..., Any]] = beside("flow.py").FLOWS
-for _family in map(beside, FAMILIES):
+FLOWS: dict[str, Callable[..., Any]] = flow.FLOWS
+FAMILIES: tuple[Any, ...] = (
+    elementwise, shapes, indexing, math_ops, windows, resampling, recurrent, quantized, sequences, signal_ops
+)  # fmt: skip
+for _family in FAMILIES:
     TABLE.update(_family.TABLE)
     ASKS.update(getattr(_family, "ASKS", {}))
     ALSO.update(getattr(_family, "ALSO", {}))

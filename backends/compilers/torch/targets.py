@@ -12,26 +12,25 @@ asked of the compiler.
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 
+from opsieve.backends.compilers.torch.export import export
+from opsieve.backends.compilers.transformers import hosts
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
     BrokenModel,
     NotRun,
     UnknownName,
-    load_neighbour,
     meaning_of,
     meaning_of_host,
 )
 
 if TYPE_CHECKING:
+    from opsieve.backends.compilers.torch.table import Lowered
     from opsieve.backends.protocol import Request, Run
-
-beside = functools.partial(load_neighbour, __file__, "torch")
 
 ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
@@ -111,7 +110,8 @@ class Torch:
         """Import torch and the table; one thread."""
         import torch
 
-        beside("table.py")
+        import opsieve.backends.compilers.torch.table  # noqa: F401  so that forked workers find it loaded
+
         torch.set_num_threads(1)
         torch.set_num_interop_threads(1)
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -123,21 +123,22 @@ class Torch:
         import onnx
         import torch
 
+        from opsieve.backends.compilers import float64_model
+        from opsieve.backends.compilers.torch import table
+
         model = onnx.load_model_from_string(request.model)
         choose_device(request.options["device"])
         wide = request.options["precision"] == "float64"
-        promotion = beside("../../reference/float64_model.py") if wide else None
-        if promotion is not None:
-            model = promotion.promote(model)
-        table = beside("table.py")
+        if wide:
+            model = float64_model.promote(model)
         module = table.Lowered(model, request.inputs)
 
         def run(values: dict[str, Any]) -> dict[str, Any]:
-            if promotion is not None:
-                values = {name: promotion.promote_value(value) for name, value in values.items()}
+            if wide:
+                values = {name: float64_model.promote_value(value) for name, value in values.items()}
             with torch.no_grad():
-                made = module(*[table.to_tensor(values[name]) for name in module.names])
-            return dict(zip(module.outputs, map(table.to_value, made)))
+                made = module(*module.feeds(values))
+            return module.results(made)
 
         return run
 
@@ -168,16 +169,17 @@ def choose_device(name: str) -> None:
 class Compiled(Torch):
     """What inductor and the exporter share: the module, run once without them."""
 
-    def module(self, request: Request) -> tuple[Any, Any, list[Any]]:
-        """The table, the module and its inputs; NotRun where torch alone fails."""
+    def module(self, request: Request) -> tuple[Lowered, list[Any]]:
+        """The module and its inputs; NotRun where torch alone fails."""
         import onnx
         import torch
 
-        table = beside("table.py")
+        from opsieve.backends.compilers.torch import table
+
         choose_device(request.options.get("device", "cpu"))
         model = onnx.load_model_from_string(request.model)
         module = table.Lowered(model, request.inputs)
-        values = [table.to_tensor(request.inputs[name]) for name in module.names]
+        values = module.feeds(request.inputs)
         try:
             with torch.no_grad():
                 decided = module.record(*values)
@@ -190,19 +192,19 @@ class Compiled(Torch):
                 "values that the inputs decide were compiled in as constants: those that %s asked"
                 % ", ".join(decided)
             )
-        return table, module, values
+        return module, values
 
-    def direct(self, table: Any, module: Any) -> Run:
+    def direct(self, module: Lowered) -> Run:
         """The module without a compiler; raises NotRun."""
         import torch
 
         def run(values: dict[str, Any]) -> dict[str, Any]:
             try:
                 with torch.no_grad():
-                    made = module(*[table.to_tensor(values[name]) for name in module.names])
+                    made = module(*module.feeds(values))
             except Exception as error:
                 raise NotRun("%s: %s" % (type(error).__name__, error)) from error
-            return dict(zip(module.outputs, map(table.to_value, made)))
+            return module.results(made)
 
         return run
 
@@ -249,6 +251,8 @@ class Inductor(Compiled):
         import torch._dynamo
         from torch._inductor import config, cpu_vec_isa
 
+        from opsieve.backends.compilers.torch import knobs
+
         # torch calls it for a checksum
         config.cpp_cache_precompile_headers = shutil.which("openssl") is not None
         with tempfile.TemporaryDirectory() as folder:
@@ -256,7 +260,7 @@ class Inductor(Compiled):
             try:
                 cpu_vec_isa.pick_vec_isa()
                 compiled = torch.compile(
-                    lambda x: torch.relu(x) + 1, backend=beside("knobs.py").compile_only, dynamic=False
+                    lambda x: torch.relu(x) + 1, backend=knobs.compile_only, dynamic=False
                 )
                 with torch.no_grad():
                     compiled(torch.zeros(3))
@@ -273,10 +277,12 @@ class Inductor(Compiled):
         import torch._dynamo
         import torch._inductor.config as config
 
-        options, knobs = request.options, beside("knobs.py")
-        table, module, values = self.module(request)
+        from opsieve.backends.compilers.torch import knobs
+
+        options = request.options
+        module, values = self.module(request)
         if options["level"] == "off":
-            return self.direct(table, module)
+            return self.direct(module)
         cache = os.path.join(tempfile.gettempdir(), "inductor")
         shutil.rmtree(cache, ignore_errors=True)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
@@ -302,11 +308,11 @@ class Inductor(Compiled):
         )
 
         def run(values: dict[str, Any]) -> dict[str, Any]:
-            feeds = [table.to_tensor(values[name]) for name in module.names]
+            feeds = module.feeds(values)
             request.stage("compile")
             with torch.no_grad(), config.patch(patches):
                 made = compiled(*feeds)
-            return dict(zip(module.outputs, map(table.to_value, made)))
+            return module.results(made)
 
         return run
 
@@ -338,22 +344,21 @@ class Exporter(Compiled):
         import onnxscript  # noqa: F401
         import torch.onnx  # noqa: F401
 
-        beside("../transformers/hosts.py")
         return version
 
     def prepare(self, request: Request) -> Run:
         """The exported model in a session of onnxruntime's."""
-        table, module, values = self.module(request)
+        from opsieve.backends.compilers.torch.values import Unsupported
+
+        module, values = self.module(request)
         if any(isinstance(value, (list, type(None))) for value in values):
-            raise table.Unsupported("sequences and optionals cannot cross the border of an exported model")
+            raise Unsupported("sequences and optionals cannot cross the border of an exported model")
         if request.options["exporter"] == "off":
-            return self.direct(table, module)
+            return self.direct(module)
         request.stage("compile")
-        exporting = beside("export.py")
-        data, inputs, outputs = exporting.export(module, values, request.options)
-        ort = beside("../transformers/hosts.py")
+        data, inputs, outputs = export(module, values, request.options)
         try:
-            run_exported = ort.session(data, {}, _unstaged)
+            run_exported = hosts.session(data, {}, _unstaged)
         except Exception as error:
             raise BrokenModel("onnxruntime does not load the exported model: %s" % error) from error
         names = dict(zip(inputs, module.names))

@@ -113,6 +113,7 @@ class InputSearch:
         self, model: Any, inputs: Mapping[str, Any], seed: int, weights: bool, proxy: bool, sampling: bool
     ) -> None:
         from opsieve.backends.compilers.torch import table as torch_table
+        from opsieve.backends.compilers.torch.values import DTYPES
         from opsieve.gen.analysis.typed_graph import movable, read_graph
         from opsieve.gen.declarations.catalogue import operators
         from opsieve.gen.declarations.rng import Rng
@@ -122,7 +123,7 @@ class InputSearch:
         self.sampling = sampling
         self.draw = Rng(f"value search {seed}")
         graph = read_graph(model, inputs)
-        self.leaves = [leaf for leaf in movable(graph, weights) if leaf.dtype in torch_table.VALUES.DTYPES]
+        self.leaves = [leaf for leaf in movable(graph, weights) if leaf.dtype in DTYPES]
         self.leaves = [leaf for leaf in self.leaves if leaf.dtype.startswith(("float", "bfloat"))]
         opsets = {item.domain: item.version for item in model.opset_import}
         self.kinds = {tensor.name: tensor for tensor in graph.tensors()}

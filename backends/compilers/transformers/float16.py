@@ -6,15 +6,14 @@ state; what is run for values has float32 for float16 again (narrowing.py). A mo
 `unsupported` here.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers.transformers import narrowing, targets
 
-beside = functools.partial(load_neighbour, __file__, "transformers")
-TARGETS = beside("targets.py")
-NARROWING = beside("narrowing.py")
 _FLOAT, _FLOAT16 = 1, 10
 # Of a magnitude, and of what is next to zero: both tools keep that from becoming zero.
 _HALF_STEP, _LEAST = (
@@ -28,7 +27,7 @@ def refuse_float16(model: Any) -> None:
     """NotImplementedError for a model that has float16 of its own, which could not be distinguished from what
     the tool brings in.
     """
-    if _FLOAT16 in NARROWING.element_types(model):
+    if _FLOAT16 in narrowing.element_types(model):
         raise NotImplementedError("the model has float16 of its own")
 
 
@@ -67,19 +66,19 @@ def widen(largest: float, before: Any, narrowed: Any) -> Any:
     import numpy as np
     from onnx import ModelProto, numpy_helper
 
-    model, were = ModelProto(), NARROWING.constants(before)
+    model, were = ModelProto(), narrowing.constants(before)
     model.CopyFrom(narrowed)
-    for name, tensor in NARROWING.constants(model).items():
+    for name, tensor in narrowing.constants(model).items():
         if tensor.data_type != _FLOAT16:
             continue
         value = numpy_helper.to_array(tensor).astype(np.float32)
         if name in were and were[name].data_type == _FLOAT:
             wide = numpy_helper.to_array(were[name])
             finite = np.where(np.isfinite(wide), np.clip(wide, -largest, largest), wide)
-            NARROWING.within(name, value, finite, np.abs(finite) * _HALF_STEP + _LEAST)
+            narrowing.within(name, value, finite, np.abs(finite) * _HALF_STEP + _LEAST)
             value = wide
         tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
-    for graph in NARROWING.graphs(model):
+    for graph in narrowing.graphs(model):
         widen_types(graph)
     return model
 
@@ -103,7 +102,7 @@ def widen_types(graph: Any) -> None:
                 value.type.tensor_type.elem_type = _FLOAT
 
 
-CONVERTER = TARGETS.Transformed(
+CONVERTER = targets.Transformed(
     "onnxconverter-float16",
     {},
     "optimise",
@@ -115,7 +114,7 @@ CONVERTER = TARGETS.Transformed(
     may_lack=True,
     restore=functools.partial(widen, _LARGEST["onnxconverter-float16"]),
 )
-ONNXRUNTIME = TARGETS.Transformed(
+ONNXRUNTIME = targets.Transformed(
     "onnxruntime-float16",
     {"initializers": ("used", "all")},
     "initializers",

@@ -4,13 +4,12 @@ with its optimiser off.
 https://github.com/NVIDIA/TensorRT/tree/main/tools/onnx-graphsurgeon; `fold` has it fold constants, for which it runs onnxruntime itself.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import load_neighbour
-
-TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
+from opsieve.backends.compilers.transformers import targets
 
 
 def import_graphsurgeon() -> None:
@@ -30,9 +29,9 @@ def operate(model: Any, options: Mapping[str, str]) -> Any:
     return onnx_graphsurgeon.export_onnx(graph)
 
 
-BACKEND = TARGETS.Transformed(
+BACKEND = targets.Transformed(
     "onnx-graphsurgeon",
-    {"fold": TARGETS.SWITCH, "clean": TARGETS.SWITCH},
+    {"fold": targets.SWITCH, "clean": targets.SWITCH},
     "fold",
     ("onnx", "ml_dtypes"),
     import_graphsurgeon,

@@ -2,42 +2,17 @@
 onnxruntime does not take.
 """
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from __future__ import annotations
+
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any, Callable, Mapping
 
-from opsieve.backends.compilers.worker_common import BrokenModel, NotRun, load_neighbour
-
-if TYPE_CHECKING:
-    from opsieve.backends.protocol import Request, Run
+from opsieve.backends.compilers.ort import BACKEND as ORT
+from opsieve.backends.compilers.transformers import result_checks
+from opsieve.backends.compilers.worker_common import BrokenModel, NotRun
+from opsieve.backends.protocol import Request, Run
 
 SECOND_HOST = "reference"  # a backend by its name: it evaluates what onnxruntime does not take
-beside = functools.partial(load_neighbour, __file__, "transformers")
-ORT = beside("../ort.py").BACKEND
-CHECKS = beside("result_checks.py")
-
-
-class Unoptimised:
-    """A request to onnxruntime, as `opsieve.backends.protocol.Request` describes one."""
-
-    options = ORT.baseline
-    mapped: Sequence[Any] = ()  # a transformer is given the whole model
-
-    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
-        self.model, self.inputs, self.stage = model, inputs, stage
-
-
-class Evaluated(Unoptimised):
-    """A request to the reference, likewise."""
-
-    form = "onnx"
-    options: Mapping[str, str] = {"precision": "native"}
-
-    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
-        super().__init__(model, inputs, stage)
-        self.notes: list[str] = []
-        self.hazards: list[Any] = []
 
 
 def unstaged(name: str) -> None:
@@ -46,10 +21,10 @@ def unstaged(name: str) -> None:
 
 def session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
     """The function that runs a serialised model on onnxruntime with its optimiser off."""
-    return ORT.prepare(Unoptimised(model, inputs, stage))
+    return ORT.prepare(Request(model, ORT.baseline, dict(inputs), stage))
 
 
-def shown(model: Any) -> "Run":
+def shown(model: Any) -> Run:
     """What gives the bytes of a model, whatever it is asked."""
     import numpy as np
 
@@ -77,7 +52,7 @@ def refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
     return BrokenModel(f"onnxruntime {verb}s the original and not the transformed model: {error}")
 
 
-def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
+def evaluate(model: bytes, before: Any, lack: NotRun) -> Run:
     """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that
     cannot be, as in the worker of a release, or where onnx's checker refuses the original `before`.
     """
@@ -86,12 +61,12 @@ def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
     except (TypeError, ValueError):  # the worker of a release has no opsieve, and maybe an older importlib
         raise lack from None
     reference: Any = point.load()
-    if CHECKS.complaint(before):
+    if result_checks.complaint(before):
         raise lack
 
     def run(values: dict[str, Any]) -> Any:
         try:
-            asked: Any = Evaluated(model, values, unstaged)
+            asked = Request(model, {"precision": "native"}, values, unstaged)
             return reference.prepare(asked)(values)
         except Exception as error:
             raise lack from error
@@ -99,7 +74,7 @@ def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
     return run
 
 
-def original(request: "Request", stage: Callable[[str], None]) -> "Run":
+def original(request: Request, stage: Callable[[str], None]) -> Run:
     """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime
     says.
     """

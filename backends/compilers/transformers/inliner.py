@@ -6,13 +6,13 @@ https://onnx.ai/onnx/api/inliner.html; `functions=schema` also inlines every ope
 lack.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers.transformers import targets
 
-TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
 MEANINGS = (("environment", r"unexpected keyword argument '(?:inline_schema_functions|convert_version)'"),)
 
 
@@ -32,7 +32,7 @@ def inline(model: Any, options: Mapping[str, str]) -> Any:
     return inliner.inline_local_functions(model, convert_version=options["convert"] == "on")
 
 
-BACKEND = TARGETS.Transformed(
+BACKEND = targets.Transformed(
     "onnx-inliner",
     {"functions": ("local", "schema"), "convert": ("off", "on")},
     "functions",

@@ -4,15 +4,13 @@ off.
 https://onnx.ai/ir-py/api/ir_passes_common.html; a pass is named as its class is, without `Pass`. Left alone, those run that tidy any model.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers.transformers import pass_options, targets
 
-beside = functools.partial(load_neighbour, __file__, "transformers")
-TARGETS = beside("targets.py")
-PASSES = beside("passes.py")
 USUAL = (
     "Inline", "LiftConstantsToInitializers", "LiftSubgraphInitializersToMainGraph", "DeduplicateInitializers", "CommonSubexpressionElimination",
     "IdentityElimination", "RemoveUnusedNodes", "RemoveUnusedFunctions", "RemoveUnusedOpsets", "NameFix", "TopologicalSort", "OutputFix",
@@ -32,24 +30,24 @@ def run_passes(model: Any, options: Mapping[str, str]) -> Any:
     from onnx_ir.passes import common
 
     every = [name[: -len("Pass")] for name in dir(common) if name.endswith("Pass")]
-    chosen = PASSES.known("onnx-ir", PASSES.split(options["passes"]), every)
-    skipped = PASSES.known("onnx-ir", PASSES.split(options["skip"]), every)
+    chosen = pass_options.known("onnx-ir", pass_options.split(options["passes"]), every)
+    skipped = pass_options.known("onnx-ir", pass_options.split(options["skip"]), every)
     held = onnx_ir.from_proto(model)
     for name in chosen or [name for name in USUAL if name in every]:
         if name in skipped:
             continue
         if options["trace"] == "on":
-            PASSES.report("ran", [name])
+            pass_options.report("ran", [name])
         done = getattr(common, name + "Pass")()(held)
         held = done.model
         if options["trace"] == "on" and done.modified:
-            PASSES.report("acted", [name])
+            pass_options.report("acted", [name])
     return onnx_ir.to_proto(held)
 
 
-BACKEND = TARGETS.Transformed(
+BACKEND = targets.Transformed(
     "onnx-ir",
-    {"passes": (), "skip": (), "trace": TARGETS.TRACE},
+    {"passes": (), "skip": (), "trace": targets.TRACE},
     "passes",
     ("onnx", "ml_dtypes", "typing_extensions", "packaging", "sympy"),
     import_passes,

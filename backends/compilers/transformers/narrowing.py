@@ -7,6 +7,8 @@ its precision given back (`narrow constants` as they were, casts and quantisatio
 the original computes, by the usual policy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -5,13 +5,13 @@ https://onnx.ai/onnx/api/utils.html: the part of a model between all its inputs 
 https://onnx.ai/onnx/api/compose.html: `add_prefix` renames what is inside a model, its inputs and outputs aside.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers.transformers import targets
 
-TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
 _LIBRARIES = ("protobuf", "ml_dtypes", "typing_extensions")
 _KINDS = ("nodes", "edges", "initializers", "value_infos", "functions")
 
@@ -41,10 +41,10 @@ def prefix(model: Any, options: Mapping[str, str]) -> Any:
     return compose.add_prefix(model, "part/", rename_inputs=False, rename_outputs=False, **chosen)
 
 
-EXTRACTOR = TARGETS.Transformed(
+EXTRACTOR = targets.Transformed(
     "onnx-extractor", {}, "optimise", _LIBRARIES, import_utilities, extract, package="onnx", may_lack=True
 )
-COMPOSE = TARGETS.Transformed(
+COMPOSE = targets.Transformed(
     "onnx-compose",
     {"names": ("all", *_KINDS)},
     "names",

@@ -7,15 +7,13 @@ onnxruntime optimise the model first, for which this tool imports torch. `skip` 
 is its lack: the tool fuses for other devices too.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers.transformers import pass_options, targets
 
-beside = functools.partial(load_neighbour, __file__, "transformers")
-TARGETS = beside("targets.py")
-PASSES = beside("passes.py")
 MODELS = (
     "bert", "bart", "bert_tf", "bert_keras", "clip", "conformer", "gpt2", "gpt2_tf", "gpt_neox", "phi", "qwen3", "sam2", "swin", "tnlr",
     "t5", "unet", "vae", "vit", "mmdit",
@@ -35,10 +33,10 @@ def fuse(model: Any, options: Mapping[str, str]) -> Any:
     from onnxruntime.transformers import optimizer
 
     kind = options["model"]
-    PASSES.known("onnxruntime.transformers", [kind], optimizer.MODEL_TYPES)
+    pass_options.known("onnxruntime.transformers", [kind], optimizer.MODEL_TYPES)
     fusions = FusionOptions(kind)
     switches = [name[len("enable_") :] for name in vars(fusions) if name.startswith("enable_")]
-    for name in PASSES.known("onnxruntime.transformers", PASSES.split(options["skip"]), switches):
+    for name in pass_options.known("onnxruntime.transformers", pass_options.split(options["skip"]), switches):
         setattr(fusions, "enable_" + name, False)
     made = optimizer.optimize_model(
         model, model_type=kind, opt_level=int(options["level"]), optimization_options=fusions
@@ -46,7 +44,7 @@ def fuse(model: Any, options: Mapping[str, str]) -> Any:
     return made.model
 
 
-BACKEND = TARGETS.Transformed(
+BACKEND = targets.Transformed(
     "onnxruntime-transformers",
     {"model": MODELS, "level": ("0", "1", "2", "99"), "skip": ()},
     "model",

@@ -5,19 +5,16 @@ what the model meant. Where onnxruntime fails while it optimises, that is a fail
 `onnxruntime` at this level, and `environment` here.
 """
 
-import functools
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import NotRun, UnknownName, load_neighbour
-
-beside = functools.partial(load_neighbour, __file__, "transformers")
-TARGETS = beside("targets.py")
-PASSES = beside("passes.py")
-LEVELS = beside("../ort.py").LEVELS
-refuse_unknown = beside("../ort.py").refuse_unknown
+from opsieve.backends.compilers.ort import LEVELS, refuse_unknown
+from opsieve.backends.compilers.transformers import pass_options, targets
+from opsieve.backends.compilers.worker_common import NotRun, UnknownName
 
 
 def import_onnxruntime() -> None:
@@ -35,7 +32,7 @@ def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
     if not hasattr(ort.GraphOptimizationLevel, LEVELS[options["level"]]):
         raise UnknownName("no level " + options["level"] + " in this release of onnxruntime")
     chosen.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[options["level"]])
-    disabled = PASSES.split(options["disabled_optimizers"])
+    disabled = pass_options.split(options["disabled_optimizers"])
     try:
         refuse_unknown(ort, disabled)
     except ValueError as error:
@@ -53,7 +50,7 @@ def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
         return onnx.load(path)
 
 
-BACKEND = TARGETS.Transformed(
+BACKEND = targets.Transformed(
     "onnxruntime-saved",
     {"level": tuple(LEVELS), "disabled_optimizers": ()},
     "level",

@@ -7,17 +7,16 @@ were, pairs of QuantizeLinear and DequantizeLinear taken out, integer products a
 quantised parts of its own is `unsupported` here.
 """
 
-import functools
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import BrokenModel, load_neighbour
+from opsieve.backends.compilers.transformers import narrowing, targets
+from opsieve.backends.compilers.worker_common import BrokenModel
 
-beside = functools.partial(load_neighbour, __file__, "transformers")
-TARGETS = beside("targets.py")
-NARROWING = beside("narrowing.py")
 _OWN = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
 _PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 # The tool runs the model to calibrate it, so what onnxruntime lacks ends in a message of its own; a range
@@ -83,7 +82,7 @@ def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) 
 
 def nodes(model: Any) -> list[Any]:
     """Every node of a model, of its functions and of the graphs within."""
-    return [node for graph in NARROWING.graphs(model) for node in graph.node]
+    return [node for graph in narrowing.graphs(model) for node in graph.node]
 
 
 def restore(before: Any, quantised: Any) -> Any:
@@ -92,10 +91,10 @@ def restore(before: Any, quantised: Any) -> Any:
     """
     from onnx import ModelProto
 
-    model, were = ModelProto(), NARROWING.constants(before)
+    model, were = ModelProto(), narrowing.constants(before)
     model.CopyFrom(quantised)
-    undone = Undone(were, NARROWING.constants(model))
-    for graph in NARROWING.graphs(model):
+    undone = Undone(were, narrowing.constants(model))
+    for graph in narrowing.graphs(model):
         made = {name: node for node in graph.node for name in node.output}
         kept = [new for node in graph.node for new in undone.node(node, made)]
         del graph.node[:]
@@ -167,7 +166,7 @@ class Undone:
         if not (np.isfinite(scale).all() and (scale > 0).all()):
             raise BrokenModel(f"the scale of {name[:60]!a} is {scale.ravel()[:4].tolist()}")
         got = (narrow.astype(np.float64) - zero.reshape(scale.shape)) * scale
-        NARROWING.within(
+        narrowing.within(
             base, got, wide, np.broadcast_to(scale * 0.501, np.shape(wide)) + 1e-6 * np.abs(wide)
         )
         return wide
@@ -196,7 +195,7 @@ def one() -> Any:
     return np.array(1, np.float32)
 
 
-BACKEND = TARGETS.Transformed(
+BACKEND = targets.Transformed(
     "onnxruntime-quantization",
     {"mode": ("static", "dynamic"), "channels": ("all", "each")},
     "mode",

@@ -2,15 +2,15 @@
 checker.
 """
 
-import functools
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
-from opsieve.backends.compilers.worker_common import BrokenModel, load_neighbour
+from opsieve.backends.compilers.transformers import pass_options
+from opsieve.backends.compilers.worker_common import BrokenModel
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request
-
-PASSES = functools.partial(load_neighbour, __file__, "transformers")("passes.py")
 
 
 def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
@@ -23,18 +23,18 @@ def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -
     new = set(after_inputs) - {item.name for item in before.graph.input} - constants
     if new:
         raise BrokenModel(
-            "the transformed model wants inputs that the original has not: %s" % PASSES.listed(new)
+            "the transformed model wants inputs that the original has not: %s" % pass_options.listed(new)
         )
     lost = {item.name for item in before.graph.output} - set(after_outputs)
     if lost:
-        raise BrokenModel("the transformed model has lost the outputs %s" % PASSES.listed(lost))
+        raise BrokenModel("the transformed model has lost the outputs %s" % pass_options.listed(lost))
     gone = {(one.domain, one.name) for one in before.functions} - {
         (one.domain, one.name) for one in after.functions
     }
     called = sorted("%s:%s" % each for each in gone & calls(after.graph)) if gone else []
     if called:
         raise BrokenModel(
-            "the transformed model calls functions that it has lost: %s" % PASSES.listed(called)
+            "the transformed model calls functions that it has lost: %s" % pass_options.listed(called)
         )
     problem = complaint(after) if checked else ""
     if problem:
@@ -48,19 +48,20 @@ def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -
         if all(kinds) and kinds[0] != kinds[1]:
             raise BrokenModel(
                 "the transformed model declares %s as %s where the original has %s"
-                % (PASSES.listed([item.name]), *kinds)
+                % (pass_options.listed([item.name]), *kinds)
             )
         was, now = dimensions(item), dimensions(after_outputs[item.name])
         if was is None:
             continue
         if now is None or (len(now) == len(was) and any(a and not b for a, b in zip(was, now))):
             request.notes.append(
-                "the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name])
+                "the transformed model no longer declares the whole shape of %s"
+                % pass_options.listed([item.name])
             )
         elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
             shapes = "%s where the original has %s" % (listed_shape(now), listed_shape(was))
             raise BrokenModel(
-                "the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes)
+                "the transformed model declares %s as %s" % (pass_options.listed([item.name]), shapes)
             )
 
 

@@ -6,13 +6,14 @@ another element type, rank or size than its declaration has is an error of the t
 against the other values of that name.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import BrokenModel, load_neighbour
+from opsieve.backends.compilers.transformers import targets
+from opsieve.backends.compilers.worker_common import BrokenModel
 
-TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
 _MOST = 400  # values that are made outputs
 
 
@@ -84,7 +85,7 @@ def examine(result: Any, values: Mapping[str, Any]) -> None:
             raise BrokenModel(f"{declared.name[:60]!r} is declared with the shape {sides} and has {found}")
 
 
-ONNX = TARGETS.Transformed(
+ONNX = targets.Transformed(
     "onnx-shape-inference",
     {"data": ("off", "on")},
     "data",
@@ -96,7 +97,7 @@ ONNX = TARGETS.Transformed(
     checked=False,  # an output without a shape, as some values have, is no valid one
     examine=examine,
 )
-SYMBOLIC = TARGETS.Transformed(
+SYMBOLIC = targets.Transformed(
     "onnxruntime-symbolic-shapes",
     {"merge": ("off", "on")},
     "merge",

@@ -2,6 +2,8 @@
 unoptimised.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 
 from opsieve.backends.compilers.ort import BRIEF_RUN, LEVELS, brief_session, carriers, run_source

@@ -14,14 +14,14 @@ tells a kernel that onnxruntime lacks anyway from one that it lacks for an opera
 brought in, and a bug of onnxruntime's from one of the transformer's.
 """
 
-import functools
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from opsieve.backends.compilers.ort import BACKEND as ORT
+from opsieve.backends.compilers.transformers import hosts, narrowing, pass_options, result_checks
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
     NotRun,
     drop_fed_defaults,
-    load_neighbour,
     meaning_of,
     meaning_of_host,
     numpy_requirement,
@@ -133,7 +133,7 @@ class Transformed:
 
         model = onnx.load_model_from_string(request.model)
         if request.options["optimise"] == "off":
-            unchanged: "Run" = HOSTS.original(request, request.stage)
+            unchanged: "Run" = hosts.original(request, request.stage)
             return unchanged
         names = [item.name for item in model.graph.output]
         drop_fed_defaults(model.graph, request)
@@ -144,29 +144,29 @@ class Transformed:
         try:
             result = self.transform(model, request.options, *([request.inputs] if self.fed else []))
             if request.options.get("trace") == "graph":
-                graph: "Run" = HOSTS.shown(result)
+                graph: "Run" = hosts.shown(result)
                 return graph
-            CHECKS.inspect(before, result, request, self.checked)
+            result_checks.inspect(before, result, request, self.checked)
             sound = True
-            loaded = HOSTS.load_result(result.SerializeToString(), request.inputs, self.may_lack)
+            loaded = hosts.load_result(result.SerializeToString(), request.inputs, self.may_lack)
             if self.restore is not None:
                 restored = self.restore(before, result).SerializeToString()
-                loaded = NARROWING.run_both(
-                    loaded, HOSTS.load_result(restored, request.inputs, self.may_lack)
+                loaded = narrowing.run_both(
+                    loaded, hosts.load_result(restored, request.inputs, self.may_lack)
                 )
             run_result = loaded
         except Exception:
             try:
-                HOSTS.original(request, request.stage)
+                hosts.original(request, request.stage)
             except NotRun as lack:  # onnxruntime does not take the original either
-                HOSTS.evaluate(request.model, before, lack)(request.inputs)
+                hosts.evaluate(request.model, before, lack)(request.inputs)
                 if not sound:
                     request.notes.append(
                         "onnxruntime does not take the original, the reference does: %s" % lack
                     )
                 else:
                     asked = result if self.restore is None else self.restore(before, result)
-                    run_result = HOSTS.evaluate(asked.SerializeToString(), before, lack)
+                    run_result = hosts.evaluate(asked.SerializeToString(), before, lack)
                     examine = None  # the reference is looser about types on the way than a compiler
                     request.notes.append(
                         "run by the reference, for onnxruntime does not take the original: %s" % lack
@@ -179,8 +179,8 @@ class Transformed:
             try:
                 results = run_result({name: value for name, value in values.items() if name in taken})
             except Exception as error:
-                HOSTS.original(request, HOSTS.unstaged)(values)
-                raise HOSTS.refusal(error, "run", self.may_lack) from error
+                hosts.original(request, hosts.unstaged)(values)
+                raise hosts.refusal(error, "run", self.may_lack) from error
             if examine is not None:
                 examine(result, results)
             return {name: results[name] for name in names}
@@ -214,14 +214,6 @@ class Transformed:
         return brief(self.name, options, dtypes, failed)
 
 
-beside = functools.partial(load_neighbour, __file__, "transformers")
-ORT = beside("../ort.py").BACKEND
-PASSES = beside("passes.py")
-CHECKS = beside("result_checks.py")
-NARROWING = beside("narrowing.py")
-HOSTS = beside("hosts.py")
-
-
 def import_onnxoptimizer() -> None:
     """Import onnxoptimizer."""
     import onnxoptimizer  # noqa: F401
@@ -231,9 +223,9 @@ def run_onnxoptimizer(model: Any, options: Options) -> Any:
     """Its own default passes, or those that are named, without those to skip."""
     import onnxoptimizer
 
-    passes = PASSES.onnxoptimizer_passes(onnxoptimizer, options["passes"], options["skip"])
+    passes = pass_options.onnxoptimizer_passes(onnxoptimizer, options["passes"], options["skip"])
     if options["trace"] == "on":
-        PASSES.trace_onnxoptimizer(onnxoptimizer, model, passes)
+        pass_options.trace_onnxoptimizer(onnxoptimizer, model, passes)
     return onnxoptimizer.optimize(model, passes, options["fixpoint"] == "on")
 
 
@@ -246,10 +238,10 @@ def run_onnxsim(model: Any, options: Options) -> Any:
     """Simplify without its own check, which would run the model."""
     import onnxsim
 
-    skipped = PASSES.known_to_onnxsim(PASSES.split(options["skip"]))
+    skipped = pass_options.known_to_onnxsim(pass_options.split(options["skip"]))
     chosen: Dict[str, Any] = {"skipped_optimizers": skipped} if skipped else {}
     if options["trace"] == "on":
-        PASSES.report("ran", [name for name in PASSES.onnxsim_passes() if name not in skipped])
+        pass_options.report("ran", [name for name in pass_options.onnxsim_passes() if name not in skipped])
     if options["passes"] == "off":
         chosen["perform_optimization"] = False
     if options["folding"] == "off":
@@ -269,7 +261,7 @@ def run_onnxscript(model: Any, options: Options) -> Any:
     """The whole optimizer, or one of the two parts that can be called by themselves, without the passes and
     rules to skip.
     """
-    with PASSES.onnxscript_passes(options["skip"], options["trace"] == "on"):
+    with pass_options.onnxscript_passes(options["skip"], options["trace"] == "on"):
         return call_onnxscript(model, options)
 
 
@@ -305,9 +297,9 @@ def run_onnxslim(model: Any, options: Options) -> Any:
 
         steps = list(OptimizationSettings.keys())
         every = steps + list(DEFAULT_FUSION_PATTERNS)
-        skipped = PASSES.known("onnxslim", PASSES.split(options["skip"]), every)
+        skipped = pass_options.known("onnxslim", pass_options.split(options["skip"]), every)
         if options["trace"] == "on":
-            PASSES.report("ran", [name for name in every if name not in skipped])
+            pass_options.report("ran", [name for name in every if name not in skipped])
         chosen["skip_optimizations"] = [name for name in skipped if name in steps]
         chosen["skip_fusion_patterns"] = [name for name in skipped if name not in steps]
     return onnxslim.slim(model, **chosen)

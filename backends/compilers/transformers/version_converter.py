@@ -7,13 +7,13 @@ with a text of their
 own: `unsupported`. Versions for which onnxruntime has no kernel yet are its lack.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers.transformers import targets
 
-TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
 # Opset 7 is the oldest that onnxruntime promises to run.
 OPSETS = ("21", *(str(opset) for opset in range(7, 27) if opset != 21))
 # What the converter says of itself (`onnx/version_converter/`: BaseConverter.h, convert.h, adapters/*.h),
@@ -47,7 +47,7 @@ def convert(model: Any, options: Mapping[str, str]) -> Any:
     return version_converter.convert_version(model, int(options["opset"]))
 
 
-BACKEND = TARGETS.Transformed(
+BACKEND = targets.Transformed(
     "onnx-version-converter",
     {"opset": OPSETS},
     "opset",
@@ -77,7 +77,7 @@ def convert_by_onnxscript(model: Any, options: Mapping[str, str]) -> Any:
     return onnx_ir.to_proto(held)
 
 
-ONNXSCRIPT = TARGETS.Transformed(
+ONNXSCRIPT = targets.Transformed(
     "onnxscript-version-converter",
     {"opset": ("25", *(str(opset) for opset in range(18, 27) if opset != 25))},
     "opset",

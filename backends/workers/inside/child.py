@@ -2,7 +2,8 @@
 
 Run as `python -I child.py CONFIG`, never imported by the main process. It needs the standard library and
 numpy only, on Python 3.8 and newer, so that it can serve releases that are years old in environments of their
-own.
+own. It loads the package `opsieve` from the folder in which it lies itself, without a change of `sys.path`:
+modules of ours are imported by their full names, and none can shadow a package of the environment.
 
 The zygote imports the compiler, says `ready` on its control socket and from then on only forks, reaps and
 cleans up; it runs no kernel and starts no thread, for a fork of a process whose threads have run can hang. A
@@ -29,6 +30,7 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
+import importlib
 import importlib.util
 import json
 import mmap
@@ -49,11 +51,10 @@ OWNER = ".opsieve-owner"  # of a scratch folder (gen/model/scratch.py)
 STATE_SIZE = 32
 ORPHAN_SECONDS = 1.0  # between two looks for them
 M_PERTURB = -6  # of glibc's mallopt
-COMMON = "opsieve.backends.compilers.worker_common"  # the name by which backend files import what they share
 
 
 def load_module(name: str, path: str) -> Any:
-    """The module in the file at `path`, without touching sys.path."""
+    """Load a module, or a package by its `__init__.py`, from a file without touching sys.path."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("cannot load %s" % path)
@@ -63,25 +64,22 @@ def load_module(name: str, path: str) -> Any:
     return module
 
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROCESSES = load_module("opsieve_processes", os.path.join(HERE, "processes.py"))
-EXCEPTIONS = load_module("opsieve_exception_facts", os.path.join(HERE, "exception_facts.py"))
+def load_backend(name: str, path: str, attribute: str) -> Any:
+    """Load the backend `attribute` of the module `name`; `path` is the `__init__.py` of its outermost package,
+    or the module's own file where it lies in no package.
+    """
+    root = name.partition(".")[0] if os.path.basename(path) == "__init__.py" else name
+    if root not in sys.modules:
+        load_module(root, path)
+    return getattr(importlib.import_module(name), attribute)
 
 
-class TestRequest:
-    """What `opsieve.backends.protocol.Request` describes."""
+PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "__init__.py"))
+if __name__ == "__main__":
+    load_module("opsieve", PACKAGE)
 
-    def __init__(
-        self, model: bytes, options: Dict[str, str], inputs: Dict[str, Any], stage: Callable[[str], None]
-    ):
-        self.model, self.options, self.inputs, self.stage = model, options, inputs, stage
-        self.notes: List[str] = []
-        self.hazards: List[Dict[str, Any]] = []
-        self.effects: Optional[List[str]] = None
-        self.ir = "onnx"
-        self.passes: List[str] = []
-        self.mapped: List[Any] = []
-        self.whole: Callable[[], bytes] = lambda: self.model
+from opsieve.backends.protocol import Request  # noqa: E402 -- of the package above
+from opsieve.backends.workers.inside import exception_facts, processes  # noqa: E402
 
 
 class TestServer:
@@ -161,8 +159,9 @@ class TestServer:
         if self.tracer is not None and test.get("again"):
             self.tracer.begin_again()
         since_note = self.tracer.position if self.tracer is not None else 0
-        request = TestRequest(model, test["options"], {}, stage)
+        request = Request(model, test["options"], {}, stage)
         del model
+        request.whole = lambda: request.model
         request.ir, request.passes = test.get("form", "onnx"), test.get("passes", [])
         if "outside" in test:
             self.wire.take_in(
@@ -188,7 +187,7 @@ class TestServer:
                 raise MemoryError("outputs of %d bytes are over the limit of %d" % (size, self.output_limit))
         except BaseException as error:  # noqa: BLE001 -- whatever a compiler raises, SystemExit too, is an observation
             reply.pop("outputs", None)
-            reply.update(EXCEPTIONS.describe(error, __file__), ok=False)
+            reply.update(exception_facts.describe(error, __file__), ok=False)
             reply["stage"] = current if current != "done" else "run"
             stage("done")
         if self.tracer is not None:
@@ -252,10 +251,10 @@ class TestServer:
         size = os.fstat(self.log).st_size
         if not size:
             return ""
-        half = EXCEPTIONS.TEXT_LIMIT // 2
+        half = exception_facts.TEXT_LIMIT // 2
         data = os.pread(self.log, half, 0)
         if size > half:
-            data += b"\n[...]\n" * (size > EXCEPTIONS.TEXT_LIMIT) + os.pread(
+            data += b"\n[...]\n" * (size > exception_facts.TEXT_LIMIT) + os.pread(
                 self.log, half, max(half, size - half)
             )
         os.ftruncate(self.log, 0)
@@ -295,17 +294,19 @@ class ForkServer:
         gc.disable()
         try:
             if self.backend is None:
-                self.wire = load_module("opsieve_wire", self.config["wire"])
-                load_module(COMMON, self.config["common"])
-                self.backend = getattr(
-                    load_module("opsieve_backend", self.config["backend"]), self.config["attribute"]
-                )
-            if self.config.get("callbacks"):
-                load_module("opsieve_callbacks", self.config["callbacks"]).provide()
+                # with numpy, which a sandbox has to allow
+                from opsieve.backends.workers.inside import wire
+
+                self.wire = wire
+                self.backend = load_backend(*self.config["backend"])
+            if os.uname().machine == "x86_64":
+                from opsieve.backends.coverage import callbacks
+
+                callbacks.provide()
             version = "" if self.config["template"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
             self.control.send(
-                json.dumps(dict(EXCEPTIONS.describe(error, __file__), ready=False)).encode()[:100_000]
+                json.dumps(dict(exception_facts.describe(error, __file__), ready=False)).encode()[:100_000]
             )
             sys.exit(1)
         gc.collect()
@@ -314,7 +315,7 @@ class ForkServer:
         ready = {
             "ready": True,
             "version": version,
-            "modules": native_modules() if self.config.get("tracer") else [],
+            "modules": native_modules() if self.config["traced"] else [],
         }
         if self.sandbox is not None:
             ready.update(walls=self.sandbox.walls, lacks=self.sandbox.lacks, uncompiled=uncompiled_folders())
@@ -331,10 +332,13 @@ class ForkServer:
             tempfile.tempdir = os.environ["TMPDIR"] = os.path.join(self.config["scratch"], "common")
             os.makedirs(tempfile.tempdir, exist_ok=True)
             return
-        sandbox = load_module("opsieve_shut_in", wanted["shut_in"]).Walls(wanted, load_module)
+        from opsieve.backends.workers.inside.namespaces import Incomplete
+        from opsieve.backends.workers.inside.shut_in import Walls
+
+        sandbox = Walls(wanted)
         try:
             self.config["scratch"] = sandbox.enter(self.config["scratch"])
-        except sandbox.namespaces.Incomplete as refused:
+        except Incomplete as refused:
             self.control.send(
                 json.dumps({"ready": False, "refused": refused.feature, "why": str(refused)}).encode()
             )
@@ -360,7 +364,7 @@ class ForkServer:
             if not ready:
                 self.kill_orphans()  # what leaves its worker has no limits in common with it
             for gone in set(ready) & set(askers):  # nothing comes on these but their end
-                PROCESSES.kill(askers[gone])
+                processes.kill(askers[gone])
             if awake in ready:
                 os.read(awake, 4096)
                 self.reap()
@@ -404,8 +408,9 @@ class ForkServer:
         answer.
         """
         try:
-            tracer = load_module("opsieve_tracer", self.config["tracer"])
-            self.tracer = tracer.Tracer(fds[0], wanted["total"])
+            from opsieve.backends.coverage.tracer import Tracer
+
+            self.tracer = Tracer(fds[0], wanted["total"])
             for item in wanted["libraries"]:
                 place = item["path"], item["points"], item["count"]
                 if item["counters"]:
@@ -520,8 +525,7 @@ class ForkServer:
             self.sandbox.confine(scratch, limits["processes"])
         backend = self.backend
         if "plugin" in limits:
-            file, attribute = limits["plugin"]
-            backend = getattr(load_module("opsieve_plugin", file), attribute)
+            backend = load_backend(*limits["plugin"])
             backend.load()
         TestServer(self.wire, backend, socket.socket(fileno=data), log, state, limits, self.tracer).serve()
 
@@ -541,7 +545,7 @@ class ForkServer:
                 continue
             pipe, scratch = self.workers.pop(pid)
             ended = True
-            PROCESSES.kill(pid)
+            processes.kill(pid)
             shutil.rmtree(scratch, ignore_errors=True)
             with contextlib.suppress(OSError):  # nobody may wait for it any more
                 os.write(pipe, json.dumps({"status": status, "peak": usage.ru_maxrss << 10}).encode() + b"\n")
@@ -553,18 +557,18 @@ class ForkServer:
         """Kill the processes that a dead worker left behind in sessions of their own: they were given to this
         one.
         """
-        for pid in PROCESSES.listed_children():
+        for pid in processes.listed_children():
             if pid not in self.workers:
-                PROCESSES.kill(pid)
+                processes.kill(pid)
 
     def end(self) -> None:
         """Kill every worker and what it started, wait for them, remove what they wrote."""
         signal.set_wakeup_fd(-1)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            left = PROCESSES.children()
+            left = processes.children()
             for pid in left:
-                PROCESSES.kill(pid)
+                processes.kill(pid)
             if not left:
                 break
             try:

@@ -9,7 +9,7 @@ none to do so.
 import contextlib
 import os
 
-from opsieve.backends.workers.sandbox import landlock, system_calls
+from opsieve.backends.workers.inside import landlock, system_calls
 
 _SWITCH = "OPSIEVE_SANDBOX"  # as in policy.py, which a helper does not need
 

@@ -28,8 +28,6 @@ from opsieve.gen.model.variables import variable_set
 
 SWITCH, ALLOWED = "OPSIEVE_SANDBOX", "OPSIEVE_SANDBOX_ALLOW"
 NETWORK = "network"
-_HERE = Path(__file__).resolve().parent
-_FILES = ("shut_in", "namespaces", "landlock", "system_calls")
 _SECRET = re.compile(
     r"TOKEN(?!IZ)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_AUTH|^AUTH|COOKIE|_PROXY$|^(?:AWS|AZURE|GOOGLE|SSH|GPG|DBUS|KUBE)",
     re.I,
@@ -76,7 +74,6 @@ def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
             raise BadInput(f"{ALLOWED} lists absolute paths and `network`, not {shown(item)}")
     files = {str(path) for path in readable} | _own_files() | _libraries() | (set(paths) - set(devices))
     return {
-        **{name: str(_HERE / f"{name}.py") for name in _FILES},
         "network": NETWORK in allowed,
         "devices": devices,
         "readable": sorted(path for path in files if path not in ("/", "")),

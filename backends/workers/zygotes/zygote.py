@@ -6,7 +6,6 @@ import array
 import contextlib
 import json
 import os
-import platform
 import signal
 import socket
 import subprocess
@@ -19,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import opsieve
 from opsieve.backends.coverage.notes import Notes
+from opsieve.backends.registry import Location
 from opsieve.backends.workers.zygotes.channels import memory_file, read_line, read_log, sender, wait_readable
 from opsieve.backends.workers.zygotes.work_clock import WorkClock, memory_of
 from opsieve.gen.model.scratch import Scratch
@@ -27,12 +28,9 @@ from opsieve.gen.model.scratch import Scratch
 if TYPE_CHECKING:  # with numpy, which the process that starts a zygote need not have yet
     from opsieve.backends.coverage.coverage import Probes
 
-_BACKENDS = Path(__file__).resolve().parents[2]
-CHILD = _BACKENDS / "workers" / "inside" / "child.py"
-WIRE = CHILD.with_name("wire.py")
-COMMON = _BACKENDS / "compilers" / "worker_common.py"
-TRACER = _BACKENDS / "coverage" / "tracer.py"
-CALLBACKS = TRACER.with_name("callbacks.py")
+# In the folder of the package, as links to the folders of a checkout lead there: child.py loads the package
+# from above itself.
+CHILD = Path(opsieve.__file__).resolve().parent / "backends" / "workers" / "inside" / "child.py"
 START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
 PROCESSES = 200  # of a worker, at once
 _FROM_JSON = msgspec.json.Decoder().decode
@@ -92,8 +90,8 @@ class TemplateProcess:
     Close it after its zygotes: it ends with it what they left.
     """
 
-    def __init__(self, backend: Path, attribute: str, python: Path, environment: dict[str, str]):
-        self._zygote = Zygote(backend, attribute, python, [], environment, None, template=True)
+    def __init__(self, backend: Location, python: Path, environment: dict[str, str]):
+        self._zygote = Zygote(backend, python, [], environment, None, template=True)
 
     def fork(self, config: dict[str, Any], control: socket.socket, log: int) -> "ChildProcess":
         """A process with the state of the template process; `config` is for `child.py`."""
@@ -182,8 +180,7 @@ class Zygote:
 
     def __init__(
         self,
-        backend: Path,
-        attribute: str,
+        backend: Location,
         python: Path,
         path: list[str],
         environment: dict[str, str],
@@ -205,16 +202,12 @@ class Zygote:
         inherited = [listener.fileno(), self._scratch.lock] if listener is not None else []
         config = {
             "control": theirs.fileno(),
-            "backend": str(backend),
-            "attribute": attribute,
-            "wire": str(WIRE),
-            "common": str(COMMON),
+            "backend": backend,
             "path": path,
             "shim": str(shim) if shim else "",
             "scratch": str(self._scratch.path),
             "template": template is True,
-            "tracer": str(TRACER) if traced else "",
-            "callbacks": str(CALLBACKS) if platform.machine() == "x86_64" else "",
+            "traced": traced,
             "sandbox": sandbox,
             **dict(zip(("listener", "owned"), inherited, strict=False)),
         }
@@ -287,12 +280,12 @@ class Zygote:
     def fork(
         self,
         limits: Limits,
-        plugin: tuple[Path, str] | None = None,
+        plugin: Location | None = None,
         processes: bool = True,
         devices: bool = False,
     ) -> "Worker":
-        """A new worker under `limits`; it serves the zygote's backend, or the `plugin` whose file and
-        attribute these are.
+        """A new worker under `limits`; it serves the zygote's backend, or the one that a
+        worker finds at `plugin`.
 
         Where the zygote is shut in, a worker without `processes` can start none. With `devices`, what is
         bounded is not what it reserves.
@@ -304,7 +297,7 @@ class Zygote:
         config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
         config.update(processes=processes, devices=devices)
         if plugin is not None:
-            config["plugin"] = [str(plugin[0]), plugin[1]]
+            config["plugin"] = plugin
         fds = array.array("i", [theirs.fileno(), log, state, status_theirs.fileno()])
         probes = self._probes
         notes = Notes(probes.total, probes.counter_pages) if probes else None

@@ -8,6 +8,8 @@ rounds: the result is the mathematical one, and a compiler's distance from it is
 (docs/explanation/oracles.md).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

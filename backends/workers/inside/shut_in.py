@@ -14,19 +14,16 @@ import sys
 import tempfile
 from typing import Any, Callable, Dict, List
 
+from opsieve.backends.workers.inside import landlock, namespaces, system_calls
+
 NAMESPACES = ["files", "network", "ipc", "processes"]  # in the order in which they are left
 
 
 class Walls:
-    """The walls of one zygote. `config` is what `policy.py` made; `load` gives a module from its name and
-    file.
-    """
+    """The walls of one zygote. `config` is what `policy.py` made."""
 
-    def __init__(self, config: Dict[str, Any], load: Callable[[str, str], Any]):
+    def __init__(self, config: Dict[str, Any]):
         self.config = config
-        self.namespaces, self.landlock, self.system_calls = (
-            load("opsieve_" + name, config[name]) for name in ("namespaces", "landlock", "system_calls")
-        )
         self.lacks: Dict[str, str] = {}
         self.left: List[str] = []
         self.walls: List[str] = []
@@ -42,21 +39,19 @@ class Walls:
         for folder in self.kept:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         scratch = self.enter_namespaces(scratch)
-        self.namespaces.drop_privileges()
+        namespaces.drop_privileges()
         without = self.config["without"]
         self.lacks.update(without)
         if "landlock" in without:
             pass
-        elif self.landlock.version():
-            self.wall(
-                "landlock %d" % self.landlock.version(), lambda: self.restrict_files(scratch, self.kept)
-            )
+        elif landlock.version():
+            self.wall("landlock %d" % landlock.version(), lambda: self.restrict_files(scratch, self.kept))
         else:
             self.lacks["landlock"] = "the kernel has none"
         if "filter" in without:
             pass
         elif os.uname().machine == "x86_64":
-            self.wall("filter", lambda: self.system_calls.restrict(self.config["network"], True, None))
+            self.wall("filter", lambda: system_calls.restrict(self.config["network"], True, None))
         else:
             self.lacks["filter"] = "there is none for this machine"
         self.common = os.path.join(scratch, "common")
@@ -76,21 +71,21 @@ class Walls:
         if self.config["network"]:
             wanted.remove("network")
         early = [name for name in wanted if name != "files"]
-        self.left = self.namespaces.unshare(["user"] + early, self.lacks)
+        self.left = namespaces.unshare(["user"] + early, self.lacks)
         if "processes" in self.left:
-            self.namespaces.first_process(scratch)  # who stays outside sees the files as they are, to tidy up
+            namespaces.first_process(scratch)  # who stays outside sees the files as they are, to tidy up
         if "files" in wanted:
-            self.left += self.namespaces.unshare(["files"], self.lacks)
+            self.left += namespaces.unshare(["files"], self.lacks)
         if "processes" in self.left and "files" not in self.left:
-            raise self.namespaces.Incomplete("processes", "files: " + self.lacks["files"])
+            raise namespaces.Incomplete("processes", "files: " + self.lacks["files"])
         if "files" in self.left:
             readable = sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"]
             devices = self.config["devices"]
-            self.namespaces.build_tree(scratch, readable, self.kept, devices, "processes" in self.left)
-            scratch = self.namespaces.HOME
+            namespaces.build_tree(scratch, readable, self.kept, devices, "processes" in self.left)
+            scratch = namespaces.HOME
         if "processes" in self.left:  # threads count too; root is bound by the namespace's own limit
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NPROC, (self.namespaces.PROCESSES,) * 2)
+                resource.setrlimit(resource.RLIMIT_NPROC, (namespaces.PROCESSES,) * 2)
         self.walls += self.left
         return scratch
 
@@ -106,31 +101,29 @@ class Walls:
         """Landlock: in a tree of the zygote's own all may be read; elsewhere what the tree would have
         held.
         """
-        devices = ["/dev/" + name for name in self.namespaces.DEVICES] + self.config["devices"]
+        devices = ["/dev/" + name for name in namespaces.DEVICES] + self.config["devices"]
         if "files" in self.left:
-            self.landlock.restrict(
-                ["/"], [scratch, "/tmp", "/dev/shm"] + devices + kept, self.config["network"]
-            )
+            landlock.restrict(["/"], [scratch, "/tmp", "/dev/shm"] + devices + kept, self.config["network"])
             return
-        settings = ["/etc/" + name for name in self.namespaces.SETTINGS + ("passwd", "group")]
-        readable = list(self.namespaces.SYSTEM) + settings + ["/proc"]
+        settings = ["/etc/" + name for name in namespaces.SETTINGS + ("passwd", "group")]
+        readable = list(namespaces.SYSTEM) + settings + ["/proc"]
         readable += (
             sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"] + self.kept
         )
-        self.landlock.restrict(readable, [scratch] + devices + kept, self.config["network"])
+        landlock.restrict(readable, [scratch] + devices + kept, self.config["network"])
 
     def confine(self, scratch: str, processes: bool) -> None:
         """In a forked worker: its own scratch folder is what it may write, its own domain whom it may
         signal.
         """
-        self.namespaces.libc.prctl(self.namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
-        version = self.landlock.version() if any(wall.startswith("landlock") for wall in self.walls) else 0
+        namespaces.libc.prctl(namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
+        version = landlock.version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:
             # What a compiler keeps for all of its processes: compiled headers.
             self.restrict_files(scratch, [self.common])
         alone = os.getpid() if "processes" not in self.left and version < 6 else None
         if "filter" in self.walls and (not processes or alone is not None):
-            self.system_calls.restrict(self.config["network"], processes, alone)
+            system_calls.restrict(self.config["network"], processes, alone)
 
     @staticmethod
     def move_home(folder: str) -> None:
