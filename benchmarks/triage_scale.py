@@ -141,7 +141,7 @@ def enter(store: Store, count: int, bugs: int, seed: int, first: int = 0) -> Non
 def places(folder: Path) -> dict[int, int]:
     """The cluster of every failure, by test."""
     with Store(folder) as store:
-        rows = store._db.execute(
+        rows = store._database.execute(
             "SELECT f.test, p.cluster FROM failures f JOIN fingerprints p ON p.key = f.fingerprint"
         ).fetchall()
     return dict(rows)
@@ -152,11 +152,11 @@ def multiplied(folder: Path, count: int, clusters: int) -> None:
     without its folders.
     """
     with Store(folder) as store:
-        connection = store._db.conn
+        connection = store._database.conn
         keys = [
             row[0] for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()
         ]
-        with writing(store._db):
+        with writing(store._database):
             number = connection.execute("SELECT max(number) FROM fingerprints").fetchone()[0]
             columns = (
                 "version, kind, components, count, kept, apart, title, stage, message, targets, guilty_pass,"

@@ -22,9 +22,9 @@ from opsieve.reducer.sessions.case_process import PREFIX, ChildEnd, ChildTask, e
 from opsieve.triage.distributed.cluster import Cluster
 from opsieve.triage.distributed.remote_lane import Files, files_of, installed, write_files
 from opsieve.triage.review.review import review
-from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.index.index_file import joined
 from opsieve.triage.store.index.index_reader import IndexReader
+from opsieve.triage.store.rows import Candidate
 from opsieve.triage.store.store_folder import case_folder
 
 _TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
@@ -71,7 +71,7 @@ def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
     """
     review(request.store)  # the order in which to reduce
     with joined(request.store) as database:
-        return candidates(IndexReader(database), request.members)
+        return IndexReader(database).candidates(request.members)
 
 
 def reduce_cases(

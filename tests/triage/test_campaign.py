@@ -393,7 +393,9 @@ def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None
     with Store(tmp_path) as store:
         campaign = new_campaign(3, [resolve(FAKE)], PLAN)
         store.begin(campaign)
-        store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
+        store._database.execute(
+            f"PRAGMA max_page_count = {store._database.execute('PRAGMA page_count').fetchone()[0]}"
+        )
         with pytest.raises(BadInput, match="full"):
             for _ in run(store, campaign, PLAN, Limits(seconds=20), tests=400, start=thread_spawn):
                 pass

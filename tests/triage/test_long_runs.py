@@ -29,14 +29,14 @@ def test_a_campaign_goes_on_once_there_is_space_again_and_its_store_is_the_same(
         with Store(tmp_path / name) as store:
             campaign = new_campaign(3, [resolve(FAKE)], plan)
             store.begin(campaign)
-            pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-            store._db.execute(f"PRAGMA max_page_count = {pages if filled else 1 << 20}")
+            pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+            store._database.execute(f"PRAGMA max_page_count = {pages if filled else 1 << 20}")
             said: list[DiskFull] = []
 
             def full(error: DiskFull, store: Store = store, said: list[DiskFull] = said) -> bool:
                 said.append(error)
                 if len(said) == 3:
-                    store._db.execute(f"PRAGMA max_page_count = {1 << 20}")
+                    store._database.execute(f"PRAGMA max_page_count = {1 << 20}")
                 return True
 
             for _ in run(store, campaign, plan, Limits(seconds=20), tests=12, full=full, start=spawn):

@@ -146,8 +146,8 @@ def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.begin(CAMPAIGN)
         store.record(CAMPAIGN, [done(0)])
-        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+        store._database.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(BadInput, match="full"):
             store.record(CAMPAIGN, [done(number, "x" * 3000 + str(number)) for number in range(1, 60)])
     with Store(tmp_path) as store:

@@ -17,11 +17,11 @@ from stores import done, filled, finding
 from opsieve.bisect.sessions.answers import keep_culprit
 from opsieve.reducer.sessions import store_session
 from opsieve.reducer.sessions.case_process import ChildEnd, ChildTask
-from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.finished_test import Campaign, NonBug
 from opsieve.triage.store.index.index_file import INDEX, SCHEMA, joined
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.rows import Candidate
 from opsieve.triage.store.store import Store
 
 KEYS = {
@@ -308,7 +308,7 @@ def test_what_is_told_by_its_graph_is_reduced_first(
     store = filled(tmp_path / "s", tests)
     asked(capsys, store, "triage")
     with joined(store) as database:
-        first = candidates(IndexReader(database))
+        first = IndexReader(database).candidates()
     assert [one.target for one in first if "mismatch" in one.fingerprint] == [one.target for one in first[:2]]
     assert first[2].fingerprint.startswith("fake-crash")
     assert {one.cluster for one in first} == {"c1", "c2", "c3", "c4"}
@@ -325,7 +325,7 @@ def two_failures(folder: Path) -> list[Candidate]:
     with Store(folder) as store:
         store.begin(campaign)
         store.record(campaign, tests)
-        wanted = candidates(store.index)
+        wanted = store.index.candidates()
     assert len(wanted) == 2
     return wanted
 

@@ -147,3 +147,17 @@ class Evidence:
 
 
 NOTHING = Evidence()
+
+
+def needs_reduction(components: Sequence[Component]) -> bool:
+    """Whether a fingerprint would count the operators of the program, but they are too many to say which to
+    blame.
+    """
+    return any(part.needs_reduction for part in components)
+
+
+def counts_graph(components: Sequence[Component]) -> bool:
+    """Whether a fingerprint counts operators, or would once they are few."""
+    return needs_reduction(components) or any(
+        part.kept and part.name is ComponentName.OPERATORS for part in components
+    )

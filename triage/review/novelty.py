@@ -97,7 +97,7 @@ def _by_rules(folder: Path, known: Path | None) -> dict[int, str]:
     counted: Counter[tuple[int, str]] = Counter()
     with joined(folder) as database:
         index = Index(database)
-        members = {facts.id: facts.members for facts in index.clusters()}
+        members = {facts.id: facts.members for facts in index.cluster_facts()}
         for rule, one in explained(index, rules):
             counted[one.cluster, rule.name] += one.many
     return {

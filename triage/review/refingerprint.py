@@ -74,10 +74,16 @@ def refingerprint(
     rest = {each.key for each in found if base(each.key) == each.new}
     if places is not None:
         many = Counter(each.key for each in changed)
-        rest |= {key for key, count in many.items() if index.count(key) > count}
+        rest |= {
+            key for key, count in many.items() if (place := index.fingerprint(key)) and place.count > count
+        }
     groups = plan(changed, index.clusters_by_key(), index.decided(), rest)
     apart = tuple(
-        differences(index.components(group.key), fresh[base(group.to_key)].components) for group in groups
+        differences(
+            standing.components if (standing := index.fingerprint(group.key)) else (),
+            fresh[base(group.to_key)].components,
+        )
+        for group in groups
     )
     if groups and not dry_run:
         with index.changing():
@@ -129,7 +135,7 @@ def _move(
         most = outgoing[0]
         stays = index.kept(key) - sum(len(group.rows) for group in outgoing)
         if whole and len(most.rows) > stays:
-            if not stays and not index.has(most.to_key):
+            if not stays and index.fingerprint(most.to_key) is None:
                 index.rename_fingerprint(key, most.to_key, fresh[base(most.to_key)], most.to_cluster or None)
             _ensure(index, most, fresh)  # unchanged failures, or such as could not be read, keep the row
             index.move_counted(key, most.to_key)
@@ -143,7 +149,7 @@ def _move(
 
 def _ensure(index: Index, group: Reassignment, fresh: dict[str, Fingerprint]) -> None:
     """Make a row for the fingerprint that a group goes to, unless it has one."""
-    if not index.has(group.to_key):
+    if index.fingerprint(group.to_key) is None:
         index.add_fingerprint(group.to_key, fresh[base(group.to_key)], group.to_cluster or None, group.rows)
 
 

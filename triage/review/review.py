@@ -118,7 +118,7 @@ def match_issues(index: Index, folder: Path) -> list[str]:
 
 def rank(index: Index) -> int:
     """Rank every cluster; how many there are."""
-    order = ranked([_rank_features(one) for one in index.clusters()])
+    order = ranked([_rank_features(one) for one in index.cluster_facts()])
     index.set_ranks(order)
     return len(order)
 

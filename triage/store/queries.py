@@ -15,10 +15,8 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.known.issues import ClusterSignature
 from opsieve.triage.store.failure_record import read_observations
 from opsieve.triage.store.index.filters import SORTS as SORTS
-from opsieve.triage.store.index.filters import Order, condition
 from opsieve.triage.store.index.filters import Sort as Sort
 from opsieve.triage.store.index.index_file import INDEX, joined, looking, sentence, version_of
 from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS  # part of this interface
@@ -26,24 +24,14 @@ from opsieve.triage.store.index.index_reader import Grouping as Grouping
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.index.schema import SCHEMA, bounded
 from opsieve.triage.store.rows import (
-    CampaignRow,
     CaseDetails,
-    ClusterGroup,
-    ClusterPage,
-    ClusterRow,
-    Counts,
-    Decision,
-    FingerprintRow,
-    MemberPage,
-    NonBugRow,
     RelatedRow,
-    RuleRow,
     name_of,
 )
 from opsieve.triage.store.store_folder import case_folder, check_folder
 
 
-class Queries:
+class Queries(IndexReader):
     """A store to look at. Methods may be called from any thread; `close` ends all of its connections.
 
     BadInput, one sentence, from every method: for a name that means nothing, a store that is not there,
@@ -71,51 +59,16 @@ class Queries:
             self._open.clear()
             self._threads = threading.local()
 
-    def clusters(
-        self, text: str = "", *, sort: Sort = "rank", reverse: bool = False, after: str = "", limit: int = 100
-    ) -> ClusterPage:
-        """A page of the clusters that a filter (`filters.condition`) lets through. `after` is the `next` of
-        the page before.
-        """
-        wanted = condition(text) if text.strip() else None
-        with self._asking() as index:
-            return index.cluster_page(wanted, Order(sort, reverse, after), limit)
-
-    def groups(self, by: Grouping, text: str = "") -> tuple[ClusterGroup, ...]:
-        """The clusters that a filter lets through, counted by a property, the largest group first. A cluster
-        of two targets counts in both.
-        """
-        with self._asking() as index:
-            return index.groups(by, condition(text))
-
-    def cluster(self, name: str) -> ClusterRow:
-        """The cluster that a name (`IndexReader.cluster_of`) means."""
-        with self._asking() as index:
-            return index.cluster(index.cluster_of(name))
-
-    def fingerprints(self, name: str) -> tuple[FingerprintRow, ...]:
-        """The fingerprints of a cluster, oldest first, each with its components and why it is here."""
-        with self._asking() as index:
-            return index.fingerprint_rows(index.cluster_of(name))
-
-    def members(self, name: str, *, after: str = "", limit: int = 100) -> MemberPage:
-        """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with
-        a case first.
-        """
-        with self._asking() as index:
-            return index.member_page(index.cluster_of(name), after, limit)
-
     def case(self, name: str) -> CaseDetails:
         """A failure: `name` is a case folder, `CAMPAIGN:TEST:TARGET`, or a cluster, of which it is the
         representative.
         """
-        with self._asking() as index:
-            if "/" not in name and ":" not in name:
-                place = index.representative(index.cluster_of(name))
-                if not place:
-                    raise BadInput(f"no case of {shown(name)} was kept; look at its members")
-                name = place
-            member, components, cluster = index.member(name)
+        if "/" not in name and ":" not in name:
+            place = self.cluster(name).representative
+            if not place:
+                raise BadInput(f"no case of {shown(name)} was kept; look at its members")
+            name = place
+        member, components, cluster = self.member(name)
         folder = case_folder(self.folder, member.folder) if member.folder else None
         observations, problem = (
             read_observations(folder) if folder else ((), "its case was not kept, it is only counted")
@@ -137,17 +90,15 @@ class Queries:
             similarity_features,
         )
 
-        with self._asking() as index:
-            number = index.cluster_of(name)
-            features: dict[int, list[SimilarityFeatures]] = {}
-            for cluster, components in index.same_backend(number):
-                features.setdefault(cluster, []).append(similarity_features(components))
-            own = features.pop(number, [])
-            blamed = self._blamed(index.bisected(number))
-            found = likeliest(
-                related(own, features, most), same_commit(blamed.pop(number, {}), blamed, most), most=most
-            )
-            return tuple(RelatedRow(index.cluster(one.cluster), one.score, one.reason) for one in found)
+        number = self.cluster_of(name)
+        features: dict[int, list[SimilarityFeatures]] = {}
+        for cluster, components in self.same_backend(number):
+            features.setdefault(cluster, []).append(similarity_features(components))
+        own = features.pop(number, [])
+        blamed = self._blamed(self.bisected(number))
+        alike = related(own, features, most)
+        found = likeliest(alike, same_commit(blamed.pop(number, {}), blamed, most), most=most)
+        return tuple(RelatedRow(self.cluster(name_of(one.cluster)), one.score, one.reason) for one in found)
 
     def _blamed(self, cases: Sequence[tuple[int, str]]) -> dict[int, dict[str, float]]:
         """The commits behind clusters with their probabilities: of each the first of its cases that has
@@ -165,56 +116,16 @@ class Queries:
                     continue
         return found
 
-    def history(self, name: str = "", most: int = 100) -> tuple[Decision, ...]:
-        """Decisions, the latest first; of one cluster where one is named."""
-        with self._asking() as index:
-            return index.decisions(index.cluster_of(name) if name else None, most)
-
-    def signatures(self) -> tuple[ClusterSignature, ...]:
-        """What every cluster is recognised by in another store."""
-        with self._asking() as index:
-            return tuple(index.signatures())
-
-    def met(self, campaign: str) -> tuple[set[int], set[int]]:
-        """The clusters (by number) of a campaign, and those of them that other campaigns met, too."""
-        with self._asking() as index:
-            return index.met(campaign)
-
-    def counts(self) -> Counts:
-        """The whole store in figures."""
-        with self._asking() as index:
-            return index.counts()
-
-    def non_bugs(self, verdict: str = "", most: int = 100) -> tuple[NonBugRow, ...]:
-        """What is no confirmed bug, the most frequent first: an entry for each target, verdict and lack, and
-        for each flaky fingerprint.
-        """
-        with self._asking() as index:
-            return index.non_bugs(verdict, most)
-
-    def rules(self) -> tuple[RuleRow, ...]:
-        """The rules of known bugs as `opsieve triage` read them last, with how many failures each
-        explains.
-        """
-        with self._asking() as index:
-            return index.rules()
-
-    def campaigns(self) -> tuple[CampaignRow, ...]:
-        """The campaigns as they were begun, each with its tests done."""
-        with self._asking() as index:
-            return index.campaigns()
-
     def changed(self) -> bool:
         """Whether anybody committed something since this thread asked this last; True the first time."""
-        with self._asking() as index:
-            now = index.data_version()
+        now = int(self._value("PRAGMA data_version"))
         before = getattr(self._threads, "seen", None)
         self._threads.seen = now
         return now != before
 
     @contextmanager
-    def _asking(self) -> Iterator[IndexReader]:
-        """The index over this thread's connection; what SQLite says becomes one sentence."""
+    def _asking(self) -> Iterator[Database]:
+        """This thread's connection; what SQLite says becomes one sentence."""
         try:
             database: Database | None = getattr(self._threads, "database", None)
             if database is None:
@@ -223,7 +134,7 @@ class Queries:
                     self._open.append(database)
                 self._threads.database = database
             with bounded(database.conn):
-                yield IndexReader(database)
+                yield database
         except sqlite3.Error as error:
             raise BadInput(sentence(self.folder, error)) from None
 

@@ -286,7 +286,7 @@ class KeptCase:
 @dataclass(frozen=True, slots=True)
 class FingerprintPlace:
     """Where a fingerprint stands: its number, its cluster (None: flaky), whether it joins nothing by itself,
-    and its failures.
+    its failures, how many of them have a case, and its components.
     """
 
     key: str
@@ -294,6 +294,8 @@ class FingerprintPlace:
     cluster: int | None
     apart: int
     count: int
+    kept: int
+    components: tuple[Component, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,13 +334,13 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class FingerprintToReduce:
-    """A fingerprint whose cluster is open: its components, the rank and the number of the cluster, and its
-    kept cases, the smallest first, each with its place, target, nodes, and nodes once reduced.
+class Candidate:
+    """A kept case that is not reduced: its folder in the store, the target that fails, its fingerprint,
+    cluster and nodes.
     """
 
-    key: str
-    components: tuple[Component, ...]
-    rank: int
-    cluster: int
-    cases: tuple[tuple[str, str, int, int | None], ...]
+    place: str
+    target: str
+    fingerprint: str
+    cluster: str
+    nodes: int

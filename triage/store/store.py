@@ -26,14 +26,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+from sqlite_utils import Database
 
 from opsieve.backends.judge.oracle_names import ORACLE, further_oracle
 from opsieve.backends.record import write_observations
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import sync_tree
-from opsieve.triage.store.candidates import needs_reduction
+from opsieve.triage.fingerprint.component import needs_reduction
 from opsieve.triage.store.decision_log import DecisionReplay
 from opsieve.triage.store.failure_record import (
     NAME,
@@ -55,7 +56,7 @@ KEPT = 5  # cases kept of one fingerprint; further ones are counted
 KEPT_VAGUE = 50
 
 
-class Store:
+class Store(CampaignIndex):
     """A store opened by its one writer; use it as a context manager.
 
     BadInput, one sentence, when the folder cannot be written, another process writes it, its index is damaged
@@ -69,9 +70,9 @@ class Store:
         self._lock = locked(folder)
         try:
             with self.guarded():
-                self._db = opened(folder / INDEX)
-                self.index, self._campaigns = Index(self._db), CampaignIndex(self._db)
-                with self.index.changing():
+                super().__init__(opened(folder / INDEX))
+                self.index = Index(self._database)
+                with self.changing():
                     self.index.place_new()  # those of an index that an older opsieve wrote
                 self._settle()
         except BaseException:
@@ -92,7 +93,7 @@ class Store:
         try:
             with self.guarded():
                 self._settle()
-                self._db.close()
+                self._database.close()
                 if self._unbegun:
                     unmade(self.folder)
         finally:
@@ -100,40 +101,13 @@ class Store:
 
     def begin(self, campaign: Campaign, versions: Mapping[str, str] | None = None) -> None:
         """Enter a campaign with the versions of its targets; one that is there already stays as it is."""
-        with self.guarded(), self.index.changing():
+        with self.guarded(), self.changing():
             self._enter(campaign, versions or {})
-
-    def versions(self, campaign: Campaign) -> dict[str, str]:
-        """The versions that its targets had when it began; {} where nobody knows."""
-        with self.guarded():
-            return self._campaigns.versions(campaign.id)
-
-    def campaigns(self) -> list[Campaign]:
-        """Every campaign, in the order in which they were begun."""
-        with self.guarded():
-            return [Campaign(*row) for row in self._campaigns.rows()]
-
-    def done(self, campaign: Campaign) -> int:
-        """How many tests of it are done: those with the numbers below."""
-        with self.guarded():
-            return self._campaigns.done(campaign.id)
-
-    def digests(self, campaign: Campaign, most: int) -> dict[int, str]:
-        """The digests of the programs of at most so many tests that are done, by number, from the first to
-        the last.
-        """
-        with self.guarded():
-            return self._campaigns.digests(campaign.id, most)
-
-    def learnt(self, campaign: Campaign) -> dict[str, str]:
-        """What was kept with its tests, by name."""
-        with self.guarded():
-            return self._campaigns.learnt(campaign.id)
 
     def learn(self, campaign: Campaign, learnt: Mapping[str, str]) -> None:
         """Keep texts by name, as `record` does with tests."""
-        with self.guarded(), self.index.changing():
-            self._campaigns.learn(campaign.id, learnt)
+        with self.guarded(), self.changing():
+            self._keep(campaign, learnt)
 
     def record(
         self, campaign: Campaign, tests: Sequence[FinishedTest], learnt: Mapping[str, str] | None = None
@@ -142,7 +116,7 @@ class Store:
         the first cases of each fingerprint.
         """
         with self.guarded():
-            with self.index.changing():
+            with self.changing():
                 now = round(self._clock(), 3)
                 known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
                 rows: list[tuple[FailureRecord, str]] = []
@@ -158,64 +132,19 @@ class Store:
                             place = self._free(record.fingerprint, rows)
                             self._stage(record, case_of(test), finding, now)
                         rows.append((record, place))
-                self._campaigns.add_tests(
-                    campaign.id,
-                    [
-                        (
-                            test.number,
-                            test.digest,
-                            {target: verdict for target, (verdict, _) in test.answers.items()},
-                        )
+                self._add_tests(
+                    campaign,
+                    (
+                        (test.number, test.digest, {name: word for name, (word, _) in test.answers.items()})
                         for test in tests
-                    ],
+                    ),
                 )
                 self._add_totals(campaign, tests)
-                self._campaigns.learn(campaign.id, learnt or {})
+                self._keep(campaign, learnt or {})
                 for record, place in rows:
                     self.index.add_failure(record, place, now)
                 self.index.place_new()
             self._settle()
-
-    def totals(self, campaign: Campaign) -> dict[str, dict[str, int]]:
-        """Verdicts counted, by target."""
-        found: dict[str, dict[str, int]] = {target: {} for target in campaign.targets}
-        with self.guarded():
-            for target, verdict, count, _ in self._campaigns.totals(campaign.id):
-                found.setdefault(target, {})[verdict] = count
-        return found
-
-    def seconds(self, campaign: Campaign) -> dict[str, float]:
-        """Wall seconds that each target took for its tests."""
-        spent: dict[str, float] = {}
-        with self.guarded():
-            for target, _, _, seconds in self._campaigns.totals(campaign.id):
-                spent[target] = spent.get(target, 0.0) + seconds
-        return dict(sorted(spent.items()))
-
-    def kinds(self, campaign: Campaign) -> dict[str, int]:
-        """Confirmed failures counted, by kind."""
-        with self.guarded():
-            return self._campaigns.kinds(campaign.id)
-
-    def clusters(self, campaign: Campaign) -> int:
-        """Clusters that its confirmed failures belong to."""
-        with self.guarded():
-            return self._campaigns.clusters(campaign.id)
-
-    def new_clusters(self, campaign: Campaign, most: int = 20) -> list[tuple[int, str, int]]:
-        """Number, title and members of clusters that no other campaign has met, at most so many."""
-        with self.guarded():
-            return self._campaigns.new_clusters(campaign.id, most)
-
-    def different(self, campaign: Campaign) -> int:
-        """Distinct fingerprints of its confirmed failures."""
-        with self.guarded():
-            return self._campaigns.different(campaign.id)
-
-    def failures(self) -> list[dict[str, Any]]:
-        """Every failure as the index has it, by campaign, test and target."""
-        with self.guarded():
-            return self.index.failures()
 
     def many(self) -> int:
         """How many failures there are."""
@@ -224,11 +153,6 @@ class Store:
     def fingerprints(self) -> int:
         """How many different fingerprints there are."""
         return len(self.counts())
-
-    def counts(self) -> dict[str, int]:
-        """How many failures each fingerprint has."""
-        with self.guarded():
-            return self.index.counts_by_key()
 
     def adopt(self) -> tuple[int, list[str]]:
         """Enter case folders that the index does not know; how many, and a sentence for each that cannot be
@@ -242,7 +166,7 @@ class Store:
             replay = DecisionReplay(self.index, self.folder)
             for record, place, seen in found:
                 try:
-                    with self.index.changing():
+                    with self.changing():
                         replay.until(record.number)
                         added += self._adopt(record, place, seen)
                 except (
@@ -252,7 +176,7 @@ class Store:
                     ValueError,
                 ) as error:
                     problems.append(f"{shown(place, 160)} cannot be entered: {shown(str(error), 100)}")
-            with self.index.changing():
+            with self.changing():
                 replay.until(None)
         problems += replay.problems
         return added, problems
@@ -280,11 +204,6 @@ class Store:
             self.index.place_new()
         return not known
 
-    # -- rows
-
-    def _enter(self, campaign: Campaign, versions: Mapping[str, str]) -> None:
-        self._campaigns.enter(campaign.id, campaign.generator, campaign.seed, campaign.targets, versions)
-
     def _add_totals(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
         many: Counter[tuple[str, str]] = Counter()
         spent: dict[tuple[str, str], float] = {}
@@ -292,20 +211,23 @@ class Store:
             for target, (verdict, seconds) in test.answers.items():
                 many[target, verdict] += 1
                 spent[target, verdict] = spent.get((target, verdict), 0.0) + seconds
-        self._campaigns.add_totals(campaign.id, [(*key, count, spent[key]) for key, count in many.items()])
-        self._campaigns.add_non_bugs(
-            (each.target, each.verdict, bounded(each.what[:300]), bounded(each.message[:1000]))
-            for test in tests
-            for each in test.non_bugs
+        self._count(
+            campaign,
+            [(*key, count, spent[key]) for key, count in many.items()],
+            (
+                (each.target, each.verdict, bounded(each.what[:300]), bounded(each.message[:1000]))
+                for test in tests
+                for each in test.non_bugs
+            ),
         )
 
     def _known(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
         """The number of a fingerprint and how many of its cases are kept; of a new one, a number that is not
         promised.
         """
-        found = self.index.number_and_kept(key)
+        found = self.index.fingerprint(key)
         if found is not None:
-            return found
+            return found.number, found.kept
         return max([self.index.free_number(), *(number + 1 for number, _ in promised.values())]), 0
 
     # -- folders
@@ -354,6 +276,11 @@ class Store:
         except BadInput:
             return ""  # its writer was killed while it wrote
         return self.index.place_of(record.campaign, record.test, record.target) or ""
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[Database]:
+        with self.guarded():
+            yield self._database
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:

@@ -5,8 +5,9 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlite_utils import Database
 
@@ -77,6 +78,54 @@ def looking(path: Path) -> Database:
 def _database(connection: sqlite3.Connection) -> Database:
     connection.row_factory = RowReader()
     return Database(connection, recursive_triggers=False, execute_plugins=False)
+
+
+class OpenIndex:
+    """An open index. Where it is asked, and how errors are reported, is for `_asking` to say."""
+
+    def __init__(self, database: Database):
+        self._database = database
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[Database]:
+        """The database for one question."""
+        yield self._database
+
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        with self._asking() as database:
+            return database.conn.execute(sql, values).fetchall()
+
+    def _row(self, sql: str, *values: object) -> Any:
+        """The first row, None where there is none."""
+        return next(iter(self._rows(sql, *values)), None)
+
+    def _value(self, sql: str, *values: object) -> Any:
+        """The first value of the first row, None where there is no row."""
+        row = self._row(sql, *values)
+        return None if row is None else row[0]
+
+    def _where(
+        self, table: str, where: str | None = None, *values: object, **options: Any
+    ) -> list[dict[str, Any]]:
+        """Rows of a table by the names of their columns; `options` are those of sqlite-utils' `rows_where`."""
+        with self._asking() as database:
+            return list(database.table(table).rows_where(where, values, **options))
+
+    def _insert(self, table: str, row: Mapping[str, object]) -> None:
+        """Add a row that every failure adds: sqlite-utils' `insert` takes a tenth of the time of recording one."""
+        names = ", ".join(row)
+        self._rows(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", *row.values())
+
+    def _set(self, table: str, where: str, values: Sequence[object], **columns: object) -> None:
+        """Set columns of the rows that a condition lets through."""
+        assigned = ", ".join(f"{name} = ?" for name in columns)
+        self._rows(f"UPDATE {table} SET {assigned} WHERE {where}", *columns.values(), *values)
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """A transaction: all changes inside are made, or none."""
+        with writing(self._database):
+            yield
 
 
 def version_of(path: Path) -> int:

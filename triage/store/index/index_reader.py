@@ -11,23 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from sqlite_utils import Database
-
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.fingerprint.component import Component
+from opsieve.triage.fingerprint.component import Component, counts_graph, needs_reduction
 from opsieve.triage.known.issues import ClusterSignature, issues_in
 from opsieve.triage.store.failure_record import components_in
-from opsieve.triage.store.index.filters import MOST, STATUS, Condition, Order, cluster_page, cursor
+from opsieve.triage.store.index.filters import MOST, STATUS, Order, Sort, cluster_page, condition, cursor
+from opsieve.triage.store.index.index_file import OpenIndex
 from opsieve.triage.store.index.row_types import decoded
 from opsieve.triage.store.rows import (
     CampaignRow,
+    Candidate,
     ClusterGroup,
     ClusterPage,
     ClusterRow,
     Counts,
     Decision,
     FingerprintRow,
-    FingerprintToReduce,
     MemberPage,
     MemberRow,
     NonBugRow,
@@ -56,23 +55,8 @@ _MEMBER = (
 )
 
 
-class IndexReader:
+class IndexReader(OpenIndex):
     """An open index to look at."""
-
-    def __init__(self, database: Database):
-        self._db, self._connection = database, database.conn
-
-    def _rows(self, sql: str, *values: object) -> list[Any]:
-        return self._connection.execute(sql, values).fetchall()
-
-    def _row(self, sql: str, *values: object) -> Any:
-        """The first row, None where there is none."""
-        return self._connection.execute(sql, values).fetchone()
-
-    def _value(self, sql: str, *values: object) -> Any:
-        """The first value of the first row, None where there is no row."""
-        row = self._row(sql, *values)
-        return None if row is None else row[0]
 
     # -- names
 
@@ -140,15 +124,22 @@ class IndexReader:
 
     # -- clusters
 
-    def cluster_page(self, wanted: Condition | None, order: Order, limit: int) -> ClusterPage:
-        """A page of the clusters that a condition lets through; all for None."""
-        rows, total, more = cluster_page(self._connection, _COLUMNS, wanted, order, limit)
+    def clusters(
+        self, text: str = "", *, sort: Sort = "rank", reverse: bool = False, after: str = "", limit: int = 100
+    ) -> ClusterPage:
+        """A page of the clusters that a filter (`filters.condition`) lets through. `after` is the `next` of
+        the page before.
+        """
+        wanted, order = condition(text) if text.strip() else None, Order(sort, reverse, after)
+        with self._asking() as database:
+            rows, total, more = cluster_page(database.conn, _COLUMNS, wanted, order, limit)
         return ClusterPage(tuple(map(_cluster, rows)), total, more)
 
-    def groups(self, by: Grouping, wanted: Condition) -> tuple[ClusterGroup, ...]:
-        """The clusters that a condition lets through, counted by a property, the largest group first; a
-        cluster of two targets counts in both.
+    def groups(self, by: Grouping, text: str = "") -> tuple[ClusterGroup, ...]:
+        """The clusters that a filter lets through, counted by a property, the largest group first; a cluster
+        of two targets counts in both.
         """
+        wanted = condition(text)
         if by not in GROUPINGS:
             raise BadInput(f"{shown(by)} is nothing to group by; take one of {', '.join(GROUPINGS)}")
         column = {"target": "targets", "pass": "guilty_pass", "status": STATUS}.get(by, by)
@@ -163,16 +154,17 @@ class IndexReader:
         found = [ClusterGroup(value, *many) for value, many in counted.items()]
         return tuple(sorted(found, key=lambda group: (-group.clusters, group.value)))
 
-    def cluster(self, number: int) -> ClusterRow:
-        """One cluster."""
-        return _cluster(self._row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", number))
+    def cluster(self, name: str) -> ClusterRow:
+        """The cluster that a name means (`cluster_of`)."""
+        return _cluster(self._row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", self.cluster_of(name)))
 
     def titles(self) -> dict[int, str]:
         """The title of every cluster."""
-        return {row["id"]: row["title"] for row in self._db.table("clusters").rows_where(select="id, title")}
+        return dict(self._rows("SELECT id, title FROM clusters"))
 
-    def fingerprint_rows(self, cluster: int) -> tuple[FingerprintRow, ...]:
-        """The fingerprints of a cluster, oldest first."""
+    def fingerprints(self, name: str) -> tuple[FingerprintRow, ...]:
+        """The fingerprints of a cluster, oldest first, each with its components and why it is here."""
+        cluster = self.cluster_of(name)
         rows = self._rows(
             "SELECT f.key, f.number, f.version, f.title, f.count, f.kept, f.apart, f.first_seen, f.last_seen,"
             " f.components, (SELECT a.title FROM alternatives a JOIN alternatives b ON a.title = b.title AND"
@@ -185,18 +177,16 @@ class IndexReader:
         )
         return tuple(_fingerprint(row, cluster) for row in rows)
 
-    def member_page(self, cluster: int, after: str, limit: int) -> MemberPage:
+    def members(self, name: str, *, after: str = "", limit: int = 100) -> MemberPage:
         """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with
         a case first.
         """
-        limit = max(1, min(limit, MOST))
+        cluster, limit = self.cluster_of(name), max(1, min(limit, MOST))
         start, row_id = cursor(after, 2) if after else (0, 0)
         found: list[tuple[Any, ...]] = []
         total = self._value("SELECT members FROM clusters WHERE id = ?", cluster)
-        for key, place in self._connection.execute(
-            "SELECT key, number FROM fingerprints WHERE cluster = ? AND number >= ? ORDER BY number",
-            [cluster, start],
-        ):
+        sql = "SELECT key, number FROM fingerprints WHERE cluster = ? AND number >= ? ORDER BY number"
+        for key, place in self._rows(sql, cluster, start):
             found += self._rows(
                 f"SELECT {_MEMBER}, {int(place)}, f.rowid FROM failures f WHERE f.fingerprint = ? AND f.rowid"
                 " > ? ORDER BY f.rowid LIMIT ?",
@@ -208,10 +198,6 @@ class IndexReader:
                 break
         more = json.dumps(found[limit - 1][-2:]) if len(found) > limit else ""
         return MemberPage(tuple(_member(row) for row in found[:limit]), total, more)
-
-    def representative(self, cluster: int) -> str:
-        """The place of the case that speaks for a cluster, "" when none was kept."""
-        return str(self._value("SELECT representative FROM clusters WHERE id = ?", cluster))
 
     def member(self, name: str) -> tuple[MemberRow, tuple[Component, ...], int | None]:
         """The failure that `name` means (`member_of`), the components of its fingerprint, and its cluster."""
@@ -229,11 +215,13 @@ class IndexReader:
         """Clusters with the components of their fingerprints, of the backend of one of them, which comes
         first; then the largest.
         """
-        for number, stored in self._connection.execute(
+        for number, stored in self._rows(
             "SELECT f.cluster, f.components FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
             " WHERE c.backend = (SELECT backend FROM clusters WHERE id = ?)"
             " ORDER BY f.cluster = ? DESC, c.members DESC LIMIT ?",
-            [cluster, cluster, _MOST_COMPARED],
+            cluster,
+            cluster,
+            _MOST_COMPARED,
         ):
             yield number, components_in(stored)
 
@@ -241,22 +229,26 @@ class IndexReader:
         """Clusters with the places of kept cases that were bisected, of the backend of one of them, which
         comes first; then the largest.
         """
-        return list(
-            self._rows(
-                "SELECT p.cluster, f.folder FROM fingerprints p JOIN clusters c ON c.id = p.cluster"
-                " JOIN failures f ON f.fingerprint = p.key WHERE p.first_bad != '' AND f.folder != ''"
-                " AND c.backend = (SELECT backend FROM clusters WHERE id = ?)"
-                " ORDER BY p.cluster = ? DESC, c.members DESC, f.nodes LIMIT ?",
-                cluster,
-                cluster,
-                _MOST_BISECTED,
-            )
+        return self._rows(
+            "SELECT p.cluster, f.folder FROM fingerprints p JOIN clusters c ON c.id = p.cluster"
+            " JOIN failures f ON f.fingerprint = p.key WHERE p.first_bad != '' AND f.folder != ''"
+            " AND c.backend = (SELECT backend FROM clusters WHERE id = ?)"
+            " ORDER BY p.cluster = ? DESC, c.members DESC, f.nodes LIMIT ?",
+            cluster,
+            cluster,
+            _MOST_BISECTED,
         )
 
-    def to_reduce(self) -> Iterator[FingerprintToReduce]:
-        """The fingerprints of clusters that are neither fixed nor given up, in the order in which clusters
-        are read.
+    def candidates(self, members: int = 1) -> list[Candidate]:
+        """Cases to reduce, the most telling first: of every fingerprint its smallest case, then the second
+        ones.
+
+        First come those that are identified by their graphs, since the others, identified by the place where
+        they failed, will most often stay where they are; then the order of clusters decides. Of each
+        fingerprint `members` cases, those reduced already counted; all of them where the fingerprint would
+        count operators and does not know which to blame, since each of its cases may be another bug.
         """
+        found: list[tuple[int, bool, int, Candidate]] = []
         for key, stored, rank, cluster in self._rows(
             "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
             " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
@@ -266,9 +258,19 @@ class IndexReader:
                 " WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
                 key,
             )
-            yield FingerprintToReduce(key, components_in(stored), rank, cluster, tuple(cases))
+            components = components_in(stored)
+            done = sum(reduced is not None for _, _, _, reduced in cases)
+            wanted = len(cases) if needs_reduction(components) else max(0, members - done)
+            waiting = [
+                Candidate(place, target, key, name_of(cluster), nodes)
+                for place, target, nodes, reduced in cases
+                if reduced is None
+            ]
+            elsewhere = not counts_graph(components)
+            found += [(done + turn, elsewhere, rank, one) for turn, one in enumerate(waiting[:wanted])]
+        return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
 
-    def signatures(self) -> Iterator[ClusterSignature]:
+    def signatures(self) -> tuple[ClusterSignature, ...]:
         """What every cluster is recognised by, in another store and among public issues."""
         parts: dict[int, list[tuple[Component, ...]]] = {}
         keys: dict[int, set[str]] = {}
@@ -284,22 +286,22 @@ class IndexReader:
             " f.fingerprint WHERE p.cluster IS NOT NULL"
         ):
             versions.setdefault(cluster, set()).add(version)
-        for row in self._rows(
-            "SELECT id, backend, kind, title, operators, guilty_pass FROM clusters WHERE members > 0"
-        ):
-            number, backend, kind, title, operators, guilty = row
-            names = frozenset(operators.split())
-            yield ClusterSignature(
+        return tuple(
+            ClusterSignature(
                 number,
                 backend,
                 kind,
                 title,
                 tuple(parts.get(number, ())),
-                names,
+                frozenset(operators.split()),
                 guilty,
                 frozenset(versions.get(number, ())),
                 frozenset(keys.get(number, ())),
             )
+            for number, backend, kind, title, operators, guilty in self._rows(
+                "SELECT id, backend, kind, title, operators, guilty_pass FROM clusters WHERE members > 0"
+            )
+        )
 
     def met(self, campaign: str) -> tuple[set[int], set[int]]:
         """The clusters of a campaign's confirmed failures, and those of them that other campaigns met,
@@ -316,15 +318,15 @@ class IndexReader:
 
     # -- the store
 
-    def decisions(self, cluster: int | None = None, most: int = 100) -> tuple[Decision, ...]:
-        """The latest decisions first; of one cluster where one is named."""
-        sql, values = "SELECT id, at, action, text, state FROM decisions", []
-        if cluster is not None:
-            sql += " WHERE ' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' ' LIKE ?"
-            values.append(f"% c{cluster} %")
-        return tuple(
-            Decision(*row) for row in self._rows(f"{sql} ORDER BY id DESC LIMIT {int(most)}", *values)
+    def history(self, name: str = "", most: int = 100) -> tuple[Decision, ...]:
+        """Decisions, the latest first; of one cluster where one is named."""
+        words = "' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' '"
+        rows = self._rows(
+            f"SELECT id, at, action, text, state FROM decisions WHERE {words} LIKE ? ORDER BY id DESC LIMIT ?",
+            f"% {name_of(self.cluster_of(name))} %" if name else "%",
+            most,
         )
+        return tuple(Decision(*row) for row in rows)
 
     def counts(self) -> Counts:
         """The whole store in figures."""
@@ -363,8 +365,10 @@ class IndexReader:
             ),
         )
 
-    def non_bugs(self, verdict: str, most: int) -> tuple[NonBugRow, ...]:
-        """What is no confirmed bug, the most frequent first; of one verdict, or of all for ""."""
+    def non_bugs(self, verdict: str = "", most: int = 100) -> tuple[NonBugRow, ...]:
+        """What is no confirmed bug, the most frequent first; of one verdict, or of all for "". There is an
+        entry for each target, verdict and lack, and for each flaky fingerprint.
+        """
         sql = (
             "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL SELECT"
             " trim(targets), 'flaky', title, message, count, coalesce((SELECT folder FROM failures WHERE"
@@ -375,7 +379,7 @@ class IndexReader:
 
     def rules(self) -> tuple[RuleRow, ...]:
         """The rules of known bugs as they were read last."""
-        return tuple(RuleRow(**row) for row in self._db.table("rules").rows_where(order_by="name"))
+        return tuple(RuleRow(**row) for row in self._where("rules", order_by="name"))
 
     def campaigns(self) -> tuple[CampaignRow, ...]:
         """The campaigns as they were begun, each with its tests done."""
@@ -386,10 +390,6 @@ class IndexReader:
         return tuple(
             CampaignRow(row[0], row[1], row[2], decoded(row[3], tuple[str, ...]), row[4]) for row in rows
         )
-
-    def data_version(self) -> int:
-        """A number that another one follows whenever another connection commits something."""
-        return int(self._value("PRAGMA data_version"))
 
 
 def _why(row: tuple[Any, ...], cluster: int) -> str:

@@ -86,6 +86,11 @@ def _by_name() -> Mapping[str, frozenset[type]]:
     return found
 
 
+def columns_of(table: str) -> Mapping[str, str]:
+    """The columns of a table with their declared types."""
+    return _columns()[table]
+
+
 @functools.cache
 def _columns() -> Mapping[str, Mapping[str, str]]:
     """The declared type of each column, by table; those of the full-text table are SQLite's own."""

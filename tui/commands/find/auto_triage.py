@@ -14,9 +14,9 @@ from pathlib import Path
 
 from opsieve.backends.registry import resolve
 from opsieve.gen.errors import BadInput, NoFailure
-from opsieve.triage.store.candidates import Candidate, candidates
 from opsieve.triage.store.index.index_file import joined
 from opsieve.triage.store.index.index_reader import IndexReader
+from opsieve.triage.store.rows import Candidate
 from opsieve.triage.store.store_folder import case_folder
 
 TURN = 60.0  # seconds that one command may take, where nothing says how long the campaign is
@@ -85,7 +85,7 @@ class AutoTriage:
         found: dict[str, Candidate] = {}
         try:
             with joined(self._folder) as database:
-                for one in candidates(IndexReader(database)):
+                for one in IndexReader(database).candidates():
                     if one.fingerprint not in self._asked:
                         found.setdefault(one.fingerprint, one)
         except BadInput:
