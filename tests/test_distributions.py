@@ -1,5 +1,6 @@
 """What users get: the contents of the sdist and of the wheel that is built from it (pyproject.toml)."""
 
+import re
 import tarfile
 import zipfile
 from collections.abc import Iterable
@@ -94,3 +95,10 @@ def test_both_say_the_same_version(wheel: zipfile.ZipFile, distributions: Path) 
     version = wheel.read("opsieve/_version.py").decode().removeprefix("VERSION = '").removesuffix("'\n")
     names = {path.name for path in distributions.iterdir()}
     assert names == {f"opsieve-{version}.tar.gz", f"opsieve-{version}-py3-none-any.whl"}
+
+
+def test_links_of_the_readme_lead_somewhere_on_pypi(wheel: zipfile.ZipFile) -> None:
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    links = re.findall(r"\]\(([^)\s]+)\)", wheel.read(metadata).decode())
+    assert len(links) >= 10
+    assert [link for link in links if not link.startswith("https://")] == []
