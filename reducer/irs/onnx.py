@@ -4,16 +4,19 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import numpy as np
+
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.irs.onnx.program import onnx_program
+from opsieve.gen.irs.onnx.program import OnnxProgram, onnx_program
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.irs.registry import passes_in
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.nodes.rewrites import optimised_graph
 from opsieve.reducer.onnx_edit.canonical_names import renamed
+from opsieve.reducer.onnx_edit.graphs import copied, replace_tensor
 from opsieve.reducer.onnx_edit.parts import OnnxPart, onnx_parts
 from opsieve.reducer.onnx_edit.plain_values import plain_values
 from opsieve.reducer.oracle.target_test import TargetTest
@@ -59,12 +62,23 @@ class OnnxReduction(OnnxForm):
         self._kept: frozenset[str] = frozenset()
 
     def subject(self, case: Case) -> Subject:
-        """The model with its inputs; no value is recorded yet."""
+        """The model with its inputs; no value is recorded yet. A value that is given for an input with a
+        default becomes the default, which edits change like any other stored tensor.
+        """
         program = onnx_program(case.program, "reduce")
-        subject = Subject(program.proto, case.inputs, {})
-        subject.__dict__["program"] = (
-            program  # where `cached_property` keeps it: a large model is not serialised once more
+        needed = program.inputs().keys()
+        given = {name: value for name, value in case.inputs.items() if name not in needed}
+        if given:
+            model = copied(program.proto)
+            for name, value in given.items():
+                if isinstance(value, np.ndarray):
+                    replace_tensor(model, (), name, value)
+            program = OnnxProgram.of(model)
+        subject = Subject(
+            program.proto, {name: case.inputs[name] for name in case.inputs if name in needed}, {}
         )
+        # where `cached_property` keeps it: a large model is not serialised once more
+        subject.__dict__["program"] = program
         return subject
 
     def passes(self, worded: bool = False) -> list[OnnxPass]:

@@ -13,12 +13,14 @@ import onnx
 import pytest
 from failing import TRIGGERS, host, program
 from onnx import TensorProto, helper
+from onnx.parser import parse_model
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import NoFailure
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.irs.onnx import OnnxReduction
@@ -156,6 +158,26 @@ def test_a_script_decides_what_is_interesting(workers: Workers, tmp_path: Path) 
         reduce_by_check(
             OnnxReduction(), start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER
         )
+
+
+def test_an_initializer_that_is_an_input_shrinks_although_a_value_is_fed(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Models in the style of IR version 3 list their initializers as inputs, and data sets may feed them."""
+    model = parse_model(
+        '<ir_version: 3, opset_import: ["" : 13]> g (float[2,24] x, float[24,32] w) => (float[2,32] y)'
+        "<float[24,32] w = {" + ",".join(["0.3"] * 768) + "}> { y = MatMul (x, w) }"
+    )
+    fed = {"x": np.ones((2, 24), np.float32), "w": np.full((24, 32), 0.7, np.float32)}
+    form = OnnxReduction()
+    start = form.subject(Case(OnnxProgram.of(model), fed))
+    assert np.array_equal(onnx.numpy_helper.to_array(start.model.graph.initializer[0]), fed["w"])
+    script = tmp_path / "check"
+    script.write_text('#!/bin/sh\ngrep -q MatMul "$1"\n')
+    script.chmod(0o755)
+    result = reduce_by_check(form, start, [ScriptTest(script)], workers, None, Journal(""), Listeners())
+    assert sum(math.prod(tensor.dims) for tensor in result.best.model.graph.initializer) <= 1
+    assert result.minimal
 
 
 def test_a_trigger_inside_a_body_is_brought_out(workers: Workers) -> None:
