@@ -40,7 +40,6 @@ DIMENSIONS = (
     "nodes",
     "outputs",
     "bypass",
-    "constants",
 )
 FIRST = 16  # programs after which a fault that never showed is given up
 

@@ -17,6 +17,7 @@ from opsieve.reducer.engine.pairs import PairsPass
 
 S = TypeVar("S")
 _NO_EDIT = "no edit of it applies"
+_TOO_MUCH = "every edit of it rewrites more, which loses the failure by itself"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class PartLine:
     slippage: int = 0
     invalid: int = 0
     same: int = 0
+    by_rewriting: int = 0
     why: str = ""
     simplest: bool = False
 
@@ -62,6 +64,7 @@ class SingleResult(Generic[S]):
     dimension: Pass[S]
     edit: Edit[S]
     kind: ResultKind
+    by_rewriting: bool
 
 
 def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[SingleResult[S]]:
@@ -72,7 +75,7 @@ def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[Single
         for edit in each.edits(engine.best):
             result = engine.single(edit)
             if result is not None:
-                yield SingleResult(each, edit, result.kind)
+                yield SingleResult(each, edit, result.kind, result.by_rewriting)
 
 
 def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census[S]) -> bool:
@@ -102,8 +105,13 @@ def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for single in singles:
         for part in () if isinstance(single.dimension, PairsPass) else single.edit.simplifies:
-            found.setdefault(part, Counter())[single.kind] += 1
+            found.setdefault(part, Counter())[_outcome(single)] += 1
     return found
+
+
+def _outcome(single: SingleResult[S]) -> str:
+    """The kind of a result; an edit that rewrites too much says nothing of its part."""
+    return "by_rewriting" if single.by_rewriting else single.kind
 
 
 def _wanted(part: Part[S], known: Mapping[str, Counter[str]]) -> tuple[Edit[S], ...]:
@@ -118,5 +126,7 @@ def _line(engine: Engine[S], part: Part[S], known: Mapping[str, Counter[str]]) -
             counts["invalid"] += 1
         elif engine.form.simpler(candidate, engine.best):
             counts[engine.evaluate(candidate, edit.label).kind] += 1
-    why = part.simplest or ("" if counts else _NO_EDIT)
+    why = part.simplest
+    if not why and not any(counts[kind] for kind in ("gone", "slippage", "invalid", "same")):
+        why = _TOO_MUCH if counts["by_rewriting"] else _NO_EDIT
     return PartLine(part.kind, part.key, **counts, why=why, simplest=bool(part.simplest))

@@ -17,7 +17,8 @@ _MAX_ROUNDS = 40
 @dataclass(frozen=True)
 class CertificateLine:
     """One dimension: how many edits are left, and what became of them; minimal when none is `same`.
-    `untried`: pairs beyond the budget.
+    `untried`: pairs beyond the budget. `by_rewriting`: how many of `gone` and `slippage` were lost by what
+    their edits rewrite besides.
     """
 
     name: str
@@ -26,6 +27,7 @@ class CertificateLine:
     slippage: int
     invalid: int
     untried: int = 0
+    by_rewriting: int = 0
 
 
 def to_fixpoint(engine: Engine[S], passes: Sequence[Pass[S]]) -> None:
@@ -67,7 +69,8 @@ def certify(engine: Engine[S], passes: Iterable[Pass[S]], census: Census[S] = la
         kinds = Counter(single.kind for single in singles if single.dimension is each)
         untried = each.left if isinstance(each, PairsPass) else 0
         counts = (kinds["gone"], kinds["slippage"], kinds["invalid"])
-        lines.append(CertificateLine(each.name, kinds.total(), *counts, untried))
+        rewriting = sum(single.by_rewriting for single in singles if single.dimension is each)
+        lines.append(CertificateLine(each.name, kinds.total(), *counts, untried, rewriting))
     parts = census_lines(engine, singles, census)
     beaten = any(single.kind == "same" for single in singles) or any(part.same for part in parts)
     return Certificate(tuple(lines), parts, beaten)

@@ -10,6 +10,7 @@ workers and any interruption give the same subject. It knows nothing of what a s
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -174,7 +175,12 @@ class Engine(Generic[S]):
         candidate = edit.apply(self.best)
         if candidate is None or not self.form.simpler(candidate, self.best):
             return None
-        return self.evaluate(candidate, edit.label)
+        result = self.evaluate(candidate, edit.label)
+        if result.kind not in ("gone", "slippage"):
+            return result
+        control = self.rules.control(self.best, candidate)
+        lost = control is not None and self.evaluate(control, "the rewriting alone").kind != "same"
+        return replace(result, by_rewriting=lost)
 
     def _round(self, groups: list[list[Edit[S]]]) -> bool:
         gained = False

@@ -68,7 +68,8 @@ class Rules(Generic[S]):
 
     `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure
     is lost in all when it is lost in one, "" where that cannot be said. `refresh` is called of a new best
-    subject before passes see it. `accepted` hears of every new best subject.
+    subject before passes see it. `accepted` hears of every new best subject. `control`
+    makes of the best subject what a candidate is without its edit, None where the edit is all that it is.
     """
 
     form: SubjectKind[S]
@@ -78,3 +79,4 @@ class Rules(Generic[S]):
     progress: Callable[[Progress], None] = lambda progress: None
     accepted: Callable[[S], None] = lambda subject: None
     twin: Callable[[S], str] = lambda subject: ""
+    control: Callable[[S, S], S | None] = lambda best, candidate: None

@@ -23,13 +23,15 @@ class CheckResult:
 
     `same`: it shows the failure. `slippage`: it fails otherwise; `key` is then that failure's fingerprint.
     `gone`: it is well, or could not be run. `invalid`: it is no valid program and was not run. `why` is for
-    the journal. `wrong` names the outputs that differ, where the failure is a mismatch.
+    the journal. `by_rewriting`: what an edit rewrites besides
+    loses the failure without the edit too. `wrong` names the outputs that differ, where the failure is a mismatch.
     """
 
     kind: ResultKind
     why: str = ""
     key: str = ""
     wrong: tuple[str, ...] = ()
+    by_rewriting: bool = False
 
 
 class InterestingnessTest(Protocol[S_contra]):

@@ -1,4 +1,8 @@
-"""A second search at a fixpoint: two edits at once, of which neither keeps the failure alone."""
+"""A second search at a fixpoint: two edits at once, of which neither keeps the failure alone.
+
+Only edits that touch the same are paired: of pairs of any edits of the samples 2 of 1,327 kept the failure, and
+these two were coupled.
+"""
 
 import itertools
 from collections import deque
@@ -15,7 +19,7 @@ _MOST = 120  # pairs of one subject
 
 @dataclass
 class PairsPass(Generic[S]):
-    """Pairs of the single edits of other passes, as far as the budget goes: of each two dimensions in turn,
+    """Pairs of coupled single edits of other passes, as far as the budget goes: of each two dimensions in turn,
     the first edits first.
 
     `left` is how many pairs of the subject seen last were not made. Pairs that give the same candidate as
@@ -47,9 +51,8 @@ class PairsPass(Generic[S]):
             *(self.form.digest(once) for group in singles for _, once in group),
         }
         found: list[Edit[S]] = []
-        pairs = list(
-            _in_turn([_products(*groups) for groups in itertools.combinations_with_replacement(singles, 2)])
-        )
+        products = [_products(*groups) for groups in itertools.combinations_with_replacement(singles, 2)]
+        pairs = [pair for pair in _in_turn(products) if not pair[0][0].touches.isdisjoint(pair[1][0].touches)]
         for place, ((first, once), (second, _)) in enumerate(pairs):
             if len(found) == self.most:
                 return found, len(pairs) - place

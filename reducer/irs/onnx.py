@@ -19,6 +19,7 @@ from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.onnx_edit.graphs import copied, replace_tensor
 from opsieve.reducer.onnx_edit.parts import OnnxPart, onnx_parts
 from opsieve.reducer.onnx_edit.plain_values import plain_values
+from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.bodies import OPENING
@@ -40,7 +41,6 @@ _ORDER = (
     "nodes",
     "outputs",
     "bypass",
-    "constants",
     "operators",
     "dimensions",
     "dtypes",
@@ -60,6 +60,7 @@ class OnnxReduction(OnnxForm):
             None  # what the first phase began with, and the results of the nodes that it kept
         )
         self._kept: frozenset[str] = frozenset()
+        self._control: tuple[Subject, Subject | None] | None = None
 
     def subject(self, case: Case) -> Subject:
         """The model with its inputs; no value is recorded yet. A value that is given for an input with a
@@ -125,6 +126,16 @@ class OnnxReduction(OnnxForm):
             return ""
         named = renamed(subject)
         return hashlib.sha256((subject if named is None else named).program.model).hexdigest()
+
+    def control(self, best: Subject, candidate: Subject) -> Subject | None:
+        """The model with all types declared anew, where the edit did so."""
+        if not candidate.redeclared:
+            return None
+        if self._control is None or self._control[0] is not best:
+            found = settle(best, copied(best.model), anew=True)
+            changed = found is not None and found.program.model != best.program.model
+            self._control = best, found if changed else None
+        return self._control[1]
 
     def census(self, subject: Subject) -> Iterator[OnnxPart]:
         """The nodes, inputs, outputs, attributes, bodies, tensors and fields."""

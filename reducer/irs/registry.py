@@ -53,6 +53,9 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
         is not known.
         """
 
+    def control(self, best: S, candidate: S) -> S | None:
+        """`best` with all that a candidate made of it rewrites besides its edit; None where it is nothing."""
+
     def census(self, subject: S) -> Iterable[Part[S]]:
         """Every part of a subject."""
 

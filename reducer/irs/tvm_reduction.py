@@ -58,6 +58,10 @@ class TvmReduction(TvmForm):
         """Nothing is known of modules under other names."""
         return ""
 
+    def control(self, best: TvmSubject, candidate: TvmSubject) -> TvmSubject | None:
+        """Nothing: an edit changes what it states."""
+        return None
+
     def census(self, subject: TvmSubject) -> Iterator[Part[TvmSubject]]:
         """The passes, and what the module consists of."""
         yield from pass_parts(subject)

@@ -79,7 +79,7 @@ def settle(
     for path, graph in _graphs(model.graph):
         unchanged = _equal_types(before.get(path, {}), after.get(path, {})) if anew else None
         _declare(graph, declared.get(path, {}), unchanged, main=not path)
-    settled = Subject(model, inputs, kept)
+    settled = Subject(model, inputs, kept, redeclared=anew)
     INFERRED[settled] = known
     return settled
 

@@ -7,10 +7,9 @@ import numpy as np
 import onnx
 
 from opsieve.gen.model.structure import bodies
-from opsieve.gen.model.tensors import write_tensor
 from opsieve.reducer.onnx_edit.graphs import first_output
 from opsieve.reducer.onnx_edit.settle import settle
-from opsieve.reducer.problem.graph import SMALL, Graph, cut
+from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
@@ -47,11 +46,15 @@ class Bypass:
             ]
             if len(results) != 1 or results[0] in graph.outputs:
                 continue
+            known = graph.value(results[0]) is not None
             fits = _stand_ins(graph, place, results[0])
             others = (
                 [name for name in graph.reads[place] if name not in fits] if len(graph.nodes) <= _FEW else []
             )
             for name in (*fits, *others):
+                # Read by this node alone, an input does as well as the one that the dropped node leaves.
+                if name not in graph.producer and graph.readers.get(name) == (place,) and known:
+                    continue
                 yield OnnxEdit(
                     f"{_called('bypass', graph, place)} by {name}",
                     frozenset([results[0], name, *graph.reads[place]]),
@@ -78,24 +81,9 @@ class Outputs:
                 )
 
 
-class Constants:
-    """A small result frozen: the node gives way to an initializer with the recorded value."""
-
-    name = "constants"
-
-    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """One edit a node whose results are known and small."""
-        graph = Graph(subject)
-        if len(graph.nodes) > 1:
-            for place in range(len(graph.nodes)):
-                if place not in graph.constant:
-                    yield _edit("freeze", graph, place, _frozen)
-
-
 NODES = Nodes()
 BYPASS = Bypass()
 OUTPUTS = Outputs()
-CONSTANTS = Constants()
 
 
 def _called(verb: str, graph: Graph, place: int) -> str:
@@ -116,27 +104,6 @@ def _dropped(subject: Subject, key: str) -> Subject | None:
     if key not in graph.producer:
         return None
     return cut(graph, (place for place in range(len(graph.nodes)) if place != graph.producer[key]))
-
-
-def _frozen(subject: Subject, key: str) -> Subject | None:
-    graph = Graph(subject)
-    if key not in graph.producer:
-        return None
-    place = graph.producer[key]
-    names = [name for name in graph.nodes[place].output if name in graph.readers]
-    values = {name: subject.values.get(name) for name in names}
-    if not names or not all(
-        isinstance(value, np.ndarray) and value.nbytes <= SMALL for value in values.values()
-    ):
-        return None
-    model = _copied(subject.model)
-    del model.graph.node[place]
-    for name, value in values.items():
-        model.graph.initializer.append(write_tensor(np.asarray(value), name))
-    outputs = [info for info in model.graph.output if info.name not in graph.nodes[place].output]
-    if not outputs:
-        return None
-    return tidy(model, subject, outputs)
 
 
 def _without_output(subject: Subject, name: str) -> Subject | None:

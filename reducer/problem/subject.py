@@ -22,6 +22,7 @@ class Subject:
     model: onnx.ModelProto
     inputs: dict[str, Value]
     values: Mapping[str, Value]
+    redeclared: bool = False  # whether the edit that made it changed types, and so what others declare
 
     @cached_property
     def program(self) -> OnnxProgram:

@@ -12,7 +12,7 @@ FOLDER/other_failures/KEY/  different failures found while reducing, a case fold
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -26,7 +26,8 @@ from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.census import PartLine
 from opsieve.reducer.engine.certificate import Certificate
 from opsieve.reducer.engine.form import Size, SubjectKind
-from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.engine.interestingness import ResultKind
+from opsieve.reducer.engine.journal import Attempt, Journal
 from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.sessions.reduction import Reduction
@@ -164,6 +165,15 @@ def facts_of_none(size: Size, message: str) -> dict[str, Any]:
     """The same keys for a program that does not fail."""
     nothing = {**_NOTHING, "message": message, "output": "", "script": ""}
     return {**_failure(None), "kind": "", **_sizes(size, size), **nothing}
+
+
+def acceptance(attempts: Iterable[Attempt]) -> dict[str, dict[str, int]]:
+    """How many candidates of each dimension ended how, in the order in which dimensions were first tried."""
+    found: dict[str, dict[str, int]] = {}
+    for attempt in attempts:
+        row = found.setdefault(attempt.dimension, dict.fromkeys(get_args(ResultKind), 0))
+        row[attempt.result().kind] += 1
+    return found
 
 
 def certificate_rows(certificate: Certificate) -> dict[str, Any]:

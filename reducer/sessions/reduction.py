@@ -341,6 +341,7 @@ class _Run(Generic[S]):
             listeners.progress,
             accepted,
             form.twin if _unread(tests[0]) else lambda subject: "",
+            form.control,
         )
         self.engine = Engine(refresh(start), rules, journal, mark)
 

@@ -30,7 +30,7 @@ from opsieve.reducer.engine.certificate import Certificate, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules
 from opsieve.reducer.engine.interestingness import replayed
-from opsieve.reducer.engine.journal import NAME, Journal
+from opsieve.reducer.engine.journal import NAME, Attempt, Journal
 from opsieve.reducer.irs.registry import ReducibleForm, form_of
 from opsieve.reducer.oracle.discover import find, installed, still
 from opsieve.reducer.oracle.premise import Premise
@@ -105,6 +105,7 @@ class Reduced:
     reduction: Reduction[Any] | None
     text: str = ""
     error: NoFailure | None = None  # why there is no reduction
+    attempts: Sequence[Attempt] = ()  # every candidate that was tried
 
     def _repr_html_(self) -> str:
         """What became of the model, and the smallest one, for notebooks."""
@@ -194,7 +195,7 @@ class Session:
         text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""
         oracle = "" if premise is None else further_oracle(premise.failure.verdict, result.best.program)
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text, oracle)
-        return Reduced(facts, result, printed(result.best, self.pool[0]))
+        return Reduced(facts, result, printed(result.best, self.pool[0]), attempts=journal.attempts)
 
     def _reduced(
         self, form: ReducibleForm[Any], case: Case, start: Any, premise: Premise | None, folder: Path
@@ -271,6 +272,7 @@ class Session:
             ],
             form.validator(workers, start),
             lambda subject: form.recorded(subject, source, workers),
+            control=form.control,
         )
         engine = Engine(form.recorded(start, source, workers), rules, Journal(""))
         engine.begin()

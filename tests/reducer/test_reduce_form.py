@@ -50,15 +50,17 @@ class Shorten:
                 )
 
 
+@dataclass
 class Drop:
-    """A pass: a word less."""
+    """A pass: a word less; its edits touch words up to `reach` places beside it too."""
 
-    name = "words"
+    reach: int = 0
+    name: str = "words"
 
     def edits(self, subject: Words) -> Iterator[Edit[Words]]:
         for place in reversed(range(len(subject))):
-            word = subject[place]
-            yield Edit(f"drop {word}", frozenset([word]), lambda words, gone=word: _without(words, gone))
+            word, near = subject[place], subject[max(0, place - self.reach) : place + self.reach + 1]
+            yield Edit(f"drop {word}", frozenset(near), lambda words, gone=word: _without(words, gone))
 
 
 def _shorter(words: Words, at: int) -> Words:
@@ -172,20 +174,62 @@ class Either:
 
 
 def test_two_edits_at_once_where_neither_will_do_alone() -> None:
-    """Each two once, none that a single edit gives; what the budget leaves out is counted in the
-    certificate.
+    """Each two that touch the same once, none that a single edit gives; what the budget leaves out is counted
+    in the certificate.
     """
-    form, passes = Sentences(), [Drop(), Shorten()]
+    form, passes = Sentences(), [Drop(reach=1), Shorten()]
     engine = Engine(("a", "b", "cc", "d"), Rules(form, [Either()], Valid()), Journal(""))
     engine.begin()
     to_fixpoint(engine, passes)
     assert engine.best == ("a", "b", "c", "d")
+    assert not list(PairsPass(form, [Drop(), Shorten()]).edits(engine.best))
     pairs = PairsPass(form, passes)
     assert [edit.label for edit in pairs.edits(engine.best)][:2] == ["drop d; drop c", "drop d; drop b"]
     certificate = certify(engine, [*passes, PairsPass(form, passes, most=2)])
-    assert (certificate.lines[-1].edits, certificate.lines[-1].untried, certificate.minimal) == (2, 4, False)
+    assert (certificate.lines[-1].edits, certificate.lines[-1].untried, certificate.minimal) == (2, 3, False)
     assert engine.sweep(pairs, together=False)
     assert engine.best == ("a", "c")
     certificate = certify(engine, [*passes, pairs])
     last = certificate.lines[-1]
     assert (last.edits, last.gone, last.untried, certificate.minimal) == (1, 1, 0, True)
+
+
+@dataclass
+class Together:
+    """The test: the first word has to be longer than one letter, which what edits rewrite besides is not."""
+
+    asked: list[Words]
+
+    def evaluate(self, subjects: Sequence[Words]) -> Iterator[CheckResult]:
+        for words in subjects:
+            self.asked.append(words)
+            yield CheckResult("same" if words and len(words[0]) > 1 else "gone")
+
+
+class DropAndShorten:
+    """A pass: a word less, and the first one shortened besides."""
+
+    name = "words"
+
+    def edits(self, subject: Words) -> Iterator[Edit[Words]]:
+        for word in subject[1:]:
+            yield Edit(
+                f"drop {word}",
+                frozenset([word]),
+                lambda words, gone=word: _shorter(_without(words, gone) or (), 0),
+            )
+
+
+def test_an_edit_whose_rewriting_loses_the_failure_by_itself_says_nothing_of_its_part() -> None:
+    """The rewriting is tried once without an edit; the certificate counts what it lost, and is not minimal."""
+    test, passes = Together([]), [DropAndShorten()]
+    rules = Rules(Sentences(), [test], Valid(), control=lambda best, candidate: _shorter(best, 0))
+    engine = Engine(("aa", "b", "c"), rules, Journal(""))
+    engine.begin()
+    certificate = certify(engine, passes, lambda words: [Part("word", word) for word in words[1:]])
+    [line] = certificate.lines
+    assert (line.edits, line.gone, line.by_rewriting) == (2, 2, 2)
+    assert [part.by_rewriting for part in certificate.parts] == [1, 1]
+    assert all("rewrites more" in part.why for part in certificate.parts)
+    assert not certificate.minimal
+    assert test.asked.count(("a", "b", "c")) == 1

@@ -4,7 +4,7 @@ out.
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -104,6 +104,9 @@ _MOST_PRINTED = 60  # lines of the reduced graph
 @click.option(
     "--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again."
 )
+@click.option(
+    "--stats", is_flag=True, help="Show how many edits of each pass kept the failure, and how others ended."
+)
 @JSON
 def command(
     case: Path,
@@ -111,6 +114,7 @@ def command(
     memory: int,
     offline: bool,
     verify: bool,
+    stats: bool,
     as_json: bool,
     scheduler: str | None,
     resources: dict[str, float],
@@ -146,12 +150,29 @@ def command(
                 return _verified(session, as_json)
             reduced = session.reduce()
     if as_json:
-        click.echo(json.dumps(reduced.facts))
+        click.echo(json.dumps(reduced.facts | ({"stats": _acceptance(reduced)} if stats else {})))
     if reduced.error is not None:
         raise reduced.error
     if not as_json:
         click.echo(_summary(reduced))
+    if stats and not as_json:
+        click.echo(_stats(reduced))
     return 0
+
+
+def _acceptance(reduced: "Reduced") -> Mapping[str, Mapping[str, int]]:
+    from opsieve.reducer.sessions.output import acceptance
+
+    return acceptance(reduced.attempts)
+
+
+def _stats(reduced: "Reduced") -> str:
+    """The acceptance table, a line for each pass."""
+    lines = [f"{'pass':16}{'tried':>8}{'kept':>8}{'lost':>8}{'other failure':>15}{'invalid':>9}"]
+    for name, ended in _acceptance(reduced).items():
+        counts = f"{ended['same']:>8}{ended['gone']:>8}{ended['slippage']:>15}{ended['invalid']:>9}"
+        lines.append(f"{name:16}{sum(ended.values()):>8}{counts}")
+    return "\n".join(["", *lines])
 
 
 @contextmanager
@@ -266,6 +287,7 @@ def _certificate(certificate: "Certificate") -> str:
         for line in certificate.lines
         if line.edits
     )
+    rewriting = sum(line.by_rewriting for line in certificate.lines)
     facts = census_facts(certificate.parts)
     left = [f"not tried: {part['kind']} {part['part']}: {part['why']}" for part in facts["not_tried"]]
     if certificate.minimal:
@@ -282,6 +304,8 @@ def _certificate(certificate: "Certificate") -> str:
     rows = [(kind, row["tried"], row["parts"] - row["simplest"]) for kind, row in facts["census"].items()]
     kinds = ", ".join(f"{count} of {most} {kind}" for kind, count, most in rows if most)
     parts = [f"parts that were tried: {kinds}"] if kinds else []
+    if rewriting:
+        parts.append(f"{counted(rewriting, 'edit')} lost the failure by what they rewrite besides")
     return "\n".join([first, *parts, *_safe("\n".join(left[:_MOST_PRINTED]))]).rstrip()
 
 
