@@ -112,7 +112,7 @@ def compile_module(form, model, faults, stage):
 
     request = SimpleNamespace(
         model=model,
-        form=form,
+        ir=form,
         passes=(),
         options={"precision": "native"},
         stage=stage,
