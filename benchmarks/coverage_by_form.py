@@ -4,7 +4,7 @@
     [--out FOLDER] [--report]
 
 On TVM: ONNX models (`mix`), Relax modules (`relax`), TIR functions with passes (`tir`, Tzer's loop); on
-onnxruntime: `mix` unguided, `mix` guided by coverage, and NNSmith's models from a folder
+onnxruntime: `mix` and NNSmith's models from a folder
 (benchmarks/peers/nnsmith_models.py writes one; their generation, which takes over nine tenths of NNSmith's
 time, is not counted). One compiler process serves all, its probes forgotten between them. CPU time is that of
 this process and all under it, generation included. Every program is compiled and run, TIR functions one in
@@ -39,8 +39,7 @@ from opsieve.triage.campaign.coverage_record import (
     load,
     save,
 )
-from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, Planned, Programs
-from opsieve.triage.campaign.lowered_seeds import lowered_seeds
+from opsieve.triage.campaign.guidance import GuidedFunctions, Planned, Programs, lowered_seeds
 from opsieve.triage.campaign.plan import CampaignPlan
 
 BATCH = 8
@@ -70,14 +69,14 @@ def ways(target: ResolvedTarget, workers: Workers, nnsmith: Path | None) -> dict
     if target.name == "tvm":
         mix = CampaignPlan("mix")
         return {
-            "onnx": GuidedModels(mix, 1),
+            "onnx": Planned(mix, 1),
             "relax": Planned(CampaignPlan("relax"), 1),
             "tir": GuidedFunctions([*basic(), *lowered_seeds(1, LIMITS)], 1),
         }
     mix = CampaignPlan(
         "mix", supports=tuple(supported(workers, [target], None, lambda name, done, wanted: None))
     )
-    found: dict[str, Programs] = {"unguided": Planned(mix, 1), "guided": GuidedModels(mix, 1)}
+    found: dict[str, Programs] = {"mix": Planned(mix, 1)}
     return found if nnsmith is None else {**found, "nnsmith": Folder(nnsmith)}
 
 

@@ -21,8 +21,8 @@ from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
-from opsieve.triage.known.report_facts import ReportFacts, ReportText, facts_of, read_report
-from opsieve.triage.known.script_values import InlineModel, inline_models
+from opsieve.triage.known.report import ReportFacts, ReportText, facts_of, read_report
+from opsieve.triage.known.report_models import InlineModel, inline_models
 
 _PARSE = (
     "import sys, onnx.parser;"

@@ -1,19 +1,15 @@
-"""The coverage of campaigns: recorded, kept over an interruption, compared; programs built upon those that
-reach something new.
+"""The coverage of campaigns: recorded, kept over an interruption, compared; functions of TIR that are built upon
+those that reach something new.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from opsieve.backends.probing.operator_support import Support
-from opsieve.gen.analysis.reading import read
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tir.seeds import basic
 from opsieve.triage.campaign.coverage_comparison import compared, short
 from opsieve.triage.campaign.coverage_record import (
@@ -23,8 +19,7 @@ from opsieve.triage.campaign.coverage_record import (
     load,
     save,
 )
-from opsieve.triage.campaign.guidance import EVERY, LEAST, GuidedFunctions, GuidedModels
-from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions
 from opsieve.tui.cli import SETTINGS
 from opsieve.tui.commands.find.coverage_command import command
 
@@ -96,60 +91,6 @@ def test_the_command_prints_and_tells_as_json(tmp_path: Path) -> None:
 )
 def test_paths_are_told_from_the_projects_root(path: str, wanted: str) -> None:
     assert short(path) == wanted
-
-
-def test_models_that_reach_something_new_are_built_upon() -> None:
-    guided = GuidedModels(CampaignPlan(), 7)
-    alone = [guided.case(number) for number in range(12)]
-    assert {case.origin.generator for case in alone} == {"mix"} or all(
-        case.origin.generator != "" for case in alone
-    )
-    before = [case.program.digest for case in alone]
-    for number, case in enumerate(alone):
-        guided.learn(number, case, new=True, failed=False)
-    after = [guided.case(number) for number in range(12)]
-    changed = [case for case, digest in zip(after, before, strict=True) if case.program.digest != digest]
-    assert changed
-    assert {case.origin.generator for case in changed} == {"mutate"}
-    assert all(isinstance(case.program, OnnxProgram) for case in after)
-
-
-def test_models_that_fail_or_bring_nothing_are_not_built_upon() -> None:
-    guided = GuidedModels(CampaignPlan(), 7)
-    first = [guided.case(number) for number in range(8)]
-    for number, case in enumerate(first):
-        guided.learn(number, case, new=number % 2 == 0, failed=number % 2 == 0)
-    again = [guided.case(number) for number in range(8)]
-    assert [case.program.digest for case in again] == [case.program.digest for case in first]
-
-
-def test_what_is_built_upon_others_keeps_to_what_the_targets_have() -> None:
-    few = frozenset({"float32", "int64", "bool"})
-    support = Support("fake", "1", {}, {}, frozenset(), frozenset(), few)
-    guided = GuidedModels(CampaignPlan("isra", supports=(support,)), 7)
-    built = []
-    for number in range(60):
-        case = guided.case(number)
-        guided.learn(number, case, new=True, failed=False)
-        built += [case] * (case.origin.generator == "mutate")
-    assert len(built) > 5
-    for case in built:
-        assert isinstance(case.program, OnnxProgram)
-        nodes = read(case.program.proto, case.inputs).nodes
-        firsts = {node.ins[0].dtype for node in nodes if node.ins and node.ins[0] is not None}
-        assert {dtype.rpartition("(")[2].rstrip(")") for dtype in firsts} <= few
-
-
-@pytest.mark.parametrize("paying", [True, False])
-def test_programs_are_built_upon_others_as_often_as_that_pays(paying: bool) -> None:
-    guided = GuidedModels(CampaignPlan("isra", replace(USUAL, nodes=1, between=None)), 7)
-    begun = guided.share
-    for number in range(120):
-        case = guided.case(number)
-        built = case.origin.generator == "mutate"
-        guided.learn(number, case, new=not guided._pool or built == paying, failed=False)
-    assert begun == pytest.approx(LEAST)  # until something was learnt
-    assert guided.share == pytest.approx(1 - LEAST if paying else LEAST)
 
 
 def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:

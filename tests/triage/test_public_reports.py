@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from opsieve.triage.known.report_facts import facts_of, report_of
-from opsieve.triage.known.script_values import Script, inline_models
+from opsieve.triage.known.report import facts_of, report_of
+from opsieve.triage.known.report_models import Script, inline_models
 
 SCRIPT = """import numpy as np
 import onnx

@@ -1,30 +1,32 @@
 """Where a campaign's programs come from, and how what they reached decides on the next ones.
 
-Without coverage, and where nothing is to be guided, a program follows from the campaign's seed and its number
-alone. With it, a program that reached native code which no other had is built upon: an ONNX model becomes a
-seed of the strategy `mutate`, a TIR function and its passes a seed of Tzer's loop (gen/irs/tir/fuzzing.py).
+A program follows from the campaign's seed and its number alone, except in the loops of TVM. There a TIR function
+with its passes that reached native code which no other had becomes a seed of Tzer's loop
+(gen/irs/tir/fuzzing.py), and Relax modules are mutated from a corpus. Coverage of ONNX models is only recorded:
+building upon models that reach something new did not pay (docs/explanation/coverage.md).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from opsieve.backends.probing.imported_modules import imported
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, Origin
-from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.errors import BadInput
-from opsieve.gen.irs.registry import ONNX
-from opsieve.gen.irs.tir.arguments import arguments, program, values
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.irs.tir.arguments import arguments, program, values, with_own_names
 from opsieve.gen.irs.tir.fuzzing import Mutant, SeedPool, Settings
+from opsieve.gen.irs.tir.nodes import size
 from opsieve.gen.irs.tir.passes import runnable
+from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.registry import generate
-from opsieve.triage.campaign.plan import CampaignPlan, seed_of
+from opsieve.triage.campaign.plan import CampaignPlan
 
-POOL = 512  # programs that are built upon, at most
-MEMORY = 100  # programs over which it is judged what paid lately
-LEAST = 0.1  # of the programs go either way
 # one TIR function in so many is compiled and run; the others are lowered only, which is nine times cheaper
 EVERY = 8
 
@@ -64,60 +66,6 @@ class Planned:
         """Nothing."""
 
 
-class GuidedModels(Planned):
-    """ONNX models: some of a plan, some mutated from those that reached something new: nine in ten of what
-    has lately reached more.
-
-    Mutation makes programs larger, and larger ones reach more; so that those do not crowd out the others,
-    what is larger than the plan's own programs is not built upon, and of two the smaller is taken.
-    """
-
-    def __init__(self, plan: CampaignPlan, seed: int):
-        super().__init__(plan, seed)
-        self._pool: list[Program] = []
-        self._built: set[int] = set()  # numbers of tests under way whose programs are built upon others
-        # Lately, the share of such programs that reached something new, built upon others or not.
-        self._paid = {False: 1.0, True: 1.0}
-
-    @property
-    def share(self) -> float:
-        """How many of the programs are to be built upon others."""
-        return 1 - LEAST if self._paid[True] > self._paid[False] else LEAST
-
-    def case(self, number: int) -> Case:
-        """The case of a test; what is built upon depends on what was learnt until now."""
-        rng = Rng(f"guidance {self._seed} {number}", 0)
-        if self._pool and rng.chance(self.share):
-            request = self._plan.request_of(number)
-            request = replace(
-                request, corpus=(min(rng.choice(self._pool), rng.choice(self._pool), key=_size),)
-            )
-            try:
-                made = generate("mutate", seed_of(self._seed, number), request)
-            except BadInput:  # it holds something that mutation cannot read
-                pass
-            else:
-                self._built.add(number)
-                return made
-        return super().case(number)
-
-    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
-        """Build on the program, when it reached something new."""
-        built = number in self._built
-        self._built.discard(number)
-        self._paid[built] += (math.log2(1 + (0 if failed else new)) - self._paid[built]) / MEMORY
-        request = self._plan.request
-        largest = request.between[1] if request.between else request.nodes
-        if new and not failed and case.program.ir == ONNX and case.program.size <= largest:
-            if len(self._pool) >= POOL:
-                self._pool.pop(Rng(f"pool {self._seed} {number}", 0).below(POOL))
-            self._pool.append(case.program)
-
-
-def _size(program: Program) -> int:
-    return program.size
-
-
 class MutatedModules(Planned):
     """Relax modules mutated from a corpus, by the plan's strategy."""
 
@@ -150,3 +98,41 @@ class GuidedFunctions:
         candidate = self._under_way.pop(number, None)
         if candidate is not None:
             self.loop.learn(candidate, failed, bool(new))
+
+
+MODELS = 24  # ONNX models of a few nodes
+MODULES = 12  # Relax modules
+LARGEST = 200  # nodes of a function that is taken
+EMITTING = "tvm:emit=tir"
+TOPI = "tvm:emit=topi"
+
+
+def imported_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[Program]:
+    """What TVM's importer makes of random ONNX models; none where TVM is not installed."""
+    cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=6)) for number in range(models)]
+    with Workers(limits) as workers:
+        return imported("relax", cases, workers)
+
+
+def lowered_seeds(
+    seed: int, limits: Limits, models: int = MODELS, modules: int = MODULES
+) -> list[ObjectNode]:
+    """Functions with dense arguments of constant shape, each once; none where TVM is not installed."""
+    cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=4)) for number in range(models)]
+    cases += [generate("relax", 1000 * seed + number, GenRequest(nodes=8)) for number in range(modules)]
+    found: dict[bytes, ObjectNode] = {}
+    with Workers(limits) as workers:
+        answers = [
+            *workers.observe_many(resolve(EMITTING), [Test(case.program, case.inputs) for case in cases]),
+            workers.observe(resolve(TOPI), cases[0].program, cases[0].inputs),
+        ]
+    for answer in answers:
+        for value in (answer.outputs or {}).values():
+            program = TirProgram(bytes(value.tobytes()))
+            try:
+                function = with_own_names(program.entry)
+            except BadInput:
+                continue
+            if arguments(function) is not None and size(function) <= LARGEST:
+                found[program.data] = function
+    return list(found.values())

@@ -30,8 +30,14 @@ from opsieve.gen.values.values import RANGED, SPECIAL, named_values, special_kin
 from opsieve.triage.campaign import campaign_tables
 from opsieve.triage.campaign.calibration import PROGRAMS, calibrate
 from opsieve.triage.campaign.campaign import new_campaign
-from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, MutatedModules, Planned, Programs
-from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
+from opsieve.triage.campaign.guidance import (
+    GuidedFunctions,
+    MutatedModules,
+    Planned,
+    Programs,
+    imported_modules,
+    lowered_seeds,
+)
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.campaign.schedule.schedule import forget_changed, resumed, shares_of
@@ -223,7 +229,7 @@ def programs_of(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, gu
         )
     if plan.strategy == RELAX_MUTATE:
         return MutatedModules(plan, campaign.seed, imported_modules(campaign.seed, request.limits))
-    return GuidedModels(plan, campaign.seed) if guided else Planned(plan, campaign.seed)
+    return Planned(plan, campaign.seed)
 
 
 def _to_resume(store: Store, request: FuzzRequest) -> Campaign:

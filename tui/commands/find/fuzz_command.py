@@ -106,7 +106,7 @@ SHOWN = 5  # new clusters in the summary for a person
     "--guide/--no-guide",
     default=True,
     show_default=True,
-    help="With coverage, build new programs upon those that reached something new.",
+    help="With --strategy tir, build new functions upon those that reached something new.",
 )
 @click.option(
     "--adapt/--no-adapt",

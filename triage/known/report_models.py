@@ -1,0 +1,303 @@
+"""The models that a public report holds: scripts of numpy and onnx.helper, and text of onnx.parser.
+
+A script is read from its syntax tree: nothing is run or evaluated. Only literals, arithmetic on small numbers,
+and the calls in `CALLS` have a value; whatever depends on anything else has none. Random draws are drawn anew
+with a fixed seed: their values are not the reporter's. Sizes are bounded.
+"""
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from opsieve.triage.known.report import ReportText
+
+_MOST_ELEMENTS = 1 << 22
+_MOST_ITEMS = 10_000
+_LARGEST = 1 << 62
+_LONGEST = 1 << 18  # characters of a script
+_LONGEST_TEXT = 64 << 10
+_MOST_BYTES = 64 << 20
+_PARSED = re.compile(r"<\s{0,20}(?:ir_version|opset_import)\b")
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_DTYPES = ("bool", "bool_", *_INTEGERS, "float16", "float32", "float64")
+_NUMPY = {name: np.dtype(name.rstrip("_")) for name in _DTYPES} | {
+    name: getattr(math, name) for name in ("inf", "nan", "pi", "e")
+}
+# What an attribute of these names has as its value.
+_CONSTANTS: Mapping[str, Mapping[str, Any]] = {
+    "TensorProto": dict(onnx.TensorProto.DataType.items()),
+    "np": _NUMPY,
+    "numpy": _NUMPY,
+}
+# Functions of numpy.random, by the method of a generator that draws the same, and where the size stands.
+_DRAWS = {
+    "randn": ("standard_normal", 0),
+    "rand": ("random", 0),
+    "random": ("random", 0),
+    "standard_normal": ("standard_normal", 0),
+    "uniform": ("uniform", 2),
+    "normal": ("normal", 2),
+    "randint": ("integers", 2),
+}
+
+
+class NoValue(Exception):
+    """An expression that has no value here."""
+
+
+# What evaluating an expression of a stranger raises where it has no value.
+_FAULTS = (NoValue, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+class Script:
+    """The names of a script with their values, the models that it makes, the texts that it has parsed, and
+    the inputs that it feeds.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.names: dict[str, Any] = {}
+        self.models: list[onnx.ModelProto] = []
+        self.texts: list[str] = []
+        self.fed: dict[str, Any] = {}
+        self._draws = np.random.default_rng(0)
+        if len(text) > _LONGEST:
+            return
+        try:
+            for statement in _statements(ast.parse(text).body):
+                self._take(statement)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+
+    def _take(self, statement: ast.stmt) -> None:
+        for call in [each for each in ast.walk(statement) if isinstance(each, ast.Call)]:
+            if getattr(call.func, "attr", "") == "run" and len(call.args) > 1:  # session.run(names, {...})
+                for fed in self._known(call.args[1]):
+                    values = fed.items() if isinstance(fed, dict) else ()
+                    self.fed.update((name, each) for name, each in values if isinstance(each, np.ndarray))
+        value = getattr(statement, "value", None)
+        if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return) or value is None:
+            return
+        found = self._known(value)
+        for target in getattr(statement, "targets", None) or [getattr(statement, "target", None)]:
+            if not found:  # an older value of that name is not this one
+                self.names.pop(getattr(target, "id", ""), None)
+            elif isinstance(target, ast.Name):
+                self.names[target.id] = found[0]
+            elif isinstance(target, ast.Tuple) and isinstance(found[0], list | tuple):
+                parts = zip(target.elts, found[0], strict=False)
+                self.names.update((part.id, each) for part, each in parts if isinstance(part, ast.Name))
+
+    def _known(self, node: ast.expr) -> list[Any]:
+        """The value of an expression in a list, which is empty where it has none."""
+        try:
+            return [self.value(node)]
+        except _FAULTS:
+            return []
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression; NoValue, or what else `_FAULTS` names, where it has none."""
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name() if node.id in self.names:
+                return self.names[node.id]
+            case ast.List() | ast.Tuple() if len(node.elts) <= _MOST_ITEMS:
+                return [self.value(each) for each in node.elts]
+            case ast.Dict() if len(node.keys) <= _MOST_ITEMS and all(node.keys):
+                pairs = zip(node.keys, node.values, strict=True)
+                return {self.value(name): self.value(each) for name, each in pairs if name}
+            case ast.UnaryOp(op=ast.USub()):
+                return -self.value(node.operand)
+            case ast.BinOp() if type(node.op) in _ARITHMETIC:
+                return _computed(_ARITHMETIC[type(node.op)], self.value(node.left), self.value(node.right))
+            case ast.Attribute() if node.attr in _CONSTANTS.get(_last(node.value), {}):
+                return _CONSTANTS[_last(node.value)][node.attr]
+            case ast.Attribute(attr="graph"):
+                if isinstance(held := self.value(node.value), onnx.ModelProto):
+                    return held.graph
+            case ast.Subscript(slice=ast.Constant(value=place)):
+                return self.value(node.value)[place]
+            case ast.Call():
+                return self._called(node)
+        raise NoValue
+
+    def _called(self, node: ast.Call) -> Any:
+        name = _last(node.func)
+        given = [self.value(each) for each in node.args]
+        words = {each.arg: self.value(each.value) for each in node.keywords if each.arg}
+        if name in _DRAWS:
+            method, place = _DRAWS[name]
+            if name in ("randn", "rand"):  # sizes are their arguments
+                given = [given]
+            size = _shape(words.pop("size") if "size" in words else given[place])
+            return getattr(self._draws, method)(*given[:place], size=size)
+        if isinstance(node.func, ast.Attribute) and name in ("astype", "reshape"):
+            given.insert(0, self.value(node.func.value))
+        if name == "parse_model" and given and isinstance(given[0], str):
+            self.texts.append(given[0])
+        if name not in CALLS:
+            raise NoValue
+        made = CALLS[name](*given, **words)
+        if isinstance(made, onnx.ModelProto):
+            self.models.append(made)
+        return made
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a body and of the functions, conditions and withs in it, in the order of the text."""
+    for each in body[:_MOST_ITEMS]:
+        if isinstance(each, ast.FunctionDef | ast.With | ast.If | ast.Try):
+            yield from _statements(each.body)
+        else:
+            yield each
+
+
+def _last(node: ast.expr) -> str:
+    """The last word of a dotted name, "" for what is none."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _computed(apply: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    if apply is operator.mul and isinstance(left, list) != isinstance(right, list):
+        items, times = (left, right) if isinstance(left, list) else (right, left)
+        if isinstance(times, int) and len(items) * times <= _MOST_ITEMS:
+            return items * times
+    elif all(
+        isinstance(each, float | np.ndarray) or (isinstance(each, int) and abs(each) <= _LARGEST)
+        for each in (left, right)
+    ) or (apply is operator.add and isinstance(left, list) and isinstance(right, list)):
+        return apply(left, right)
+    raise NoValue
+
+
+def _dtype(named: Any) -> "np.dtype[Any]":
+    """The dtype that a script names; NoValue for one that is no plain number."""
+    if isinstance(named, np.dtype):
+        return named
+    if not isinstance(named, str) or named not in _DTYPES:
+        raise NoValue
+    return np.dtype(named)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    sides = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
+    if not all(isinstance(side, int) and side >= 0 for side in sides) or math.prod(sides) > _MOST_ELEMENTS:
+        raise NoValue
+    return sides
+
+
+def _full(shape: Any, fill: Any, dtype: Any = "float64", **_: Any) -> Any:
+    return np.full(_shape(shape), fill, _dtype(dtype))
+
+
+def _array(values: Any, dtype: Any = None, **_: Any) -> Any:
+    made = np.array(values, None if dtype is None else _dtype(dtype))
+    if made.dtype.kind not in "biufUS":
+        raise NoValue
+    return made
+
+
+def _arange(*given: Any, dtype: Any = None, **_: Any) -> Any:
+    start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+    if abs((stop - start) / step) > _MOST_ELEMENTS:
+        raise NoValue
+    made: Any = np.arange(start, stop, step)
+    return made if dtype is None else made.astype(_dtype(dtype))
+
+
+def _held(array: Any) -> Any:
+    """An array whose method is called; NoValue for anything else."""
+    if not isinstance(array, np.ndarray):
+        raise NoValue
+    return array
+
+
+def _tensor(name: str, data_type: int, dims: Any, vals: Any, raw: bool = False) -> Any:
+    if raw:
+        raise NoValue
+    return helper.make_tensor(name, data_type, _shape(list(dims)), np.ravel(vals).tolist())
+
+
+_MAKERS = (
+    "make_node",
+    "make_tensor_value_info",
+    "make_tensor_sequence_value_info",
+    "make_graph",
+    "make_model",
+    "make_opsetid",
+    "make_attribute",
+    "make_function",
+)
+CALLS: Mapping[str, Callable[..., Any]] = {
+    **{name: getattr(helper, name) for name in _MAKERS},
+    "make_operatorsetid": helper.make_opsetid,
+    "make_tensor": _tensor,
+    "from_array": numpy_helper.from_array,
+    "array": _array,
+    "asarray": _array,
+    "zeros": lambda shape, dtype="float64", **_: _full(shape, 0, dtype),
+    "ones": lambda shape, dtype="float64", **_: _full(shape, 1, dtype),
+    "full": lambda shape, fill_value, dtype="float64", **_: _full(shape, fill_value, dtype),
+    "arange": _arange,
+    "astype": lambda array, dtype, **_: _held(array).astype(_dtype(dtype)),
+    "reshape": lambda array, *shape: _held(array).reshape(*shape),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InlineModel:
+    """A model of block number `block`, from 1: a serialised ModelProto in `data`, or in `text` what
+    onnx.parser is to read. `inputs` are those that its script feeds.
+    """
+
+    block: int
+    data: bytes = b""
+    text: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def inline_models(report: ReportText) -> Iterator[InlineModel]:
+    """Every model in the blocks of a report, in order. Blocks of one script that was cut up are read as one,
+    too, where none alone makes a model.
+    """
+    found = False
+    for number, block in enumerate(report.blocks, 1):
+        for model in _of(number, block):
+            found = True
+            yield model
+    if not found and len(report.blocks) > 1:
+        yield from _of(
+            1,
+            "\n".join(
+                block
+                for block in report.blocks
+                if any(word in block for word in ("import ", "helper.", "np."))
+            ),
+        )
+
+
+def _of(number: int, block: str) -> Iterator[InlineModel]:
+    if block.lstrip().startswith("<") and _PARSED.search(block[:400]):
+        yield InlineModel(number, text=block[:_LONGEST_TEXT])
+        return
+    script = Script(block)
+    for text in script.texts:
+        yield InlineModel(number, text=text[:_LONGEST_TEXT], inputs=script.fed)
+    for model in script.models:
+        if model.ByteSize() <= _MOST_BYTES:
+            yield InlineModel(number, data=model.SerializeToString(), inputs=script.fed)
