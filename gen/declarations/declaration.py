@@ -33,7 +33,7 @@ from typing import Any
 from opsieve.gen.declarations.builder import Builder, OpenBuilder
 from opsieve.gen.declarations.instance import Draft, Instance, Part, Partner
 from opsieve.gen.declarations.properties import OpenRule, Rounding, RoundingRule, RowRule
-from opsieve.gen.declarations.symbolic_arith import Truth
+from opsieve.gen.declarations.symbolic_arith import Size, Truth
 from opsieve.gen.declarations.tensor import (
     ANY,
     USUAL,
@@ -58,6 +58,18 @@ def elementwise(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     """The interval of what only moves elements: that of the first input."""
     return (ins[0].low, ins[0].high)
+
+
+def magnitude(
+    largest: Callable[[Ins, Mapping[str, Any]], Size],
+) -> Callable[[Ins, Mapping[str, Any]], Bounds]:
+    """The interval of numbers of either sign whose magnitude is at most what a function of the instance says."""
+
+    def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+        size = largest(ins, attrs)
+        return -size, size
+
+    return bounds
 
 
 def nothing(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:

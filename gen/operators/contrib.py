@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, Sizes
-from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.declaration import Operator, RankEnds, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -67,12 +67,6 @@ def _fused_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _fused_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    inner = ins[0].shape[-2 if attrs.get("transA") else -1]
-    size = abs(attrs.get("alpha", 1.0)) * inner * ins[0].size * ins[1].size
-    return -size, size
-
-
 _ACTIVATION = Attr("activation", ("Relu", "Sigmoid", "Tanh"))
 _SKIP = (Input(whole), Input(last, Domain(0.2, 2)))
 _SKIPPED = (Input(last, share=0.4), Attr("epsilon", (1e-3, 1e-5)), OutputCount(1))
@@ -118,12 +112,6 @@ def _concat_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(parts[0].dtype, tuple(shape))]
 
 
-def _dynamic_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    bias = ins[4].size if len(ins) > 4 else 0.0
-    size = 1.02 * ins[0].shape[-1] * ins[0].size * 255 * ins[2].size + bias + 1
-    return -size, size
-
-
 def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     values, shape = ins[1].values, ins[0].shape
     assert values is not None
@@ -150,7 +138,14 @@ OPERATORS = (
             Input(_fused_factor),
         ),
         infer=_fused_type,
-        bounds=_fused_bounds,
+        bounds=magnitude(
+            lambda ins, attrs: (
+                abs(attrs.get("alpha", 1.0))
+                * ins[0].shape[-2 if attrs.get("transA") else -1]
+                * ins[0].size
+                * ins[1].size
+            )
+        ),
         ranks=(2, 4),
     ),
     contrib(
@@ -242,7 +237,13 @@ OPERATORS = (
             some(zero_point(1), Input(_second_width, dtype="float32", share=0.5), share=0.6),
         ),
         infer=lambda ins, attrs: [("float32", matrix_shape(ins[0].shape, ins[1].shape))],
-        bounds=_dynamic_bounds,
+        bounds=magnitude(
+            lambda ins, attrs: (
+                1.02 * ins[0].shape[-1] * ins[0].size * 255 * ins[2].size
+                + (ins[4].size if len(ins) > 4 else 0.0)
+                + 1
+            )
+        ),
         ranks=(2, 4),
         rounding=Rounding.COMPUTES,
     ),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given
+from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given, magnitude
 from opsieve.gen.declarations.instance import Attr, Count, Draft, First, Input, between, named
 from opsieve.gen.declarations.properties import Rounding, long_sum, rows_of_first, taps, transposed_taps
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, divisors, product
@@ -137,13 +137,6 @@ def _bias_fits(ins: Ins, features: Size) -> list[Truth]:
     return [] if bias is None else [len(bias.shape) == 1, *(side == features for side in bias.shape[:1])]
 
 
-def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = product((ins[1].shape[0], *ins[1].shape[2:])) * ins[0].size * ins[1].size
-    if len(ins) > 2:
-        size += ins[2].size
-    return -size, size
-
-
 def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high = conv_bounds([ins[0], ins[1]], attrs)
     given = optional(ins, 3)
@@ -198,7 +191,12 @@ CONVOLUTIONS = (
             Input("maps*group", share=0.5),
         ),
         requires=_transposed_fits,
-        bounds=_transposed_bounds,
+        bounds=magnitude(
+            lambda ins, attrs: (
+                product((ins[1].shape[0], *ins[1].shape[2:])) * ins[0].size * ins[1].size
+                + (ins[2].size if len(ins) > 2 else 0)
+            )
+        ),
         cost=conv_cost,
         undefined=(long_sum(transposed_taps),),
         symbolic=True,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.declaration import Operator, RankEnds, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -92,11 +92,6 @@ def _loss_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(-size, size), (-spread, 0.0)]
 
 
-def _gated_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = max(ins[0].high, 1.0) * ins[1].size
-    return -size, size
-
-
 def _linear_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     batch, length, width = ins[0].shape
     heads, groups = attrs["q_num_heads"], attrs["kv_num_heads"]
@@ -158,7 +153,7 @@ OPERATORS = (
         "SwiGLU",
         parts=(Input(whole), Attr("alpha", (0.5, 1.702), 0.4)),
         requires=agree("all...", "all..."),
-        bounds=_gated_bounds,
+        bounds=magnitude(lambda ins, attrs: max(ins[0].high, 1.0) * ins[1].size),
         family="attention",
         dtypes=FLOATS,
         symbolic=True,

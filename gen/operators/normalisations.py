@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull
+from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, hull, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -39,11 +39,6 @@ _VARIANCE = Domain(0.3, 4)
 
 
 _EPSILON = Attr("epsilon", (1e-3, 1e-2, 1e-5), 0.4)
-
-
-def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = (ins[0].size + ins[3].size) * ins[1].size / math.sqrt(max(ins[4].low, 1e-3)) + ins[2].size
-    return -size, size
 
 
 def normal(ins: Ins, terms: int) -> Bounds:
@@ -174,7 +169,11 @@ OPERATORS = (
             OutputCount(1),
         ),
         requires=agree("batch channels sides...", *["channels"] * 4),
-        bounds=_batch_bounds,
+        bounds=magnitude(
+            lambda ins, attrs: (
+                (ins[0].size + ins[3].size) * ins[1].size / math.sqrt(max(ins[4].low, 1e-3)) + ins[2].size
+            )
+        ),
         safe=(ANY, ANY, ANY, ANY, _VARIANCE),
         ranks=(2, 5),
         symbolic=True,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, Sizes
-from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule
+from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule, magnitude
 from opsieve.gen.declarations.instance import Count, Draft, First, Input, Numbers, Part, named, signed, some
 from opsieve.gen.declarations.properties import Rounding, empty_range, nan_input
 from opsieve.gen.declarations.schema import form
@@ -108,11 +108,6 @@ def full(dtype: str) -> Bounds:
     return LEAST[dtype], LARGEST[dtype]
 
 
-def _dequantized_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = (ins[0].size + (ins[2].size if len(ins) > 2 else 0.0)) * ins[1].size
-    return -size, size
-
-
 def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """One scale, or one for each place of an axis, or (opset 21) one for each block of it; as many zero
     points.
@@ -192,7 +187,7 @@ OPERATORS = (
     quantised(
         "DequantizeLinear",
         lambda ins, attrs: [(ins[1].dtype, ins[0].shape)],
-        _dequantized_bounds,
+        magnitude(lambda ins, attrs: (ins[0].size + (ins[2].size if len(ins) > 2 else 0.0)) * ins[1].size),
         parts=(
             _grain,
             scale(_scale_type, "grain..."),

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.declaration import Operator, RankEnds, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -244,11 +244,6 @@ def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [*found, *(p == q for p, q in zip(places, (batch, length), strict=False))]
 
 
-def _rotary_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = ins[0].size * max(1.0, ins[1].size + ins[2].size)
-    return -size, size
-
-
 def _cache_axis(draft: Draft) -> None:
     """Any axis but that of the batch; the last but one is the default."""
     rng, rates, rank = draft.rng, draft.builder.style.rates, draft.x.rank
@@ -287,7 +282,7 @@ OPERATORS = (
         "RotaryEmbedding",
         parts=_ROTARY,
         requires=_rotary_fits,
-        bounds=_rotary_bounds,
+        bounds=magnitude(lambda ins, attrs: ins[0].size * max(1.0, ins[1].size + ins[2].size)),
         ranks=(4, 4),
         family="attention",
         dtypes=FLOATS,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given
+from opsieve.gen.declarations.declaration import RankEnds, SizeRule, given, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -100,11 +100,6 @@ def _grid(draft: Draft) -> Sizes:
     """A place in the image for each place of a small result."""
     count = draft.x.rank - 2
     return (draft.x.shape[0], *(draft.rng.between(1, 4) for _ in range(count)), count)
-
-
-def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = ins[0].size * (2.5 if "cubic" in attrs.get("mode", "") else 1.0)
-    return -size, size
 
 
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -237,7 +232,7 @@ OPERATORS = (
             ins[0].shape[0] == ins[1].shape[0],
             ins[1].shape[-1] == len(ins[0].shape) - 2,
         ],
-        bounds=_grid_bounds,
+        bounds=magnitude(lambda ins, attrs: ins[0].size * (2.5 if "cubic" in attrs.get("mode", "") else 1.0)),
         parts=(
             Attr("mode", _grid_mode),
             Attr("padding_mode", ("zeros", "border", "reflection"), 0.5),

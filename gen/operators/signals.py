@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Moves, Operator
+from opsieve.gen.declarations.declaration import Moves, Operator, magnitude
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
@@ -77,11 +77,6 @@ def _fourier_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     if attrs.get("onesided"):
         sides[axis] = sides[axis] // 2 + 1
     return [(ins[0].dtype, (*sides[:-1], 2))]
-
-
-def _fourier_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = 2 * ins[0].size * ins[0].shape[_fourier_axis(ins, attrs)]
-    return -size, size
 
 
 _SHORT_TIME = (
@@ -165,7 +160,7 @@ OPERATORS = (
         "DFT",
         parts=_FOURIER,
         infer=_fourier_type,
-        bounds=_fourier_bounds,
+        bounds=magnitude(lambda ins, attrs: 2 * ins[0].size * ins[0].shape[_fourier_axis(ins, attrs)]),
         ranks=(2, 4),
         family="signal",
         dtypes=("float32", "float64", "float16"),
