@@ -64,7 +64,8 @@ class Interval:
 
     def __mul__(self, other: "Interval | float") -> "Interval":
         b = _interval(other)
-        ends = [_times(p, q) for p in (self.low, self.high) for q in (b.low, b.high)]
+        # Zero times whatever an end stands for is zero, an infinity too.
+        ends = [p * q if p and q else 0.0 for p in (self.low, self.high) for q in (b.low, b.high)]
         return Interval(min(ends), max(ends))
 
     def __radd__(self, other: float) -> "Interval":
@@ -91,10 +92,6 @@ class Interval:
 
 def _interval(value: "Interval | float") -> Interval:
     return value if isinstance(value, Interval) else Interval(value, value)
-
-
-def _times(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b  # zero times whatever an end stands for
 
 
 def first_violation(

@@ -5,6 +5,7 @@ there is no declaration or it does not agree. Rules know the elements of small c
 the interval that they lie in.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +114,7 @@ class _SourceReader:
     """Reads graphs; names of unknown sizes are counted over all of them."""
 
     def __init__(self) -> None:
-        self._unknown = 0
+        self._names = (f"u{number}" for number in itertools.count(1))
         self._sized: set[str] = set()  # what is computed from an input whose numbers rules know
 
     def nodes(self, graph: onnx.GraphProto, scope: dict[str, Tensor], depth: int) -> list[Node]:
@@ -181,12 +182,8 @@ class _SourceReader:
             type_ = type_.element
         if not isinstance(type_, TensorType) or type_.shape is None or type_.dtype not in LARGEST:
             return None
-        shape = tuple(side if isinstance(side, int) else self._name() for side in type_.shape)
+        shape = tuple(side if isinstance(side, int) else next(self._names) for side in type_.shape)
         return kind.format(type_.dtype), shape
-
-    def _name(self) -> str:
-        self._unknown += 1
-        return f"u{self._unknown}"
 
     def _attribute(self, proto: AttributeProto, scope: Mapping[str, Tensor], depth: int) -> Any:
         if proto.type == AttributeProto.GRAPH:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.declaration import Operator
+from opsieve.gen.declarations.instance import viewed
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 
 Place = tuple[int, int]  # a tensor of the node, inputs first, and an axis of it
@@ -104,7 +105,7 @@ def size_ties(
 
 def _marked(tensor: Tensor, number: int, ties: set[Tie]) -> Tensor:
     shape = tuple(MarkedSize(size, (number, axis), 0, ties) for axis, size in enumerate(tensor.shape))
-    return Tensor(tensor.name, tensor.dtype, shape, tensor.low, tensor.high, tensor.values, tensor.leaf)
+    return viewed(tensor, shape)
 
 
 def _agrees(typed: Typed | None, shape: tuple[int, ...]) -> bool:

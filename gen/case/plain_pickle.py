@@ -42,8 +42,8 @@ class _Dtype:
 class _Array:
     """What a pickled array is made of; numpy's `_reconstruct` and `_frombuffer` both stand for it."""
 
-    def __init__(self, *_: object) -> None:
-        self.parts: tuple[Any, ...] = ()
+    def __init__(self, *_: object, parts: tuple[Any, ...] = ()) -> None:
+        self.parts = parts
 
     def __setstate__(self, state: Any) -> None:
         if not isinstance(state, tuple) or len(state) != 5:
@@ -70,16 +70,7 @@ class _Array:
 
 
 def _from_buffer(data: object, dtype: object, shape: object, order: object, *_: object) -> _Array:
-    array = _Array()
-    array.parts = (shape, dtype, "F" if order == "F" else "C", data)
-    return array
-
-
-def _scalar(dtype: object, data: object) -> _Array:
-    """A number of numpy's, which is an array without dimensions here."""
-    array = _Array()
-    array.parts = ((), dtype, "C", data)
-    return array
+    return _Array(parts=(shape, dtype, "F" if order == "F" else "C", data))
 
 
 def _encode(text: object, encoding: object) -> bytes:
@@ -94,7 +85,8 @@ _NAMES: dict[tuple[str, str], Any] = {
     for package in ("numpy.core", "numpy._core")
     for module, name, stand_in in (
         (f"{package}.multiarray", "_reconstruct", _Array),
-        (f"{package}.multiarray", "scalar", _scalar),
+        # A number of numpy's is an array without dimensions here.
+        (f"{package}.multiarray", "scalar", lambda dtype, data: _Array(parts=((), dtype, "C", data))),
         (f"{package}.numeric", "_frombuffer", _from_buffer),
     )
 } | {

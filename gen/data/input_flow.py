@@ -77,7 +77,8 @@ class InputFlow:
                 continue
             for body in bodies(node):
                 inner = scope.inner()
-                skip = _carried(node)
+                # From this input on a node hands its inputs to its body one by one.
+                skip = {"Loop": 2, "Scan": 0}.get(node.op_type) if node.domain in ("", "ai.onnx") else None
                 if skip is not None:
                     names = [info.name for info in body.input]
                     self._bind(names[skip:], node.input[skip:], scope, inner, shapes=node.op_type != "Scan")
@@ -158,10 +159,3 @@ class InputFlow:
         if dim.dim_param:
             return self._sizes.get(dim.dim_param, -1)
         return dim.dim_value if dim.HasField("dim_value") else -1
-
-
-def _carried(node: onnx.NodeProto) -> int | None:
-    """From which input on a node hands its inputs to its body one by one; None when it does not."""
-    if node.domain not in ("", "ai.onnx"):
-        return None
-    return {"Loop": 2, "Scan": 0, "SequenceMap": None}.get(node.op_type)

@@ -214,7 +214,7 @@ def _numbers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Arr
     dtype = helper.tensor_dtype_to_np_dtype(NUMBERS[dtype_name])
     if domain.exact is not None:
         exact = np.resize(np.array(domain.exact or (0,), np.float64), count)
-        return _clipped(exact, dtype_name).astype(dtype)
+        return (np.clip(exact, *_limits(dtype_name)) if "int" in dtype_name else exact).astype(dtype)
     if dtype_name == "bool":
         return stream.integers(0, 1, count).astype(dtype)
     if dtype_name.startswith("complex"):
@@ -256,10 +256,3 @@ def _integers(dtype_name: str, count: int, domain: Domain, stream: Stream) -> Ar
 def _limits(dtype_name: str) -> tuple[int, int]:
     bits = int(dtype_name.lstrip("uint"))
     return (0, 2**bits - 1) if dtype_name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
-def _clipped(numbers: Array, dtype_name: str) -> Array:
-    if "int" not in dtype_name:
-        return numbers
-    least, most = _limits(dtype_name)
-    return np.clip(numbers, least, most)

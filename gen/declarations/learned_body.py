@@ -108,11 +108,8 @@ def _value(text: Any) -> BodyValue | None:
     if len(parts) > _MOST_RANK or not all(_SIZE.fullmatch(part) for part in parts):
         return None
     sizes = tuple(int(part) if part.isdigit() else part for part in parts)
-    return BodyValue(match[1], match[2], sizes) if _volume(sizes) <= _LARGEST else None
-
-
-def _volume(sizes: Sequence[int | str]) -> int:
-    return math.prod(side for side in sizes if isinstance(side, int))
+    volume = math.prod(side for side in sizes if isinstance(side, int))
+    return BodyValue(match[1], match[2], sizes) if volume <= _LARGEST else None
 
 
 def _made(out: BodyValue, found: Mapping[int | str, tuple[str, int]]) -> Iterator[onnx.NodeProto]:

@@ -101,9 +101,19 @@ class ModelReplay:
             spot = self.builder.rng.choice(there)
             before = ins[spot]
             assert before is not None
-            ins[spot] = self._between(before) if place in changes.inserted else self._other(before)
+            # Swapped, a typed subtree takes the place of another, where there is one.
+            ins[spot] = (
+                self._between(before)
+                if place in changes.inserted
+                else self.builder.scope.match(before.dtype, before.shape) or before
+            )
         unchanged = place not in changes.redrawn and self._is_unchanged(node, ins)
-        usable = unchanged or not self.builder.style.ranged or _are_finite(ins)
+        # Of an infinity, such as that of a mask, numbers come only where the model saw to it.
+        usable = (
+            unchanged
+            or not self.builder.style.ranged
+            or all(tensor is None or math.isfinite(tensor.high - tensor.low) for tensor in ins)
+        )
         outs = self._laid(node, ins) if usable and place not in changes.redrawn else None
         if outs is None:
             unchanged, outs = False, self._mended(node, ins) if usable else None
@@ -363,21 +373,9 @@ class ModelReplay:
                 return outs[0]
         return tensor
 
-    def _other(self, tensor: Tensor) -> Tensor:
-        """Another tensor of the same type, when there is one: a typed subtree in the place of another."""
-        found = self.builder.scope.match(tensor.dtype, tensor.shape)
-        return found if found is not None else tensor
-
 
 def _added(builder: GraphBuilder, operator: Operator, made: Instance) -> list[Tensor] | None:
     return builder.add(operator, made.inputs, made.attributes, made.outputs)
-
-
-def _are_finite(ins: Sequence[Tensor | None]) -> bool:
-    """Whether no input can hold an infinity, such as that of a mask: what is computed of one is a number only
-    where the model saw to it.
-    """
-    return all(tensor is None or math.isfinite(tensor.high - tensor.low) for tensor in ins)
 
 
 def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:

@@ -7,12 +7,11 @@ from typing import Final
 
 from opsieve.gen.analysis.reading import Source
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.tensor import LARGEST, LEAST, Tensor
+from opsieve.gen.declarations.tensor import FLOATS, LARGEST, LEAST, Tensor
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.graph.graph import BodyGraph, Node, is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 
-_FLOATS: Final = ("float32", "float16", "float64", "bfloat16")
 _FEW: Final = (
     200  # nodes of an architecture, of which the same come again and again; models of a corpus are not kept
 )
@@ -94,15 +93,12 @@ def plant(builder: GraphBuilder, piece: Source, joined: float) -> None:
         if tensor is not None and tensor.leaf
     }
     for leaf in leaves.values():
-        if _data(leaf) and builder.nodes and builder.rng.chance(joined):
+        # Numbers that any others can stand for, rather than a condition of the piece.
+        is_data = (
+            leaf.leaf == "input"
+            and leaf.dtype in FLOATS
+            and all(type(side) is int and side for side in leaf.shape)
+        )
+        if is_data and builder.nodes and builder.rng.chance(joined):
             replay.now[leaf.name] = builder.match(leaf.dtype, leaf.shape)
     replay.run(piece)
-
-
-def _data(leaf: Tensor) -> bool:
-    """Whether a leaf holds numbers that any others can stand for, rather than a condition of the piece."""
-    return (
-        leaf.leaf == "input"
-        and leaf.dtype in _FLOATS
-        and all(type(side) is int and side for side in leaf.shape)
-    )

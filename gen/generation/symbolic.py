@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.declaration import Operator, nothing
+from opsieve.gen.declarations.instance import viewed
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.declarations.tensor import LARGEST, Tensor, Typed, is_float
 from opsieve.gen.graph.graph import BodyGraph, Named, Node
@@ -85,7 +86,7 @@ def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
     for group, more in trial:
         for tensor, axis in group:
             now = there.get(tensor.name, tensor)
-            there[tensor.name] = _of_shape(
+            there[tensor.name] = viewed(
                 tensor, (*now.shape[:axis], now.shape[axis] + more, *now.shape[axis + 1 :])
             )
             changed.add(tensor.name)
@@ -104,7 +105,7 @@ def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
                     # Squeeze without axes: even the rank depends on the sizes; a Slice counted from the end:
                     # nothing is left
                     return None
-                there[out.name] = out if typed[1] == out.shape else _of_shape(out, typed[1])
+                there[out.name] = out if typed[1] == out.shape else viewed(out, typed[1])
                 if typed[1] != out.shape:
                     changed.add(out.name)
     return {name: there[name].shape for name in there if name in changed}
@@ -144,10 +145,6 @@ def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = 
     ]
     certain = operator.requires is not nothing and operator.family not in _PARTLY_CLOSED
     return certain or len(several) < 2
-
-
-def _of_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return Tensor(tensor.name, tensor.dtype, shape, tensor.low, tensor.high, tensor.values, tensor.leaf)
 
 
 def _captured(node: Node) -> set[str]:

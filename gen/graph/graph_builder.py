@@ -41,7 +41,7 @@ from opsieve.gen.graph.adapters import (
     steps_first,
     steps_to,
 )
-from opsieve.gen.graph.graph import BodyGraph, Named, Node, Shape, is_closed, volume
+from opsieve.gen.graph.graph import BodyGraph, Node, Shape, is_closed, volume
 from opsieve.gen.graph.scope import NUMERIC, ProgramState, TensorScope, is_numeric_result
 
 _TRIES: Final = 3
@@ -53,13 +53,6 @@ _JOINING: Final = 3  # nodes that join two pieces: two that adapt, one that read
 _HOLDING: Final = ("sequence({})", "optional({})")
 _BY_READS: Final = operator.attrgetter("reads")
 _LONGEST_FREE: Final = 9  # a side that nothing hangs on
-
-
-def _can_be_read(op: str, shape: Named) -> bool:
-    """Whether others may read what a node gives: of an unknown size nothing can be built, and what is empty
-    has no element.
-    """
-    return 0 not in shape and is_closed(shape) and op != "SequenceEmpty"
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -344,21 +337,15 @@ class GraphBuilder:
                 other = pool[int(random() * len(pool))]
                 if (not style.ranged or other.within(domain)) and self.fits(shape, other.shape, oneway):
                     return other
-            met = self._adapted(dtype, self._beside(shape), domain)
+            # The whole shape, or its last axes.
+            first = int(random() * (len(shape) + 1)) if random() < style.suffix / 2 else 0
+            met = self._adapted(dtype, shape[first:], domain)
             if met is not None:
                 return met
         kept = shape[int(random() * (len(shape) + 1)) :] if random() < style.suffix else shape
         if kept and random() < style.stretched:
             kept = tuple(1 if random() < style.ones else side for side in kept)
         return self.weight(dtype, kept, domain)
-
-    def _beside(self, shape: Shape) -> Shape:
-        """A shape that broadcasts to another: all of it or its last axes."""
-        return (
-            shape[int(self.rng.random() * (len(shape) + 1)) :]
-            if self.rng.random() < self.style.suffix / 2
-            else shape
-        )
 
     def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
         """Whether two shapes broadcast to something that is not too large; to the first of them if
@@ -432,7 +419,8 @@ class GraphBuilder:
             made.depth = depth
             outs.append(made)
             joined.append(made.name)
-            if _can_be_read(op, shape):
+            # Of an unknown size nothing can be built, and what is empty has no element.
+            if 0 not in shape and is_closed(shape) and op != "SequenceEmpty":
                 enter(made)
                 program.elements += volume(shape)
         self._lay(Node(op, domain, ins, outs, attrs, program.named("n")), joined)

@@ -97,7 +97,12 @@ def lowest_opset(model: onnx.ModelProto) -> int:
     for training in model.training_info:
         scopes += [(have, training.initialization.node), (have, training.algorithm.node)]
     for opset, nodes in scopes:
-        for operator in {node.op_type for node in all_nodes(nodes) if _is_default(node, local)}:
+        used = {
+            node.op_type
+            for node in all_nodes(nodes)
+            if node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in local
+        }
+        for operator in used:
             if not onnx.defs.has(operator, max_inclusive_version=opset, domain=""):
                 return have
             lowest = max(lowest, onnx.defs.get_schema(operator, opset, "").since_version)
@@ -106,10 +111,6 @@ def lowest_opset(model: onnx.ModelProto) -> int:
 
 def _default_opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
     return max((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), default=1)
-
-
-def _is_default(node: onnx.NodeProto, local: set[tuple[str, str]]) -> bool:
-    return node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in local
 
 
 def _features(model: onnx.ModelProto, floor: int) -> int:

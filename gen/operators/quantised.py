@@ -125,10 +125,6 @@ def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found
 
 
-def _integer_bounds(terms: int) -> Bounds:
-    return -terms * 65025.0, terms * 65025.0
-
-
 def _conv_sizes(x: Sizes, w: Sizes, attrs: Mapping[str, Any]) -> Sizes:
     return (x[0], w[0], *placed(x[2:], w[2:], attrs))
 
@@ -217,7 +213,7 @@ OPERATORS = (
     quantised(
         "MatMulInteger",
         lambda ins, attrs: [("int32", matrix_shape(ins[0].shape, ins[1].shape))],
-        lambda ins, attrs: _integer_bounds(ins[0].shape[-1]),
+        magnitude(lambda ins, attrs: ins[0].shape[-1] * 65025.0),
         parts=(
             Input(second_factor, dtype=other_bytes),
             some(zero_point(0), zero_point(1, share=0.5), share=0.5),
@@ -249,7 +245,7 @@ OPERATORS = (
     quantised(
         "ConvInteger",
         lambda ins, attrs: [("int32", _conv_sizes(ins[0].shape, ins[1].shape, attrs))],
-        lambda ins, attrs: _integer_bounds(math.prod(ins[1].shape[1:])),
+        magnitude(lambda ins, attrs: math.prod(ins[1].shape[1:]) * 65025.0),
         parts=(
             *_WINDOWS,
             Input("maps channels kernel...", dtype=other_bytes),

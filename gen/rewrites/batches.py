@@ -46,7 +46,11 @@ def split_batch(at: Rewriting) -> None:
             parts[whole] = (first, second)
             made.append(at.node("Concat", [first, second], [whole], axis=0))
         at.rewritten = True
-    at.nodes = _read_later(made, at.outputs)
+    # Of some results only the parts are read: they are not put together again.
+    read = at.outputs | {name for node in made for name in reads(node)}
+    at.nodes = [
+        node for node in made if node.op_type != "Concat" or any(name in read for name in node.output)
+    ]
 
 
 def _half(
@@ -60,12 +64,6 @@ def _half(
     ]
     half.output[:] = [at.fresh(name) for name in node.output]
     return half
-
-
-def _read_later(nodes: list[NodeProto], outputs: set[str]) -> list[NodeProto]:
-    """The nodes without the Concats of results whose parts alone are read."""
-    read = outputs | {name for node in nodes for name in reads(node)}
-    return [node for node in nodes if node.op_type != "Concat" or any(name in read for name in node.output)]
 
 
 def _sizes(at: Rewriting, rows: int) -> str:

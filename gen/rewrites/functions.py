@@ -111,8 +111,7 @@ def _closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) ->
     value.t.int32_data.append(rng.below(2))
     switch = helper.make_node(_IF, ["always"], list(g.output), then_branch=then, else_branch=otherwise)
     g.node.extend([condition, switch])
-    for domain in sorted({node.domain for node in all_nodes(g.node)}):
-        g.opset_import.add(domain=domain, version=taken.versions.get(domain, 1))
+    taken.import_domains(g)
     _redirect(taken, f, g)
 
 

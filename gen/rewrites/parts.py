@@ -116,6 +116,11 @@ class Parts:
                     proto, [each.name for each in node.ins if each is not None], made
                 )
 
+    def import_domains(self, function: FunctionProto) -> None:
+        """Have a function import the domains of its nodes, in the versions of the model."""
+        for domain in sorted({node.domain for node in all_nodes(function.node)}):
+            function.opset_import.add(domain=domain, version=self.versions.get(domain, 1))
+
     def types(self) -> Mapping[str, str]:
         """The dtypes of values as the model had them."""
         if not self._types:
@@ -243,7 +248,7 @@ def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodePr
         op_type=function.name, domain=domain, name=f"call_{function.name}", input=inputs, output=outputs
     )
     _lift(taken, function, call, rng)
-    _import(taken, function)
+    taken.import_domains(function)
     if rng.chance(RATES.own_names):
         _rename(function)
     taken.functions[function.name] = function
@@ -276,13 +281,6 @@ def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> N
             else:
                 function.attribute.append(name)
             call.attribute.append(value)
-
-
-def _import(taken: Parts, function: FunctionProto) -> None:
-    domains = {node.domain for node in all_nodes(function.node)}
-    for domain in sorted(domains):
-        entry = function.opset_import.add()
-        entry.domain, entry.version = domain, taken.versions.get(domain, 1)
 
 
 def _rename(function: FunctionProto) -> None:

@@ -23,7 +23,8 @@ def named_values(text: str, choices: tuple[str, ...] = (RANGED, SEARCH, SPECIAL)
     """
     name, colon, rest = text.partition(":")
     if name not in choices or (colon and name != SPECIAL):
-        raise BadInput(f"{shown(text)} is no choice of values; there are {_listed(choices)}")
+        listed = [f"{each}[:{','.join(KINDS)}]" if each == SPECIAL else each for each in choices]
+        raise BadInput(f"{shown(text)} is no choice of values; there are {', '.join(listed)}")
     if not colon:
         return name
     given = [kind.strip() for kind in rest.split(",") if kind.strip()]
@@ -51,7 +52,3 @@ def with_special(case: Case, values: str, seed: int) -> Case:
         return case
     inputs = special_inputs(onnx_program(case.program, "--values special").proto, seed, kinds, case.inputs)
     return replace(case, inputs=inputs, expected=None, origin=replace(case.origin, inputs=values))
-
-
-def _listed(choices: tuple[str, ...]) -> str:
-    return ", ".join(f"{name}[:{','.join(KINDS)}]" if name == SPECIAL else name for name in choices)
