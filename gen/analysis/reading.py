@@ -7,20 +7,22 @@ the interval that they lie in.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, helper, numpy_helper
+from onnx import AttributeProto
 
 from opsieve.gen.analysis.known_values import known_values
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.schema import NEWEST, OLDEST
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Attributes, Bounds, Tensor, Typed
+from opsieve.gen.errors import BadInput
 from opsieve.gen.graph.graph import BodyGraph, Node
+from opsieve.gen.model.attributes import read_attribute
 from opsieve.gen.model.tensors import (
     DTYPES,
     OptionalType,
@@ -188,26 +190,12 @@ class _SourceReader:
     def _attribute(self, proto: AttributeProto, scope: Mapping[str, Tensor], depth: int) -> Any:
         if proto.type == AttributeProto.GRAPH:
             return self._body(proto.g, scope, depth + 1)
-        if proto.type == AttributeProto.TENSOR:
-            return numpy_helper.to_array(proto.t)
-        if proto.type in (
-            AttributeProto.INT,
-            AttributeProto.FLOAT,
-            AttributeProto.INTS,
-            AttributeProto.FLOATS,
-        ):
-            value = helper.get_attribute_value(proto)
-            return list(value) if isinstance(value, Iterable) else value
-        if proto.type in (AttributeProto.STRING, AttributeProto.STRINGS):
-            try:
-                return (
-                    proto.s.decode()
-                    if proto.type == AttributeProto.STRING
-                    else [s.decode() for s in proto.strings]
-                )
-            except UnicodeDecodeError:
-                raise UnreadableModel("an attribute that is no UTF-8") from None
-        raise UnreadableModel(f"the attribute {proto.name}")
+        try:
+            return read_attribute(proto, "strict")
+        except UnicodeDecodeError:
+            raise UnreadableModel("an attribute that is no UTF-8") from None
+        except BadInput:
+            raise UnreadableModel(f"the attribute {proto.name}") from None
 
     def _body(self, graph: onnx.GraphProto, outer: Mapping[str, Tensor], depth: int) -> BodyGraph:
         if depth > _DEPTH or graph.sparse_initializer:

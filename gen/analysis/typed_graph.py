@@ -8,7 +8,7 @@ has `op` None, a tensor without a type the dtype "".
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.declarations.tensor import FLOATS, Attributes, Tensor
 from opsieve.gen.errors import BadInput
+from opsieve.gen.model.attributes import read_attribute
 from opsieve.gen.model.tensors import (
     OptionalType,
     SequenceType,
@@ -289,21 +290,7 @@ def _measure(tensor: Tensor, array: "np.ndarray[Any, Any]") -> None:
 
 
 def _attribute(proto: AttributeProto) -> Any:
-    kind = proto.type
-    if kind == AttributeProto.INT:
-        return proto.i
-    if kind == AttributeProto.FLOAT:
-        return proto.f
-    if kind == AttributeProto.STRING:
-        return proto.s.decode("utf-8", "replace")
-    if kind == AttributeProto.TENSOR:
-        try:
-            return read_tensor(proto.t)
-        except BadInput:
-            return None
-    many: Iterable[Any] = proto.ints or proto.floats
-    return (
-        list(many)
-        if kind != AttributeProto.STRINGS
-        else [text.decode("utf-8", "replace") for text in proto.strings]
-    )
+    try:
+        return read_attribute(proto)
+    except BadInput:  # rules that ask for it have nothing to say of the node
+        return None

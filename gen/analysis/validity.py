@@ -16,11 +16,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, helper
+from onnx import AttributeProto, TensorProto
 
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.declarations.schema import OLDEST, form, has_bodies
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
+from opsieve.gen.errors import BadInput
+from opsieve.gen.model.attributes import read_attribute
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import (
     DTYPES,
@@ -246,20 +248,9 @@ def read_attributes(protos: Sequence[AttributeProto]) -> Attributes | None:
     """Attributes as rules read them; None when there is one that no rule knows: a graph, a sparse tensor, a
     reference.
     """
-    found: Attributes = {}
-    for proto in protos:
-        kind = proto.type
-        if proto.ref_attr_name:
-            return None
-        if kind in (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.INTS, AttributeProto.FLOATS):
-            value = helper.get_attribute_value(proto)
-            found[proto.name] = list(value) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else value
-        elif kind == AttributeProto.STRING:
-            found[proto.name] = proto.s.decode("utf-8", "surrogateescape")
-        elif kind == AttributeProto.STRINGS:
-            found[proto.name] = [text.decode("utf-8", "surrogateescape") for text in proto.strings]
-        elif kind == AttributeProto.TENSOR and not tensor_problem(proto.t):
-            found[proto.name] = read_tensor(proto.t)
-        else:
-            return None
-    return found
+    if any(proto.ref_attr_name for proto in protos):
+        return None
+    try:
+        return {proto.name: read_attribute(proto) for proto in protos}
+    except BadInput:
+        return None
