@@ -9,10 +9,11 @@ and inside the budget; where one of them cannot be, those before it are taken ba
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from opsieve.gen.declarations.builder import FREE
-from opsieve.gen.declarations.catalogue import first_dtypes, operators
+from opsieve.gen.declarations.builder import FREE, Builder
+from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
+from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import (
     ANY,
     LARGEST,
@@ -25,11 +26,22 @@ from opsieve.gen.declarations.tensor import (
     is_float,
     leaf_range,
 )
-from opsieve.gen.graph.graph import Shape
+from opsieve.gen.graph.graph import Node, Shape
+from opsieve.gen.graph.scope import ProgramState
 
-if TYPE_CHECKING:
-    from opsieve.gen.declarations.catalogue import OpChoice
-    from opsieve.gen.graph.graph_builder import GraphBuilder
+
+class Scope(Builder, Protocol):
+    """What adapters ask of the graph in which they stand, beside what samplers ask."""
+
+    program: ProgramState
+    nodes: list[Node]
+
+    def add(self, op: Operator, ins: Sequence[Tensor | None], attrs: Attributes) -> list[Tensor] | None:
+        """A node by its declaration; None, and nothing done, where its result cannot stand."""
+
+    def undo(self, start: int) -> None:
+        """Take back the nodes from a place on."""
+
 
 ADAPTERS: Final = (
     "Abs",
@@ -59,7 +71,7 @@ _LARGEST_USEFUL: Final = 1e4  # results of a larger size soon leave their type: 
 _EDGES: Final = ("constant", "constant", "edge", "reflect")
 
 
-def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> Tensor | None:
+def adapt_first(builder: Scope, tensor: Tensor, choice: OpChoice) -> Tensor | None:
     """A tensor as the first input of an operator; None when it cannot be made one."""
     if (
         tensor.dtype in choice.dtypes
@@ -76,9 +88,7 @@ def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> 
     return _all_or_nothing(builder, mark, made, choice.safe)
 
 
-def adapt_to(
-    builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY
-) -> Tensor | None:
+def adapt_to(builder: Scope, tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
     """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it
     cannot be made so.
     """
@@ -91,7 +101,7 @@ def adapt_to(
     return _all_or_nothing(builder, mark, made, domain)
 
 
-def steps_first(tensor: Tensor, choice: "OpChoice", ranged: bool) -> int:
+def steps_first(tensor: Tensor, choice: OpChoice, ranged: bool) -> int:
     """About how many nodes it takes to make a tensor the first input of an operator."""
     return (
         (tensor.dtype not in choice.dtypes)
@@ -100,7 +110,7 @@ def steps_first(tensor: Tensor, choice: "OpChoice", ranged: bool) -> int:
     )
 
 
-def nearest(tensors: Sequence[Tensor], choice: "OpChoice", ranged: bool, hub: int) -> Tensor:
+def nearest(tensors: Sequence[Tensor], choice: OpChoice, ranged: bool, hub: int) -> Tensor:
     """Of some tensors the first of those that most nodes lead to, less the nodes it takes to make it the
     first input of an operator.
 
@@ -148,14 +158,14 @@ def nearest_to(
     return near, fewest
 
 
-def extreme(builder: "GraphBuilder", comparison: str, tensor: Tensor) -> Tensor | None:
+def extreme(builder: Scope, comparison: str, tensor: Tensor) -> Tensor | None:
     """The element of a tensor by which a comparison with it answers both yes and no; None where there is
     none.
     """
     return _added(builder, COMPARED[comparison], [tensor], {}) if math.prod(tensor.shape) > 1 else None
 
 
-def _all_or_nothing(builder: "GraphBuilder", mark: int, made: Tensor | None, domain: Domain) -> Tensor | None:
+def _all_or_nothing(builder: Scope, mark: int, made: Tensor | None, domain: Domain) -> Tensor | None:
     """What was made since a mark, inside a domain; None, and nothing left, where that failed."""
     made = None if made is None else _ranged(builder, made, domain)
     if made is None:
@@ -163,9 +173,7 @@ def _all_or_nothing(builder: "GraphBuilder", mark: int, made: Tensor | None, dom
     return made
 
 
-def _added(
-    builder: "GraphBuilder", name: str, ins: Sequence[Tensor | None], attrs: Attributes
-) -> Tensor | None:
+def _added(builder: Scope, name: str, ins: Sequence[Tensor | None], attrs: Attributes) -> Tensor | None:
     """The result of one more node; None where the opset, the budget, the request or the compilers do not have
     it.
     """
@@ -182,13 +190,13 @@ def _added(
 # Dtypes
 
 
-def _preferred(builder: "GraphBuilder", choice: "OpChoice") -> Sequence[str]:
+def _preferred(builder: Scope, choice: OpChoice) -> Sequence[str]:
     """The dtypes that an operator takes: those of the palette, else usual ones."""
     targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
     return targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]
 
 
-def _cast(builder: "GraphBuilder", tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
+def _cast(builder: Scope, tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
     """The tensor in one of some dtypes that holds all its values."""
     if not targets:
         return None
@@ -211,7 +219,7 @@ def _cast(builder: "GraphBuilder", tensor: Tensor, targets: Sequence[str]) -> Te
 # Ranks and sizes
 
 
-def _ranked(builder: "GraphBuilder", tensor: Tensor, low: int, high: int) -> Tensor | None:
+def _ranked(builder: Scope, tensor: Tensor, low: int, high: int) -> Tensor | None:
     """The tensor with `low` dimensions where it has fewer, `high` where it has more."""
     rank = len(tensor.shape)
     if rank < low:
@@ -225,7 +233,7 @@ def _ranked(builder: "GraphBuilder", tensor: Tensor, low: int, high: int) -> Ten
     return _added(builder, "Reshape", [tensor, builder.ints(sides)], {})
 
 
-def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
+def _shaped(builder: Scope, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
     """The tensor with these sizes: reshaped or expanded where that does it, else of the same rank, then cut
     and padded.
     """
@@ -256,7 +264,7 @@ def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domai
     return _padded(builder, tensor, sides)
 
 
-def _spread(builder: "GraphBuilder", tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
+def _spread(builder: Scope, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
     """The tensor with sizes that it broadcasts to; one number not throughout, which would hide wrong orders
     and axes behind it.
     """
@@ -280,7 +288,7 @@ def _spreads(shape: Shape, wanted: Shape) -> bool:
     return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def _cut(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
+def _cut(builder: Scope, tensor: Tensor, shape: Shape) -> Tensor | None:
     """The tensor without what it has too much of, at the front or the back."""
     rng = builder.rng
     axes = [
@@ -295,7 +303,7 @@ def _cut(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None
     )
 
 
-def _padded(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
+def _padded(builder: Scope, tensor: Tensor, shape: Shape) -> Tensor | None:
     """The tensor with more at its borders."""
     rng = builder.rng
     missing = [wanted - side for side, wanted in zip(tensor.shape, shape, strict=True)]
@@ -313,7 +321,7 @@ def _padded(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | N
 # Values
 
 
-def stays(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> bool:
+def stays(builder: Scope, tensor: Tensor, domain: Domain) -> bool:
     """Whether a tensor need not be clipped."""
     if not builder.style.ranged:
         return True
@@ -322,7 +330,7 @@ def stays(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> bool:
     return tensor.within(domain)
 
 
-def _ranged(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> Tensor | None:
+def _ranged(builder: Scope, tensor: Tensor, domain: Domain) -> Tensor | None:
     """The tensor inside a domain: as it is, or what is outside brought to its ends."""
     if stays(builder, tensor, domain):
         return tensor
