@@ -77,6 +77,16 @@ def nothing(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return ()
 
 
+def axis_inside(default: int, beyond: int = 0) -> Callable[[Ins, Mapping[str, Any]], list[Truth]]:
+    """Relations of an operator along one axis: it is one of the first input's, or up to `beyond` behind the last."""
+
+    def requires(ins: Ins, attrs: Mapping[str, Any]) -> list[Truth]:
+        rank, axis = len(ins[0].shape), attrs.get("axis", default)
+        return [-rank <= axis, axis < rank + beyond]
+
+    return requires
+
+
 def described(ins: Ins, attrs: Mapping[str, Any]) -> bool:
     """Every instance is as the declaration says."""
     return False

@@ -20,7 +20,6 @@ from opsieve.gen.declarations.tensor import (
     LEAST,
     NUMERIC,
     Attributes,
-    Bounds,
     Domain,
     Ins,
     Tensor,
@@ -227,12 +226,6 @@ def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _turn_bounds(states: int, skipped: int, body: BodyGraph) -> list[Bounds]:
-    inputs = body.inputs[len(body.inputs) - states :] if states else ()
-    kept = [(tensor.low, tensor.high) for tensor in inputs]
-    return [*kept, *((tensor.low, tensor.high) for tensor in body.outputs[skipped + states :])]
-
-
 def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     """States first, then tensors that are taken apart along an axis, forwards or backwards."""
     if builder.scope.depth >= _DEPTH:
@@ -293,14 +286,6 @@ def _scan_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return types
 
 
-def _scan_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
-    states, body = len(ins) - attrs["num_scan_inputs"], attrs["body"]
-    return [
-        *((tensor.low, tensor.high) for tensor in body.inputs[:states]),
-        *((tensor.low, tensor.high) for tensor in body.outputs[states:]),
-    ]
-
-
 OPERATORS = (
     Operator(
         "If",
@@ -319,7 +304,11 @@ OPERATORS = (
         "Loop",
         in_graph(_loop),
         infer=_loop_types,
-        bounds=lambda ins, attrs: _turn_bounds(len(ins) - 2, 1, attrs["body"]),
+        bounds=lambda ins, attrs: [
+            # The states as the body is given them, and what it collects.
+            (each.low, each.high)
+            for each in (*attrs["body"].inputs[2:], *attrs["body"].outputs[len(ins) - 1 :])
+        ],
         ranks=(0, 0),
         dtypes=("int64",),
         family="control",
@@ -330,7 +319,13 @@ OPERATORS = (
         "Scan",
         in_graph(_scan),
         infer=_scan_types,
-        bounds=_scan_bounds,
+        bounds=lambda ins, attrs: [
+            (each.low, each.high)
+            for each in (
+                *attrs["body"].inputs[: len(ins) - attrs["num_scan_inputs"]],
+                *attrs["body"].outputs[len(ins) - attrs["num_scan_inputs"] :],
+            )
+        ],
         ranks=(1, 4),
         dtypes=_DTYPES,
         family="control",

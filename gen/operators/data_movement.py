@@ -8,12 +8,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.builder import Sizes
 from opsieve.gen.declarations.declaration import Moves, RankEnds
 from opsieve.gen.declarations.instance import (
     Attr,
     Count,
-    Draft,
     First,
     Numbers,
     between,
@@ -32,19 +30,9 @@ from opsieve.gen.operators.layouts import layout, values_of, with_zero
 from opsieve.gen.operators.reshaping import RESHAPES
 
 
-def _order(draft: Draft) -> None:
-    if draft.rng.random() >= draft.builder.style.rates.default_order and draft.x.rank:
-        draft.attrs["perm"] = draft.rng.shuffled(range(draft.x.rank))
-
-
 def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     times = values_of(ins[1])
     return [len(times) == len(ins[0].shape), *(number >= 0 for number in times)]
-
-
-def _for_depth(draft: Draft) -> Sizes:
-    n, _, h, w = draft.x.shape
-    return n, draft["blocksize"] ** 2 * draft.rng.between(1, 2), h, w
 
 
 _BLOCK = Attr("blocksize", (1, 2, 2, 3))
@@ -99,7 +87,14 @@ OPERATORS = (
                 tuple(ins[0].shape[axis] for axis in attrs.get("perm", range(len(ins[0].shape) - 1, -1, -1))),
             )
         ],
-        parts=(_order,),
+        parts=(
+            some(
+                Attr("perm", lambda draft: draft.rng.shuffled(range(draft.x.rank))),
+                where=lambda draft: (
+                    draft.rng.random() >= draft.builder.style.rates.default_order and draft.x.rank
+                ),
+            ),
+        ),
         requires=lambda ins, attrs: [
             sorted(attrs.get("perm", range(len(ins[0].shape)))) == list(range(len(ins[0].shape)))
         ],
@@ -140,7 +135,11 @@ OPERATORS = (
             _BLOCK,
             First(
                 fits=lambda draft: draft.holds(draft.x.shape[1] % draft["blocksize"] ** 2 == 0),
-                other=_for_depth,
+                other=lambda draft: (
+                    draft.x.shape[0],
+                    draft["blocksize"] ** 2 * draft.rng.between(1, 2),
+                    *draft.x.shape[2:],
+                ),
             ),
             Attr("mode", ("DCR", "CRD"), 0.5),
         ),

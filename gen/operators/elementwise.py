@@ -99,11 +99,6 @@ def _divided(a: Tensor, b: Tensor) -> Bounds:
     return (math.floor(low), math.ceil(high)) if not is_float(a.dtype) else (low, high)
 
 
-def _fmod(draft: Draft) -> None:
-    if is_float(draft.x.dtype) or draft.rng.random() < draft.builder.style.rates.rare_attribute:
-        draft.attrs["fmod"] = 1
-
-
 def _exponent_type(draft: Draft) -> str:
     dtype = draft.x.dtype if draft.draws(0.7) else draft.rng.choice(("float32", "int64", "int32"))
     return dtype if dtype in draft.builder.takes("Pow", "T1") else "float32"  # bfloat16 is no exponent
@@ -178,7 +173,15 @@ BINARY = (
         "Mod",
         lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size),
         (ANY, _NONZERO),
-        parts=(Partner(_NONZERO), _fmod),
+        parts=(
+            Partner(_NONZERO),
+            some(
+                Attr("fmod", lambda draft: 1),
+                where=lambda draft: (
+                    is_float(draft.x.dtype) or draft.rng.random() < draft.builder.style.rates.rare_attribute
+                ),
+            ),
+        ),
         undefined=(integer_division,),
         rounding=Rounding.COMPUTES,
     ),

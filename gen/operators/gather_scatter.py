@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import Sizes
-from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, SizeRule, hull
+from opsieve.gen.declarations.declaration import Moves, Operator, RankEnds, SizeRule, axis_inside, hull
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -57,11 +57,6 @@ def _gathered(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*shape[:axis], *ins[1].shape, *shape[axis + 1 :]))]
 
 
-def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
-    return [-rank <= axis, axis < rank]
-
-
 def _coordinates(draft: Draft) -> Domain:
     """All inside the smallest of the sides that they go to."""
     side = min(draft.x.shape[draft["batch"] : draft["batch"] + draft["depth"]])
@@ -72,7 +67,7 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """Beside the axis no index tensor is longer than the data; updates, where there are some, are as many as
     indices.
     """
-    found = [len(ins[0].shape) == len(ins[1].shape), *_axis_inside(ins, attrs)]
+    found = [len(ins[0].shape) == len(ins[1].shape), *axis_inside(0)(ins, attrs)]
     if not all(found):
         return found
     axis = attrs.get("axis", 0) % len(ins[0].shape)
@@ -192,11 +187,6 @@ def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*shape[:axis], count, *shape[axis + 1 :]))]
 
 
-def _compress_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
-    return [-rank <= axis, axis < rank, len(ins[1].shape) == 1]
-
-
 def gather(name: str, infer: Any, **more: Any) -> Operator:
     """An operator that works by index."""
     return Operator(
@@ -226,7 +216,7 @@ OPERATORS = (
         "Gather",
         _gathered,
         parts=(AxisAttr(0), Input(_few_sides, _inside, _INDEX_TYPES)),
-        requires=_axis_inside,
+        requires=axis_inside(0),
         usual={1: axis_index(0)},
         moves=Moves.FIRST,
         symbolic=True,
@@ -355,7 +345,7 @@ OPERATORS = (
         "Compress",
         _compressed,
         parts=(Attr("axis", drawn_axis, 0.7), Numbers(_some_kept, "bool")),
-        requires=_compress_fits,
+        requires=lambda ins, attrs: [*axis_inside(0)(ins, attrs), len(ins[1].shape) == 1],
         moves=Moves.FIRST,
         rounding=Rounding.EXACT,
     ),

@@ -82,11 +82,6 @@ def taper(name: str) -> Operator:
     )
 
 
-def _one_axis(draft: Draft) -> None:
-    if draft.x.rank and draft.rng.random() < draft.builder.style.rates.attribute:
-        draft.attrs["axis"] = drawn_axis(draft)
-
-
 def _unique_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     if "axis" in attrs:
@@ -96,11 +91,6 @@ def _unique_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         found = (_UNKNOWN,)
     count = (shape[attrs["axis"]] if "axis" in attrs else math.prod(shape),)
     return [(ins[0].dtype, found), ("int64", (_UNKNOWN,)), ("int64", count), ("int64", (_UNKNOWN,))]
-
-
-def _unique_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
-    count = float(math.prod(ins[0].shape))
-    return [(ins[0].low, ins[0].high), (0.0, count), (0.0, count), (0.0, count)]
 
 
 def _corners(draft: Draft) -> list[float]:
@@ -198,8 +188,15 @@ OPERATORS = (
     source(
         "Unique",
         _unique_types,
-        _unique_bounds,
-        parts=(_one_axis, flag("sorted", 0.4), OutputCount(1, 4)),
+        lambda ins, attrs: [(ins[0].low, ins[0].high), *[(0.0, float(math.prod(ins[0].shape)))] * 3],
+        parts=(
+            some(
+                Attr("axis", drawn_axis),
+                where=lambda draft: draft.x.rank and draft.draws(draft.builder.style.rates.attribute),
+            ),
+            flag("sorted", 0.4),
+            OutputCount(1, 4),
+        ),
         ranks=(0, 4),
         dtypes=NUMERIC,
         undefined=(nan_input,),

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declarations.declaration import Operator, RankEnds
+from opsieve.gen.declarations.declaration import Operator, RankEnds, axis_inside
 from opsieve.gen.declarations.instance import (
     Attr,
     AxisAttr,
@@ -95,12 +95,6 @@ def _reduced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(x.dtype, tuple(side for axis, side in enumerate(x.shape) if axis not in axes))]
 
 
-def _inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank = len(ins[0].shape)
-    given = _given_axes(ins, attrs)
-    return [-rank <= int(axis) < rank for axis in given]
-
-
 def reduction(
     name: str, bounds: Callable[[float, float, int], Bounds], safe: Domain = ANY, **more: Any
 ) -> Operator:
@@ -109,7 +103,9 @@ def reduction(
         name,
         parts=(flag("keepdims", 0.5), _axes_for(name)),
         infer=_reduced,
-        requires=_inside,
+        requires=lambda ins, attrs: [
+            -len(ins[0].shape) <= int(axis) < len(ins[0].shape) for axis in _given_axes(ins, attrs)
+        ],
         bounds=lambda ins, attrs: bounds(
             ins[0].low,
             ins[0].high,
@@ -212,11 +208,6 @@ REDUCTIONS = (
 )
 
 
-def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
-    return [-rank <= axis, axis < rank]
-
-
 def _best_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs.get("axis", 0) % len(shape)
@@ -246,11 +237,6 @@ def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [] if values is None else [-rank <= values[0] < rank]
 
 
-def _last_axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank, axis = len(ins[0].shape), attrs.get("axis", -1)
-    return [-rank <= axis, axis < rank]
-
-
 def _softmax_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     others = ins[0].shape[attrs.get("axis", -1)] - 1
     ratio = math.exp(min(ins[0].high - ins[0].low, 700.0))
@@ -266,8 +252,7 @@ def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank, axis, values = len(ins[0].shape), attrs.get("axis", -1), ins[1].values
-    inside = [-rank <= axis, axis < rank]
+    values, axis, inside = ins[1].values, attrs.get("axis", -1), axis_inside(-1)(ins, attrs)
     return (
         inside
         if values is None or not all(inside)
@@ -309,7 +294,7 @@ def _soft(name: str, bounds: Any, undefined: OpenRule, rounding: Rounding = Roun
     return along(
         name,
         parts=_AXIS,
-        requires=_last_axis_inside,
+        requires=axis_inside(-1),
         bounds=bounds,
         dtypes=FLOATS,
         undefined=(undefined,),
@@ -325,7 +310,7 @@ AXIS = (
             name,
             parts=_BEST,
             infer=_best_type,
-            requires=_axis_inside,
+            requires=axis_inside(0),
             bounds=lambda ins, attrs: (0.0, ins[0].shape[attrs.get("axis", 0) % len(ins[0].shape)] - 1),
             undefined=(nan_input,),
             rank_ends=RankEnds.LEAST,
@@ -354,7 +339,7 @@ AXIS = (
     along(
         "LpNormalization",
         parts=(*_AXIS, Attr("p", (1, 2), 0.5)),
-        requires=_last_axis_inside,
+        requires=axis_inside(-1),
         bounds=lambda ins, attrs: (0.0, 1.0),
         safe=(Domain(0.1, 1e4),),
         dtypes=FLOATS,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, OpenBuilder
-from opsieve.gen.declarations.declaration import Moves, SizeRule
+from opsieve.gen.declarations.declaration import Moves, SizeRule, axis_inside
 from opsieve.gen.declarations.instance import Attr, Draft, First, Instance, Numbers, signed, some, viewed
 from opsieve.gen.declarations.properties import Rounding
 from opsieve.gen.declarations.symbolic_arith import (
@@ -61,11 +61,6 @@ def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, axis = ins[0].shape, attrs.get("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
     return [(ins[0].dtype, (product(shape[:axis]), product(shape[axis:])))]
-
-
-def _flatten_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    rank, axis = len(ins[0].shape), attrs.get("axis", 1)
-    return [-rank <= axis, axis <= rank]
 
 
 def _new_places(draft: Draft) -> list[int]:
@@ -236,7 +231,7 @@ RESHAPES = (
         "Flatten",
         infer=_flat,
         parts=(Attr("axis", lambda draft: draft.rng.between(-draft.x.rank, draft.x.rank), 0.7),),
-        requires=_flatten_inside,
+        requires=axis_inside(1, beyond=1),
         ranks=(1, 5),
         moves=Moves.IN_ORDER,
         symbolic=_open_flatten,
