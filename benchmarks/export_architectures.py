@@ -29,7 +29,7 @@ import torch
 from benchmarks.architecture_modules import MODULES, Module
 from onnx import AttributeProto, GraphProto, ModelProto, helper, numpy_helper
 
-from opsieve.gen.declarations.schema import OLDEST
+from opsieve.gen.declarations.catalogue import OLDEST
 from opsieve.gen.generation.architectures import Architecture, read_at
 from opsieve.gen.generation.random_graph import SUPPORTED
 

@@ -28,8 +28,7 @@ from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, known
-from opsieve.gen.declarations.schema import OLDEST, named_dtypes
+from opsieve.gen.declarations.catalogue import OLDEST, OpChoice, first_dtypes, known, named_dtypes
 from opsieve.gen.declarations.tensor import ANY
 from opsieve.gen.errors import BadInput, NoFailure
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node

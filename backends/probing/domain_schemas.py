@@ -14,7 +14,7 @@ import onnx
 import onnx.defs
 
 from opsieve.backends.probing.documented_shapes import definitions_in
-from opsieve.gen.declarations.schema import named_dtypes
+from opsieve.gen.declarations.catalogue import named_dtypes
 from opsieve.gen.errors import BadInput, shown
 
 OPSET = 21  # of ONNX's own operators in instances

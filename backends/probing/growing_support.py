@@ -20,8 +20,7 @@ from opsieve.backends.probing.prober import Probe, ending, instances, wheel
 from opsieve.backends.probing.support_tables import shipped
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.declarations.catalogue import first_dtypes, operators
-from opsieve.gen.declarations.schema import OLDEST, form
+from opsieve.gen.declarations.catalogue import OLDEST, first_dtypes, form, operators
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED

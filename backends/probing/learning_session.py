@@ -22,9 +22,9 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data import inputs
 from opsieve.gen.declarations import learned
+from opsieve.gen.declarations.catalogue import domain_version
 from opsieve.gen.declarations.learned_body import LearnedBody
 from opsieve.gen.declarations.learned_file import parsed, written
-from opsieve.gen.declarations.schema import domain_version
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.tensors import NUMBERS, dtype_name

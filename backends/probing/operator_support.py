@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from opsieve.gen.declarations.catalogue import qualified
+from opsieve.gen.declarations.catalogue import form, qualified
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.tensor import Attributes, Tensor
 
 CHOOSY = "dilated"  # what hangs on sizes too

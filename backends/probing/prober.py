@@ -30,9 +30,8 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.probing.support_tables import SupportTable, file_name, nearest, packed
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators, qualified
+from opsieve.gen.declarations.catalogue import OLDEST, OpChoice, first_dtypes, form, operators, qualified
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.schema import OLDEST, form
 from opsieve.gen.declarations.tensor import ANY, PLAIN
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.generator_version import generator_version

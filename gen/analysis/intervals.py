@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.analysis.typed_graph import ODD, TypedGraph, TypedNode, span
-from opsieve.gen.declarations.schema import has_bodies
+from opsieve.gen.declarations.catalogue import has_bodies
 from opsieve.gen.declarations.tensor import LARGEST, Bounds, Domain, Tensor
 
 # The largest finite number of each floating-point type.

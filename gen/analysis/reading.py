@@ -16,9 +16,8 @@ import onnx
 from onnx import AttributeProto
 
 from opsieve.gen.analysis.known_values import known_values
-from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, operators
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.schema import NEWEST, OLDEST
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Attributes, Bounds, Tensor, Typed
 from opsieve.gen.errors import BadInput
 from opsieve.gen.graph.graph import BodyGraph, Node

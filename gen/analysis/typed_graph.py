@@ -16,9 +16,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
-from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.catalogue import OLDEST, operators
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.declarations.tensor import FLOATS, Attributes, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.attributes import read_attribute

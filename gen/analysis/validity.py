@@ -18,8 +18,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opsieve.gen.declarations.catalogue import operators
-from opsieve.gen.declarations.schema import OLDEST, form, has_bodies
+from opsieve.gen.declarations.catalogue import OLDEST, form, has_bodies, operators
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.attributes import read_attribute

@@ -17,8 +17,7 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.data.input_flow import InputFlow
-from opsieve.gen.declarations.catalogue import declared
-from opsieve.gen.declarations.schema import has_attribute
+from opsieve.gen.declarations.catalogue import declared, has_attribute
 from opsieve.gen.declarations.tensor import Domain, Shape
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import BUDGET

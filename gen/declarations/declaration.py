@@ -2,7 +2,7 @@
 
 A declaration is data and a few plain functions over "int-like" sizes (gen/declarations/symbolic_arith.py).
 Which element types an operator takes at which opset, how many inputs it has and which are optional is read
-from ONNX's own schemas (gen/declarations/schema.py), so a declaration never repeats it.
+from ONNX's own schemas (gen/declarations/catalogue.py), so a declaration never repeats it.
 
     infer(ins, attrs)       [(dtype, shape), ...], the types of the outputs; sizes may be terms, None is left out
     requires(ins, attrs)    relations that a valid instance satisfies, beyond what the schema says

@@ -14,8 +14,8 @@ from typing import Any
 
 from onnx.defs import OpSchema
 
+from opsieve.gen.declarations.catalogue import OpsetSchema, form
 from opsieve.gen.declarations.declaration import Operator, RankEnds
-from opsieve.gen.declarations.schema import OpsetSchema, form
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, PLAIN, Attributes, Number, Tensor
 from opsieve.gen.graph.graph import Node
 from opsieve.gen.graph.graph_builder import GraphBuilder

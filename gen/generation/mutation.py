@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.declarations.catalogue import first_dtypes, operators
+from opsieve.gen.declarations.catalogue import first_dtypes, form, operators
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.tensor import LARGEST, USUAL, Attributes, Tensor
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.symbolic import tells_sizes

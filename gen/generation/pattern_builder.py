@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
-from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, form, operators
 from opsieve.gen.declarations.tensor import ANY, Domain, Tensor, is_float
 from opsieve.gen.graph.adapters import stays
 from opsieve.gen.graph.graph import Shape

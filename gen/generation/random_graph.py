@@ -12,16 +12,17 @@ import onnx
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.declarations.builder import Budget, Style
 from opsieve.gen.declarations.catalogue import (
+    OLDEST,
     OpChoice,
     OpTable,
     choices,
     first_dtypes,
+    form,
     merging,
     operators,
     pairing,
 )
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.schema import OLDEST, form
 from opsieve.gen.declarations.tensor import NUMBER, Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.symbolic import open_sizes

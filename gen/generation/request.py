@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from opsieve.gen.declarations.builder import Budget
-from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, operators
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.schema import NEWEST, OLDEST
 from opsieve.gen.declarations.tensor import LARGEST
 from opsieve.gen.errors import BadInput, meant, shown
 from opsieve.gen.generation.random_graph import GenRequest

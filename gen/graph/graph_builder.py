@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from opsieve.gen.declarations.builder import FREE
-from opsieve.gen.declarations.catalogue import OpChoice
+from opsieve.gen.declarations.catalogue import OpChoice, form
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import broadcast
 from opsieve.gen.declarations.tensor import (
     ANY,

@@ -10,8 +10,7 @@ import numpy as np
 from onnx import helper
 
 from opsieve.gen.data.inputs import Stream
-from opsieve.gen.declarations.catalogue import operators
-from opsieve.gen.declarations.schema import domain_version
+from opsieve.gen.declarations.catalogue import domain_version, operators
 from opsieve.gen.declarations.tensor import ANY, INTEGERS, NUMBER, Tensor, leaf_range
 from opsieve.gen.graph.encoding import (
     RAW,

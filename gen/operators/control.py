@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import Builder
-from opsieve.gen.declarations.catalogue import OpChoice
+from opsieve.gen.declarations.catalogue import OpChoice, form
 from opsieve.gen.declarations.declaration import Operator, Sampler
 from opsieve.gen.declarations.instance import Instance
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.tensor import (
     LARGEST,
     LEAST,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Moves, Operator
 from opsieve.gen.declarations.instance import Attr, Count, Draft, Numbers, Partner, named, some
 from opsieve.gen.declarations.properties import (
@@ -24,7 +25,6 @@ from opsieve.gen.declarations.properties import (
     rows_of_first,
     summed,
 )
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, broadcast, broadcasts, either
 from opsieve.gen.declarations.tensor import (
     ANY,

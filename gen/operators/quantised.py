@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, Sizes
+from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Operator, RankEnds, SizeRule, magnitude
 from opsieve.gen.declarations.instance import Count, Draft, First, Input, Numbers, Part, named, signed, some
 from opsieve.gen.declarations.properties import Rounding, empty_range, nan_input
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import Truth
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, POSITIVE, Bounds, Ins, is_float
 from opsieve.gen.operators.convolutions import conv_cost

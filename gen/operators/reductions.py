@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Operator, RankEnds, axis_inside
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -32,7 +33,6 @@ from opsieve.gen.declarations.properties import (
     softmax_of_infinity,
     unsorted,
 )
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import Truth, product
 from opsieve.gen.declarations.tensor import (
     ANY,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.declarations.builder import Builder
+from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Moves, Operator
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -24,7 +25,6 @@ from opsieve.gen.declarations.instance import (
     some,
     whole,
 )
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import divisors
 from opsieve.gen.declarations.tensor import NUMBER, ZERO, Ins, Tensor, Typed
 from opsieve.gen.graph.graph import BodyGraph

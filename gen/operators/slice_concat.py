@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE, Builder, OpenBuilder
+from opsieve.gen.declarations.catalogue import form
 from opsieve.gen.declarations.declaration import Moves, RankEnds, SizeRule
 from opsieve.gen.declarations.instance import (
     Attr,
@@ -21,7 +22,6 @@ from opsieve.gen.declarations.instance import (
     some,
 )
 from opsieve.gen.declarations.properties import Rounding, concatenated_rows
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
 from opsieve.gen.declarations.tensor import (
     NUMERIC,

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import NodeProto, numpy_helper
 
-from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.catalogue import OLDEST, operators
 from opsieve.gen.declarations.properties import broadcast_rows, row_count, rows_of_first
-from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.rewrites.nodes import Rewriting
 from opsieve.gen.rewrites.parts import reads

@@ -17,9 +17,8 @@ from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, helper
 
-from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.catalogue import form, operators
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.tensor import PLAIN, Tensor
 from opsieve.gen.graph.scope import Supports
 from opsieve.gen.irs.onnx.program import OnnxProgram

@@ -17,8 +17,7 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, helper
 
 from opsieve.gen.analysis.typed_graph import read_graph
-from opsieve.gen.declarations.catalogue import commutes
-from opsieve.gen.declarations.schema import OLDEST, form
+from opsieve.gen.declarations.catalogue import OLDEST, commutes, form
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.structure import all_nodes, bodies

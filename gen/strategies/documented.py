@@ -24,9 +24,8 @@ from platformdirs import user_cache_path
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.declarations.catalogue import choices, declared
+from opsieve.gen.declarations.catalogue import OLDEST, choices, declared
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.pieces import plant
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start

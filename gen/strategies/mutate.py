@@ -14,9 +14,8 @@ from typing import Final
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.declarations.catalogue import choices
+from opsieve.gen.declarations.catalogue import OLDEST, choices
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.architectures import drawn

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.analysis.validity import KNOWN
-from opsieve.gen.declarations.schema import has_bodies
+from opsieve.gen.declarations.catalogue import has_bodies
 from opsieve.gen.model.detached import tensor_bytes
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import Value

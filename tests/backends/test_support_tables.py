@@ -22,7 +22,7 @@ from opsieve.backends.probing.support_tables import (
 )
 from opsieve.backends.registry import names, resolve
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.declarations.schema import form
+from opsieve.gen.declarations.catalogue import form
 
 ANSWERS = st.builds(
     ProbeAnswer, st.text(max_size=9), st.text(max_size=9), st.integers(0, 8), st.text(max_size=9), st.text()

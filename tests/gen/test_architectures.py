@@ -7,8 +7,8 @@ import onnx.checker
 import onnx.shape_inference
 
 from opsieve.gen.analysis.reading import Source
+from opsieve.gen.declarations.catalogue import OLDEST
 from opsieve.gen.declarations.rng import Rng
-from opsieve.gen.declarations.schema import OLDEST
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.generation.architectures import architectures, drawn, read_architecture, read_at
 from opsieve.gen.generation.pieces import cut

@@ -17,9 +17,8 @@ import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
-from opsieve.gen.declarations.catalogue import OpChoice, first_dtypes, operators
+from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, OpChoice, first_dtypes, form, operators
 from opsieve.gen.declarations.declaration import Operator
-from opsieve.gen.declarations.schema import NEWEST, OLDEST, form
 from opsieve.gen.declarations.tensor import ANY, Tensor
 from opsieve.gen.generation.random_graph import SUPPORTED, single_node
 from opsieve.gen.graph.graph_builder import GraphBuilder

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from opsieve.gen.declarations.builder import FREE
-from opsieve.gen.declarations.catalogue import OpChoice
+from opsieve.gen.declarations.catalogue import OpChoice, form
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
-from opsieve.gen.declarations.schema import form
 from opsieve.gen.declarations.symbolic_arith import Size, Truth, either
 from opsieve.gen.declarations.tensor import ANY, LARGEST, Domain, Tensor
 from opsieve.gen.graph.graph_builder import GraphBuilder
