@@ -30,7 +30,7 @@ from opsieve.gen.graph.graph import Node, Shape
 from opsieve.gen.graph.scope import ProgramState
 
 
-class Scope(Builder, Protocol):
+class GrowingGraph(Builder, Protocol):
     """What adapters ask of the graph in which they stand, beside what samplers ask."""
 
     program: ProgramState
@@ -71,7 +71,7 @@ _LARGEST_USEFUL: Final = 1e4  # results of a larger size soon leave their type: 
 _EDGES: Final = ("constant", "constant", "edge", "reflect")
 
 
-def adapt_first(builder: Scope, tensor: Tensor, choice: OpChoice) -> Tensor | None:
+def adapt_first(builder: GrowingGraph, tensor: Tensor, choice: OpChoice) -> Tensor | None:
     """A tensor as the first input of an operator; None when it cannot be made one."""
     if (
         tensor.dtype in choice.dtypes
@@ -88,7 +88,9 @@ def adapt_first(builder: Scope, tensor: Tensor, choice: OpChoice) -> Tensor | No
     return _all_or_nothing(builder, mark, made, choice.safe)
 
 
-def adapt_to(builder: Scope, tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
+def adapt_to(
+    builder: GrowingGraph, tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY
+) -> Tensor | None:
     """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it
     cannot be made so.
     """
@@ -158,14 +160,14 @@ def nearest_to(
     return near, fewest
 
 
-def extreme(builder: Scope, comparison: str, tensor: Tensor) -> Tensor | None:
+def extreme(builder: GrowingGraph, comparison: str, tensor: Tensor) -> Tensor | None:
     """The element of a tensor by which a comparison with it answers both yes and no; None where there is
     none.
     """
     return _added(builder, COMPARED[comparison], [tensor], {}) if math.prod(tensor.shape) > 1 else None
 
 
-def _all_or_nothing(builder: Scope, mark: int, made: Tensor | None, domain: Domain) -> Tensor | None:
+def _all_or_nothing(builder: GrowingGraph, mark: int, made: Tensor | None, domain: Domain) -> Tensor | None:
     """What was made since a mark, inside a domain; None, and nothing left, where that failed."""
     made = None if made is None else _ranged(builder, made, domain)
     if made is None:
@@ -173,7 +175,9 @@ def _all_or_nothing(builder: Scope, mark: int, made: Tensor | None, domain: Doma
     return made
 
 
-def _added(builder: Scope, name: str, ins: Sequence[Tensor | None], attrs: Attributes) -> Tensor | None:
+def _added(
+    builder: GrowingGraph, name: str, ins: Sequence[Tensor | None], attrs: Attributes
+) -> Tensor | None:
     """The result of one more node; None where the opset, the budget, the request or the compilers do not have
     it.
     """
@@ -190,13 +194,13 @@ def _added(builder: Scope, name: str, ins: Sequence[Tensor | None], attrs: Attri
 # Dtypes
 
 
-def _preferred(builder: Scope, choice: OpChoice) -> Sequence[str]:
+def _preferred(builder: GrowingGraph, choice: OpChoice) -> Sequence[str]:
     """The dtypes that an operator takes: those of the palette, else usual ones."""
     targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
     return targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]
 
 
-def _cast(builder: Scope, tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
+def _cast(builder: GrowingGraph, tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
     """The tensor in one of some dtypes that holds all its values."""
     if not targets:
         return None
@@ -219,7 +223,7 @@ def _cast(builder: Scope, tensor: Tensor, targets: Sequence[str]) -> Tensor | No
 # Ranks and sizes
 
 
-def _ranked(builder: Scope, tensor: Tensor, low: int, high: int) -> Tensor | None:
+def _ranked(builder: GrowingGraph, tensor: Tensor, low: int, high: int) -> Tensor | None:
     """The tensor with `low` dimensions where it has fewer, `high` where it has more."""
     rank = len(tensor.shape)
     if rank < low:
@@ -233,7 +237,7 @@ def _ranked(builder: Scope, tensor: Tensor, low: int, high: int) -> Tensor | Non
     return _added(builder, "Reshape", [tensor, builder.ints(sides)], {})
 
 
-def _shaped(builder: Scope, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
+def _shaped(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
     """The tensor with these sizes: reshaped or expanded where that does it, else of the same rank, then cut
     and padded.
     """
@@ -264,7 +268,7 @@ def _shaped(builder: Scope, tensor: Tensor, shape: Shape, domain: Domain) -> Ten
     return _padded(builder, tensor, sides)
 
 
-def _spread(builder: Scope, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
+def _spread(builder: GrowingGraph, tensor: Tensor, shape: Shape, domain: Domain) -> Tensor | None:
     """The tensor with sizes that it broadcasts to; one number not throughout, which would hide wrong orders
     and axes behind it.
     """
@@ -288,7 +292,7 @@ def _spreads(shape: Shape, wanted: Shape) -> bool:
     return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def _cut(builder: Scope, tensor: Tensor, shape: Shape) -> Tensor | None:
+def _cut(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
     """The tensor without what it has too much of, at the front or the back."""
     rng = builder.rng
     axes = [
@@ -303,7 +307,7 @@ def _cut(builder: Scope, tensor: Tensor, shape: Shape) -> Tensor | None:
     )
 
 
-def _padded(builder: Scope, tensor: Tensor, shape: Shape) -> Tensor | None:
+def _padded(builder: GrowingGraph, tensor: Tensor, shape: Shape) -> Tensor | None:
     """The tensor with more at its borders."""
     rng = builder.rng
     missing = [wanted - side for side, wanted in zip(tensor.shape, shape, strict=True)]
@@ -321,7 +325,7 @@ def _padded(builder: Scope, tensor: Tensor, shape: Shape) -> Tensor | None:
 # Values
 
 
-def stays(builder: Scope, tensor: Tensor, domain: Domain) -> bool:
+def stays(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> bool:
     """Whether a tensor need not be clipped."""
     if not builder.style.ranged:
         return True
@@ -330,7 +334,7 @@ def stays(builder: Scope, tensor: Tensor, domain: Domain) -> bool:
     return tensor.within(domain)
 
 
-def _ranged(builder: Scope, tensor: Tensor, domain: Domain) -> Tensor | None:
+def _ranged(builder: GrowingGraph, tensor: Tensor, domain: Domain) -> Tensor | None:
     """The tensor inside a domain: as it is, or what is outside brought to its ends."""
     if stays(builder, tensor, domain):
         return tensor
