@@ -3,6 +3,7 @@ in any of them.
 """
 
 import ast
+import importlib.metadata
 import io
 import json
 import os
@@ -471,6 +472,15 @@ def test_an_environment_of_a_release_has_the_versions_that_its_script_installs()
     pinned = next(item for item in requirements(made) if item.startswith("numpy=="))
     assert pinned.replace("==", " ") in text.partition("### Environment")[2]
     assert f"numpy {np.__version__}\n" not in text
+
+
+@pytest.mark.parametrize("target", ["onnxscript", "onnxoptimizer", "tvm"])
+def test_the_script_of_an_installed_compiler_installs_the_versions_that_ran(target: str) -> None:
+    versions = dict(item.split("==") for item in requirements(exported(target)) if "==" in item)
+    assert versions.pop("numpy") == np.__version__
+    # The version of the compiler itself is that of the observation, which is made up here.
+    ran = {name: version for name, version in versions.items() if version != "1.2.3"}
+    assert ran == {name: importlib.metadata.version(name) for name in ran}
 
 
 def test_an_issue_speaks_to_people_without_opsieve() -> None:

@@ -4,6 +4,7 @@ Text out of models, messages and options stands in it as literals of printable A
 comments without quotes and backslashes: it cannot leave its place.
 """
 
+import contextlib
 import math
 import platform
 import re
@@ -100,12 +101,23 @@ def requirements(exported: ExportedFailure) -> list[str]:
     # and what a part of a package imports that the package does not require.
     part = backend.package != backend.name
     needed = [
-        line
+        # A release ran in a base environment, whose pins are the versions that ran.
+        line if exported.target.release else _pin_installed(line)
         for line in backend.base((int(major), int(minor)))
         if not re.fullmatch(r"[\w.-]+", line) or line == "onnxruntime" or (part and line == "sympy")
     ]
     named = {re.split(r"[<>=!~]", line)[0] for line in [*wanted, *needed]}
     return [*wanted, *needed, *(name for name in packages_of(exported.case.program) if name not in named)]
+
+
+def _pin_installed(requirement: str) -> str:
+    """Pin a requirement to the version that is installed here; unchanged if none is."""
+    name = re.split(r"[<>=!~]", requirement)[0]
+    if name == requirement:
+        return requirement
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return f"{name}=={metadata.version(name)}"
+    return requirement
 
 
 def packages(exported: ExportedFailure) -> list[str]:
