@@ -118,7 +118,7 @@ class SignatureProber:
             return ()
         self._kept[key] = answer = ProbeAnswer(probe.name, key, rank, outcome, message)
         with suppress(BadInput):  # asked again by the next one
-            self._file.add([answer])
+            self._file.keep([answer])
         return (answer,)
 
 

@@ -220,7 +220,7 @@ class Prober:
                 for (probe, key, rank, _), end in zip(made, endings, strict=True)
             ]
             given += [ProbeAnswer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
-            self._file.add(given)
+            self._file.keep(given)
             self._answers = [*self._answers, *given]
             done += len(chunk)
             yield done

@@ -1,12 +1,10 @@
-"""Probes kept on disk, one file each, so that a finished search costs nothing to repeat and a killed one
-loses one probe.
+"""The probes of a search on disk, so that a finished search costs nothing to repeat and a killed one loses one
+probe.
 """
 
 import hashlib
 import json
 import os
-import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,32 +16,33 @@ from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
+from opsieve.gen.model.journal import Journal
 from opsieve.version import VERSION
 
-_FORMAT = 2  # 2: outcomes are good, bad or skip
-_MAX_BYTES = 1 << 20
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
+_FORMAT = 3  # 3: a journal instead of a file for each probe
 
 
 class _Probe(msgspec.Struct):
-    format: int
     version: str
     turn: int
     seconds: float
     outcome: VersionOutcome
 
 
+class _Conclusion(msgspec.Struct):
+    name: str
+    answer: dict[str, Any]
+
+
 class ProbeJournal:
-    """The probes of one question: a folder `root/<digest>` with `question.json` and a file for each version
-    and turn.
+    """The probes of one question: a folder `root/<digest>` with `question.json` and journals of what was
+    seen and concluded.
     """
 
     def __init__(self, root: Path, question: Mapping[str, Any], fresh: bool = False):
         """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own
         text.
         """
-        self._fresh = fresh
-        self._put: set[tuple[str, int]] = set()
         text = json.dumps({**question, "opsieve": VERSION, "format": _FORMAT}, indent=2, sort_keys=True)
         self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:24]
         try:
@@ -51,50 +50,35 @@ class ProbeJournal:
             (self.folder / "question.json").write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise BadInput(f"probes cannot be kept in {shown(root, 200)}: {reason(error)}") from None
+        self._probes = Journal(self.folder / "probes.jsonl", _Probe)
+        self._conclusions = Journal(self.folder / "conclusions.jsonl", _Conclusion)
+        probes = () if fresh else self._probes.read()
+        self._outcomes = {(probe.version, probe.turn): probe.outcome for probe in probes}
+        self._answers = {each.name: each.answer for each in self._conclusions.read()}
 
     def get(self, version: str, turn: int = 0) -> VersionOutcome | None:
-        """What the `turn`-th probe of a version saw, None when there was none; a file that is damaged counts
-        as none.
-        """
-        if self._fresh and (version, turn) not in self._put:
-            return None
-        try:
-            data = self._path(version, turn).read_bytes()[:_MAX_BYTES]
-            probe = msgspec.json.decode(data, type=_Probe)
-        except (OSError, msgspec.DecodeError):
-            return None
-        return probe.outcome if (probe.version, probe.turn) == (version, turn) else None
+        """What the `turn`-th probe of a version saw, None when there was none."""
+        return self._outcomes.get((version, turn))
 
     def put(self, version: str, outcome: VersionOutcome, seconds: float, turn: int = 0) -> None:
-        """Keep one probe, all or nothing: a reader sees no half of it, whenever this process is killed."""
-        self._put.add((version, turn))
-        self._write(self._path(version, turn), _Probe(_FORMAT, version, turn, seconds, outcome))
+        """Keep one probe."""
+        self._outcomes[version, turn] = outcome
+        self._keep(self._probes, _Probe(version, turn, seconds, outcome))
 
     def conclusion(self, name: str) -> dict[str, Any] | None:
-        """What was concluded under a name, None for nothing or for a damaged file."""
-        try:
-            return msgspec.json.decode(self._named(name).read_bytes()[:_MAX_BYTES], type=dict[str, Any])
-        except (OSError, msgspec.DecodeError):
-            return None
+        """What was concluded under a name, None for nothing."""
+        return self._answers.get(name)
 
     def conclude(self, name: str, answer: dict[str, Any]) -> None:
         """Keep what follows from many probes that are not kept themselves, under a name."""
-        self._write(self._named(name), answer)
+        self._answers[name] = answer
+        self._keep(self._conclusions, _Conclusion(name, answer))
 
-    def _write(self, path: Path, content: Any) -> None:
+    def _keep(self, journal: Journal[Any], record: msgspec.Struct) -> None:
         try:
-            descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=".probe-")
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
-            os.replace(name, path)
+            journal.add([record])
         except OSError as error:
             raise BadInput(f"a probe cannot be kept in {shown(self.folder, 200)}: {reason(error)}") from None
-
-    def _named(self, name: str) -> Path:
-        return self.folder / f"conclusion-{_UNSAFE.sub('_', name)[:100]}.json"
-
-    def _path(self, version: str, turn: int) -> Path:
-        return self.folder / f"{_UNSAFE.sub('_', version)[:100]}-{turn}.json"
 
 
 def case_digest(case: Case) -> str:

@@ -54,9 +54,9 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
     sync_folder(path.parent)
 
 
-def append(path: Path, data: bytes) -> None:
-    """Add to the end of a file, made if need be, on the disk when this returns; what a killed writer left
-    half is ended by a newline.
+def append(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Add to the end of a file, made if need be, on the disk when this returns (with `sync`); what a killed
+    writer left half is ended by a newline.
 
     A link at `path` is refused, and what is no regular file.
     """
@@ -67,11 +67,12 @@ def append(path: Path, data: bytes) -> None:
         whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
         step("write")
         os.write(descriptor, data if whole else b"\n" + data)
-        step("fsync")
-        os.fsync(descriptor)
+        if sync:
+            step("fsync")
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    if size == 0:
+    if sync and size == 0:
         sync_folder(path.parent)
 
 

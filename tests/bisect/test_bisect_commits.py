@@ -304,7 +304,8 @@ def test_an_interrupted_search_ends_its_scripts_and_keeps_its_probes(tmp_path: P
     with pytest.raises(ProcessLookupError):
         os.kill(int(flag.read_text()), 0)
     assert not list(tmp_path.glob("opsieve-bisect-*"))
-    assert len(list((tmp_path / "probes").glob("*/*-0.json"))) >= 2
+    (journal,) = (tmp_path / "probes").glob("*/probes.jsonl")
+    assert len(journal.read_text().splitlines()) >= 2
 
 
 def test_an_unbuildable_good_end_moves_on(tmp_path: Path) -> None:

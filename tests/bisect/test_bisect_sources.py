@@ -92,16 +92,19 @@ def test_a_journal_keeps_conclusions(tmp_path: Path) -> None:
     assert journal.conclusion("passes-1.0") is None
     journal.conclude("passes-1.0", {"guilty_passes": ["Fuse"]})
     assert ProbeJournal(tmp_path, {}).conclusion("passes-1.0") == {"guilty_passes": ["Fuse"]}
-    next(journal.folder.glob("conclusion-*")).write_text("[1]")
-    assert journal.conclusion("passes-1.0") is None
+    (journal.folder / "conclusions.jsonl").write_text("[1]")
+    assert ProbeJournal(tmp_path, {}).conclusion("passes-1.0") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "\xff"])
 def test_a_damaged_probe_counts_as_none(tmp_path: Path, text: str) -> None:
     journal = ProbeJournal(tmp_path, {})
     journal.put("1.0", WRONG, 0.1)
-    next(journal.folder.glob("1.0-*.json")).write_text(text, encoding="latin-1")
-    assert journal.get("1.0") is None
+    (journal.folder / "probes.jsonl").write_text(text, encoding="latin-1")
+    again = ProbeJournal(tmp_path, {})
+    assert again.get("1.0") is None
+    again.put("1.0", FINE, 0.1)
+    assert ProbeJournal(tmp_path, {}).get("1.0") == FINE
 
 
 def test_hostile_versions_stay_in_the_folder(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from stores import done, filled, finding
 
 from opsieve.gen.case.case import load, save
 from opsieve.gen.model import durable
+from opsieve.gen.model.journal import Journal
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import NAME
@@ -79,6 +80,22 @@ def test_a_half_line_is_ended(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"one\nhal")
     durable.append(tmp_path / "log", b"two\n")
     assert (tmp_path / "log").read_bytes() == b"one\nhal\ntwo\n"
+
+
+def test_a_journal_loses_no_whole_line(tmp_path: Path) -> None:
+    """Neither by a kill at any step nor by what an earlier kill left half."""
+    journal = Journal(tmp_path / "log", dict[str, int])
+    assert journal.read() == []
+    journal.add([{"a": 1}, {"b": 2}])
+    (tmp_path / "log").write_bytes((tmp_path / "log").read_bytes() + b'{"c": ')
+
+    def check() -> None:
+        known = journal.read()
+        assert known[:2] == [{"a": 1}, {"b": 2}]
+        assert {tuple(record.items()) for record in known[2:]} <= {(("d", 4),)}
+
+    assert killed_everywhere(lambda: journal.add([{"d": 4}]), check) >= 3
+    assert {"d": 4} in journal.read()
 
 
 @pytest.mark.parametrize("exchange", [True, False])
