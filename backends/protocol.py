@@ -9,11 +9,10 @@ in the group `opsieve.backends`; docs/how-to/add-a-backend.md walks through a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Callable, Collection, Dict, Mapping, Protocol, Sequence
 
-Values = dict[str, Any]
+Values = Dict[str, Any]
 Run = Callable[[Values], Values]
 
 
@@ -47,18 +46,68 @@ class Request:
     )
 
 
-class Backend(Protocol):
-    """A compiler, transformer or evaluator of ONNX models."""
+@dataclass(frozen=True)
+class BackendFacts:
+    """What a backend states about itself, in attributes of the same names; it may leave out all but `name`."""
 
     name: str  # as targets write it
-    package: str  # its distribution on PyPI, "" for none: what `==release` installs
-    extra: str  # the extra of opsieve that installs it, "" when the base install has it
+    package: str = ""  # its distribution on PyPI, "" for none: what `==release` installs
+    module: str = ""  # the name under which it is imported, where that is not the distribution's
+    extra: str = ""  # the extra of opsieve that installs it, "" when the base install has it
     # name -> legal values, the default first; () takes any text, default ""
-    options: Mapping[str, tuple[str, ...]]
-    main_option: str  # the option that a bare word sets, "" for none
-    baseline: Mapping[str, str]  # the options of its unoptimised build, {} when it has none
-    environment: Mapping[str, str]  # variables of its worker processes, thread counts among them
-    lacks: tuple[str, ...]  # what it cannot do at all, for people (`opsieve doctor`)
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    main_option: str = ""  # the option that a bare word sets, "" for none
+    baseline: Mapping[str, str] = field(default_factory=dict)  # the options of its unoptimised build
+    environment: Mapping[str, str] = field(default_factory=dict)  # of its workers, thread counts among them
+    lacks: tuple[str, ...] = ()  # what it cannot do at all, for people (`opsieve doctor`)
+    irs: tuple[str, ...] = (
+        "onnx",
+    )  # the IRs that it takes (gen/irs/registry.py); a request says which it is
+
+    # It is no compiler: it checks, evaluates or searches for others, and is never a test target by default.
+    helper: bool = False
+    # Backends with the same word share code: agreement between them counts as one witness. "": its name.
+    family: str = ""
+    # Another compiler, as a target is written, that runs its result: where that compiler fails on the original
+    # program alike, the fault is its own.
+    runs_on: str = ""
+    unchanged: Mapping[str, str] = field(
+        default_factory=dict
+    )  # options with which it hands programs on as is
+    # Its `unsupported` is always about the program as it was given, never about what it made of it.
+    states_lacks: bool = False
+    # A program of the user's does the work: its words stand in the target and in `options["command"]`.
+    runs_command: bool = False
+    libraries: str = ""  # the option that names libraries for its workers to load: paths joined with `+`
+    # Options with which its only output is `model`, the bytes of its optimised graph as uint8: for hints where
+    # a reduction looks first.
+    shows_graph: Mapping[str, str] = field(default_factory=dict)
+    counts_applications: bool = False  # its passes can be stopped after a number of applications
+    # CPU milliseconds by IR of a usual program of 5 to 30 nodes, judged, where onnxruntime takes 10: campaigns
+    # share out their time by it.
+    milliseconds: Mapping[str, float] = field(default_factory=dict)
+
+    # `network`; devices (`/dev/nvidia*`); other files and folders that its workers read in their sandbox
+    sandbox_allows: tuple[str, ...] = ()
+    starts_processes: bool = True  # False: its workers never do, and cannot
+    shares_zygote_of: str = ""  # the backend whose zygote forks its workers, which call its `load` then
+    maps_tensors: bool = False  # it reads large tensors from `Request.mapped`
+    version_of_distribution: bool = False  # `load` returns what the installed distribution states
+    # For `--coverage`: how a library's file name begins -> the root of its source files' paths ("": all of it)
+    native_sources: Mapping[str, str] = field(default_factory=dict)
+
+
+def facts_of(backend: Backend) -> BackendFacts:
+    """Return the facts of a backend, with defaults for those that it does not state."""
+    names = (each.name for each in fields(BackendFacts))
+    return BackendFacts(**{name: getattr(backend, name) for name in names if hasattr(backend, name)})
+
+
+class Backend(Protocol):
+    """A compiler, transformer or evaluator, with the attributes of `BackendFacts`."""
+
+    name: str
+    package: str
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
         """Requirements of the environment that all its releases share on one Python version; numpy's pin
@@ -80,137 +129,8 @@ class Backend(Protocol):
         """What an exception means: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""
 
 
-class ImportedUnderAnotherName(Protocol):
-    """What a backend has besides when its package is imported under another name than its distribution's."""
-
-    module: str
-
-
-class VersionOfDistribution(Protocol):
-    """What a backend has besides when `load` gives the version that its installed distribution states: it is
-    known without an import.
-    """
-
-    version_of_distribution: bool
-
-
-class RunsElsewhere(Protocol):
-    """What a backend has besides when another compiler runs its result."""
-
-    # that compiler, as a target is written: where it fails on the original program alike, the fault is its
-    runs_on: str
-
-
-class HandsOn(Protocol):
-    """What a backend has besides when a build of it gives programs unchanged to the compiler that runs its
-    results (`RunsElsewhere`).
-    """
-
-    unchanged: Mapping[str, str]  # the options of that build
-
-
-class StatesLacks(Protocol):
-    """What a backend has besides when its `unsupported` is always about the program as it was given, never
-    about what it made of it.
-    """
-
-    states_lacks: bool
-
-
-class Helper(Protocol):
-    """What a backend has besides when it is no compiler: it checks, refers or searches for others, and nobody
-    looks for its bugs.
-    """
-
-    helper: bool
-
-
-class RunsCommand(Protocol):
-    """What a backend has besides when a program of the user's does the work: its words stand in the target
-    and in `options["command"]`.
-    """
-
-    runs_command: bool
-
-
-class LoadsLibraries(Protocol):
-    """What a backend has besides when an option of it names libraries of the user's that its workers load:
-    paths joined with `+`.
-    """
-
-    libraries: str  # the option
-
-
-class Related(Protocol):
-    """What a backend has besides when it shares code with another one: agreement between them is one witness,
-    not two.
-    """
-
-    family: str  # the same word in each of them
-
-
-class ShutIn(Protocol):
-    """What a backend may say about the sandbox of its workers: by default they have no network and no
-    devices, and may start processes.
-    """
-
-    # `network`; devices (`/dev/nvidia*`); other files and folders that it reads
-    sandbox_allows: tuple[str, ...]
-    starts_processes: bool  # False: its workers never do, and cannot
-
-
-class SharesZygote(Protocol):
-    """What a backend has besides when it needs no zygote of its own: what it imports is nearly what another
-    one imports.
-    """
-
-    shares_zygote_of: str  # the backend whose zygote forks its workers; they call its `load` after the fork
-
-
-class Traced(Protocol):
-    """What a backend may have besides for `--coverage`: which libraries are its compiler's own code."""
-
-    # How a library's file name begins -> the root of its source files' paths ("": all of it).
-    native_sources: Mapping[str, str]
-
-
-class ShowsGraph(Protocol):
-    """What a backend may have besides, for hints where a reduction looks first: its optimised graph as an
-    ONNX model.
-    """
-
-    # Options with which it computes nothing: its only output is `model`, the graph's serialised bytes as
-    # uint8.
-    shows_graph: Mapping[str, str]
-
-
-class TakesIRs(Protocol):
-    """What a backend has besides when it takes other programs than ONNX models."""
-
-    irs: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/irs/registry.py); a request says which one it is
-
-
-class Costly(Protocol):
-    """What a backend has besides when a test on it does not take about 10 ms, as most do: campaigns share out
-    their time by it.
-    """
-
-    # Of CPU where onnxruntime takes 10, by IR of program: a usual one of 5 to 30 nodes, with all that is
-    # asked to judge it.
-    milliseconds: Mapping[str, float]
-
-
-class ScriptsModules(Protocol):
-    """What a backend that takes modules of TVM may have besides, for the same scripts."""
-
-    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
-        """As `Scripted.script`; `run` is fed TVMScript where `text` says so, else TVM's JSON, and runs the
-        passes first.
-        """
-
-
-class Scripted(Protocol):
-    """What a backend may have besides: its few lines of the scripts that `opsieve export` writes."""
+class WritesScripts(Protocol):
+    """Methods that a backend may have besides, for its lines of the scripts that `opsieve export` writes."""
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """Python source that defines `run(model, inputs)`, from a serialised model and arrays by name to
@@ -222,11 +142,10 @@ class Scripted(Protocol):
         names) that cross the graph's border. "" when these options cannot be asked without opsieve.
         """
 
-
-class ScriptedBriefly(Protocol):
-    """What a `Scripted` backend may have besides: its lines in the script of an issue, which a maintainer
-    reads in half a minute.
-    """
+    def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+        """Return the same for a module of TVM; `run` is fed TVMScript where `text` says so, else TVM's JSON, and runs the
+        passes first.
+        """
 
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str
@@ -237,5 +156,5 @@ class ScriptedBriefly(Protocol):
         They hold what this failure needs and no more: `failed` is `compile` where the compiler ends before
         anything runs, `checker` where onnx's checker refuses what a transformer makes, else `run`. Settings
         that only make runs repeatable are left out. `program` is the OnnxProgram, `options` and `dtypes` are
-        as in `Scripted`. Two empty lists where only `script` shows it.
+        as in `script`. Two empty lists where only `script` shows it.
         """

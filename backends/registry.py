@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from opsieve.backends.command_words import absolute_command
-from opsieve.backends.protocol import Backend
+from opsieve.backends.protocol import Backend, BackendFacts, facts_of
 from opsieve.backends.target import BadTarget, Target
 from opsieve.gen.errors import BadInput, meant
 
@@ -33,6 +33,7 @@ class Plugin:
 
     backend: Backend
     location: Location
+    facts: BackendFacts
 
 
 @cache
@@ -73,7 +74,7 @@ def plugin(name: str) -> Plugin:
         ) from error
     root = sys.modules[entry.module.partition(".")[0]]
     file = inspect.getfile(root if getattr(root, "__file__", None) else module)
-    return Plugin(backend, (entry.module, str(Path(file).resolve()), entry.attr))
+    return Plugin(backend, (entry.module, str(Path(file).resolve()), entry.attr), facts_of(backend))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,13 @@ class ResolvedTarget:
 
     @property
     def backend(self) -> Backend:
-        """The facts of its backend."""
+        """Its backend."""
         return self.plugin.backend
+
+    @property
+    def facts(self) -> BackendFacts:
+        """What its backend states about itself."""
+        return self.plugin.facts
 
     @property
     def name(self) -> str:
@@ -110,8 +116,8 @@ class ResolvedTarget:
     @property
     def options(self) -> dict[str, str]:
         """A value for every option of the backend."""
-        defaults = {name: legal[0] if legal else "" for name, legal in self.backend.options.items()}
-        if runs_command(self.backend):
+        defaults = {name: legal[0] if legal else "" for name, legal in self.facts.options.items()}
+        if self.facts.runs_command:
             defaults["command"] = self.build
         return {**defaults, **dict(self.unrewritten.target.options)}
 
@@ -136,15 +142,14 @@ class ResolvedTarget:
     @property
     def runtime(self) -> "ResolvedTarget | None":
         """The compiler that runs what the target makes of a program, None where the target runs it itself
-        (`protocol.RunsElsewhere`).
+        (`BackendFacts.runs_on`).
         """
-        text = getattr(self.backend, "runs_on", "")
-        return resolve(text) if text else None
+        return resolve(self.facts.runs_on) if self.facts.runs_on else None
 
     @property
     def stand_in(self) -> "ResolvedTarget | None":
         """The target that gives its outputs where it gives any, since it hands programs on unchanged
-        (`protocol.HandsOn`); None for others.
+        (`BackendFacts.unchanged`); None for others.
 
         Which runtime a release has beside it is another question.
         """
@@ -152,38 +157,38 @@ class ResolvedTarget:
 
     @property
     def showing_graph(self) -> "ResolvedTarget | None":
-        """The same build, but that it gives its optimised graph and computes nothing (`protocol.ShowsGraph`);
+        """The same build, but that it gives its optimised graph and computes nothing (`BackendFacts.shows_graph`);
         None where it cannot.
         """
-        shows: dict[str, str] = getattr(self.backend, "shows_graph", {})
+        shows = self.facts.shows_graph
         return self.with_options(**shows) if shows else None
 
     @property
     def irs(self) -> tuple[str, ...]:
-        """The IRs whose programs the target takes (`protocol.TakesIRs`)."""
-        return getattr(self.backend, "irs", ("onnx",))
+        """The IRs whose programs the target takes (`BackendFacts.irs`)."""
+        return self.facts.irs
 
     @property
     def family(self) -> str:
-        """The name under which backends stand that share an optimiser or its kernels (`protocol.Related`);
+        """The name under which backends stand that share an optimiser or its kernels (`BackendFacts.family`);
         most are their own.
         """
-        return str(getattr(self.backend, "family", self.name))
+        return self.facts.family or self.name
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The absolute paths of the user's libraries that its workers load (`protocol.LoadsLibraries`)."""
-        option = getattr(self.backend, "libraries", "")
+        """The absolute paths of the user's libraries that its workers load (`BackendFacts.libraries`)."""
+        option = self.facts.libraries
         return tuple(filter(None, self.target.option(option).split("+"))) if option else ()
 
     @property
     def zygote(self) -> tuple[str, str]:
-        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`),
+        """What serves the target: its backend, or the one that shares its zygote (`BackendFacts.shares_zygote_of`),
         and the release or `@` and the build, with what only its sandbox shows.
         """
         version = f"@{self.build}" if self.build else self.release
         version = "+".join([version, *self.libraries])
-        return (getattr(self.backend, "shares_zygote_of", "") or self.name, version)
+        return (self.facts.shares_zygote_of or self.name, version)
 
     @property
     def display(self) -> str:
@@ -194,7 +199,7 @@ class ResolvedTarget:
         """The same compiler with some options set otherwise; BadTarget for an option or a value that it does
         not have.
         """
-        return replace(self, target=_normal(self.target.with_options(**changes), self.backend))
+        return replace(self, target=_normal(self.target.with_options(**changes), self.facts))
 
     def with_release(self, release: str) -> "ResolvedTarget":
         """The same compiler and options in another release."""
@@ -206,20 +211,20 @@ class ResolvedTarget:
 
 @lru_cache(maxsize=1024)  # asked several times a test
 def _baseline(target: ResolvedTarget) -> ResolvedTarget | None:
-    base = target.with_options(**target.backend.baseline)
+    base = target.with_options(**target.facts.baseline)
     return None if base == target else base
 
 
 @lru_cache(maxsize=1024)
 def _stand_in(target: ResolvedTarget) -> ResolvedTarget | None:
-    unchanged: dict[str, str] = getattr(target.backend, "unchanged", {})
+    unchanged = target.facts.unchanged
     hands_on = unchanged and unchanged.items() <= target.options.items()
     return target.runtime if hands_on and not (target.release or target.build or target.rewrite) else None
 
 
 @lru_cache(maxsize=1024)
 def _display(target: ResolvedTarget) -> str:
-    main = target.backend.main_option
+    main = target.facts.main_option
     pairs = sorted(("" if name == main else name, value) for name, value in target.target.options)
     return str(replace(target.target, options=tuple(pairs)))
 
@@ -234,42 +239,42 @@ def resolve(text: str | Target) -> ResolvedTarget:
     """
     target = Target.parse(text) if isinstance(text, str) else text
     found = plugin(target.backend)
-    if target.release and not found.backend.package:
+    if target.release and not found.facts.package:
         raise BadTarget(
-            f"{found.backend.name} has no releases: write {found.backend.name} without =={target.release}"
+            f"{found.facts.name} has no releases: write {found.facts.name} without =={target.release}"
         )
-    if runs_command(found.backend):
+    if found.facts.runs_command:
         target = replace(target, build=absolute_command(target.build))
     elif target.build:
-        if not found.backend.package:
+        if not found.facts.package:
             raise BadTarget(
-                f"{found.backend.name} has no builds: write {found.backend.name} without @{target.build[:80]}"
+                f"{found.facts.name} has no builds: write {found.facts.name} without @{target.build[:80]}"
             )
         target = replace(target, build=os.path.abspath(os.path.expanduser(target.build)))
-    return ResolvedTarget(_normal(target, found.backend), found)
+    return ResolvedTarget(_normal(target, found.facts), found)
 
 
-def _normal(target: Target, backend: Backend) -> Target:
+def _normal(target: Target, facts: BackendFacts) -> Target:
     """The target with every option named, and none that stands at its default."""
     chosen = {}
     for name, value in target.options:
-        name = name or _set_by(value, backend)
+        name = name or _set_by(value, facts)
         if name == REWRITE:
             _check_rewrite(value)
             chosen[name] = value
             continue
-        if name not in backend.options:
+        if name not in facts.options:
             raise BadTarget(
-                f"{backend.name} has no option {(name or value)!r}; it has"
-                f" {', '.join(backend.options) or 'none'}{meant(name, backend.options)}"
+                f"{facts.name} has no option {(name or value)!r}; it has"
+                f" {', '.join(facts.options) or 'none'}{meant(name, facts.options)}"
             )
-        legal = backend.options[name]
+        legal = facts.options[name]
         if legal and value not in legal:
             raise BadTarget(
-                f"{name} of {backend.name} cannot be {value!r}; it can be"
+                f"{name} of {facts.name} cannot be {value!r}; it can be"
                 f" {', '.join(legal)}{meant(value, legal)}"
             )
-        if value and name == getattr(backend, "libraries", ""):
+        if value and name == facts.libraries:
             value = "+".join(
                 os.path.abspath(os.path.expanduser(path)) for path in filter(None, value.split("+"))
             )
@@ -278,13 +283,13 @@ def _normal(target: Target, backend: Backend) -> Target:
     return replace(target, options=tuple(sorted(chosen.items())))
 
 
-def _set_by(word: str, backend: Backend) -> str:
+def _set_by(word: str, facts: BackendFacts) -> str:
     """The option that a bare word sets: the main one, unless only another one has that value
     (`onnxruntime:cuda`).
     """
-    main = backend.options.get(backend.main_option, ())
-    others = [name for name, legal in backend.options.items() if word in legal]
-    return others[0] if main and word not in main and len(others) == 1 else backend.main_option
+    main = facts.options.get(facts.main_option, ())
+    others = [name for name, legal in facts.options.items() if word in legal]
+    return others[0] if main and word not in main and len(others) == 1 else facts.main_option
 
 
 def _check_rewrite(written: str) -> None:
@@ -299,16 +304,9 @@ def _check_rewrite(written: str) -> None:
         raise BadTarget(str(error)) from None
 
 
-def runs_command(backend: Backend) -> bool:
-    """Whether a backend is a command of the user's, which stands in the target (`protocol.RunsCommand`)."""
-    return bool(getattr(backend, "runs_command", False))
-
-
 def compilers() -> tuple[str, ...]:
     """The names of every backend that can be asked by its name and whose bugs are looked for: not those that
-    help to find them (`protocol.Helper`).
+    help to find them (`BackendFacts.helper`).
     """
-    found = ((name, plugin(name).backend) for name in names())
-    return tuple(
-        name for name, backend in found if not (getattr(backend, "helper", False) or runs_command(backend))
-    )
+    found = ((name, plugin(name).facts) for name in names())
+    return tuple(name for name, facts in found if not (facts.helper or facts.runs_command))

@@ -50,7 +50,7 @@ def main() -> None:
             first = "yes" if environment.python not in bases else ""
             bases.add(environment.python)
             print(f"{row}{1000 * reuse / ROUNDS:>10.2f}{size / 1e6:>7.0f}  {first}")
-        every, wall, cpu = timed(partial(stores[0].available, plugin("onnxruntime").backend.package))
+        every, wall, cpu = timed(partial(stores[0].available, plugin("onnxruntime").facts.package))
         print(f"\n{len(every)} releases listed in {wall:.2f} s, {cpu:.2f} CPU s")
 
 

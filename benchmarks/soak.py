@@ -186,7 +186,7 @@ def work_of(store: Path, names: Sequence[str]) -> float:
             forms[ir_made_by(strategy)] += count
         work = 0.0
         for name in names:
-            costs = getattr(resolve(name).backend, "milliseconds", {})
+            costs = resolve(name).facts.milliseconds
             others = {form: count for form, count in forms.items() if form != "onnx" and form in costs}
             work += sum(costs[form] * count for form, count in others.items())
             work += costs.get("onnx", USUAL) * (done.get(resolve(name).display, 0) - sum(others.values()))

@@ -107,7 +107,7 @@ def run(
 
 def functions(probes: Probes) -> int:
     """How many functions were entered, where the probes are blocks."""
-    root = next(iter(getattr(TARGET.backend, "native_sources", {}).values()), "")
+    root = next(iter(TARGET.facts.native_sources.values()), "")
     return sum(
         len(np.intersect1d(own_functions(Library(item.library), root)[0], item.addresses))
         for item in probes.reached()

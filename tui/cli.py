@@ -128,7 +128,7 @@ def _of_targets(option: str) -> str:
 
     wanted = option.lstrip("-").replace("-", "_")
     for name in sorted(names(), key=lambda name: (name != "onnxruntime", name)):
-        for known in plugin(name).backend.options:
+        for known in plugin(name).facts.options:
             if wanted == known or wanted.endswith(f"_{known}"):
                 return f": it is an option of targets, such as -t {name}:{known}=VALUE"
     return ""

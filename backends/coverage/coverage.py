@@ -26,6 +26,7 @@ from opsieve.backends.coverage.points import (
     unstable_file,
 )
 from opsieve.backends.coverage.sanitizer import NO_PROBE, CounterSection
+from opsieve.backends.protocol import Backend, facts_of
 from opsieve.gen.errors import BadInput
 
 EFFECTS = "passes"  # the fallback: which passes changed what, as the compiler itself reports
@@ -252,14 +253,14 @@ class Coverage:
             return {**self._maps, **self._effects}
 
 
-def own_libraries(backend: Any, modules: Sequence[str]) -> list[tuple[Path, str]]:
+def own_libraries(backend: Backend, modules: Sequence[str]) -> list[tuple[Path, str]]:
     """The libraries that are the compiler's own code, and the root of its source files where it is known (""
     else).
 
-    A backend can say which they are (`protocol.Traced`); by default they are what lies in the folder of its
+    A backend can say which they are (`BackendFacts.native_sources`); by default they are what lies in the folder of its
     package.
     """
-    sources: Mapping[str, str] = getattr(backend, "native_sources", {})
+    sources = facts_of(backend).native_sources
     if sources:
         pairs = [
             (Path(path), root)

@@ -144,14 +144,14 @@ class OracleChoice:
         found = [target]
         for name in self.names:
             option = _BY_NAME[name].siblings
-            values = target.backend.options.get(option, ()) if option else ()
+            values = target.facts.options.get(option, ()) if option else ()
             found += [target.with_options(**{option: value}) for value in values]
         return found
 
     def _asked(self, target: ResolvedTarget) -> ResolvedTarget:
         for name in self.names:
             option, _, value = _BY_NAME[name].option.partition("=")
-            if option and option in target.backend.options:
+            if option and option in target.facts.options:
                 now = target.options[option]
                 target = target.with_options(**{option: value if now in ("off", value) else "all"})
         return target

@@ -87,7 +87,7 @@ def find_acceptor_of_lack(
     belong to the program, what they say that they want of it is no fault: the unoptimised build leaves them
     out. So it is with a transformer, which raises an error for a lack that it made.
     """
-    if program.passes or getattr(target.backend, "states_lacks", False):
+    if program.passes or target.facts.states_lacks:
         return ""
     baseline = target.baseline
     if baseline is not None:

@@ -91,7 +91,7 @@ def wheel(target: ResolvedTarget) -> ResolvedTarget:
     """The target at its default level of optimisation: levels of one wheel have the same operators, and share
     what was answered.
     """
-    level = target.backend.baseline
+    level = target.facts.baseline
     pairs = tuple(pair for pair in target.target.options if pair[0] not in level)
     return replace(target, target=replace(target.target, options=pairs))
 

@@ -27,8 +27,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
+from opsieve.backends.protocol import Backend, facts_of
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.commands import check_command, command_files, reads_of
 from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
 from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, check_private, default_root
@@ -95,7 +95,7 @@ def check_allowed(target: ResolvedTarget) -> None:
         if not _mark(path).exists():
             what = "build" if path == target.build else "library"
             raise BadInput(
-                f"the {'command' if runs_command(target.backend) else what} {shown(path)} is named by a file"
+                f"the {'command' if target.facts.runs_command else what} {shown(path)} is named by a file"
                 " and was never named on the command line here: to trust it, name it with -t of opsieve run"
                 " once"
             )
@@ -121,7 +121,7 @@ def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> E
     """
     place = Path(path)
     _check(backend, path)
-    if runs_command(backend):
+    if facts_of(backend).runs_command:
         return Environment(Path(sys.executable), (), path, sys.version_info[:3], build_state(backend, path))
     if place.suffix == ".whl":
         return _of_wheel(backend, place, offline, say)
@@ -134,7 +134,7 @@ def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> E
 
 def build_state(backend: Backend, path: str) -> str:
     """Ten hexadecimal digits that change with the files of a build. BadInput when it is no build."""
-    if runs_command(backend):
+    if facts_of(backend).runs_command:
         return _state(build_files(backend, path))
     place = Path(path)
     if place.suffix == ".whl":
@@ -148,7 +148,7 @@ def own_files(target: ResolvedTarget) -> list[Path]:
     command, libraries, and what lies beside files.
     """
     libraries = reads_of(map(Path, target.libraries))
-    if runs_command(target.backend):
+    if target.facts.runs_command:
         return [*reads_of(command_files(target.build)), *libraries]
     return [*([Path(target.build)] if target.build else []), *libraries]
 
@@ -177,7 +177,7 @@ def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
     """What of a build is imported as the compiler's package, or the files of a command; () of a wheel.
     BadInput when it is no build.
     """
-    if runs_command(backend):
+    if facts_of(backend).runs_command:
         return command_files(path)
     place = Path(path)
     if place.suffix == ".whl":
@@ -204,7 +204,7 @@ def unstated_version(version: str) -> str:
 
 def module_of(backend: Backend) -> str:
     """The name under which a backend's package is imported."""
-    return str(getattr(backend, "module", backend.package.replace("-", "_")))
+    return facts_of(backend).module or backend.package.replace("-", "_")
 
 
 def _mark(path: str) -> Path:
@@ -213,7 +213,7 @@ def _mark(path: str) -> Path:
 
 def _check(backend: Backend, path: str) -> None:
     """BadInput unless there is a build of the compiler at `path`."""
-    if runs_command(backend):
+    if facts_of(backend).runs_command:
         check_command(path)
         return
     place = Path(path)

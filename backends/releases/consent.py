@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 
-from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.builds import trusted
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import may_be_own
@@ -46,12 +46,12 @@ def _missing_release(text: str) -> str:
     consented = os.environ.get(SWITCH, "")
     if target is None or not target.release or consented == "yes" or _name(target) in consented.split():
         return ""
-    here = {release for release, _ in ReleaseStore().installed(target.backend.package)}
+    here = {release for release, _ in ReleaseStore().installed(target.facts.package)}
     return "" if target.release in here else _name(target)
 
 
 def _name(target: ResolvedTarget) -> str:
-    return f"{target.backend.package}=={target.release}"
+    return f"{target.facts.package}=={target.release}"
 
 
 def named_by_settings(text: str) -> None:
@@ -59,7 +59,7 @@ def named_by_settings(text: str) -> None:
     directory, perhaps, and for a release that would have to be installed; BadInput for a command.
     """
     target = resolve(text) if may_be_own(text) else None
-    if target is not None and runs_command(target.backend):
+    if target is not None and target.facts.runs_command:
         raise BadInput(
             f"opsieve.toml names the command {shown(target.build, 200)}, and sets no program that runs: name"
             " it with -t"

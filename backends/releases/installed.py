@@ -12,19 +12,19 @@ def installed_version(target: ResolvedTarget) -> str:
     """What the distribution of its package states, where the package lies in it; "" where only the import
     tells.
 
-    So it is for a release or a build, for a backend that does not say so (`protocol.VersionOfDistribution`),
+    So it is for a release or a build, for a backend that does not say so (`BackendFacts.version_of_distribution`),
     and for a package that workers, which look into the environment alone, would import from elsewhere.
     """
-    backend = target.backend
+    facts = target.facts
     own = target.zygote == (target.name, "")
-    if not own or not getattr(backend, "version_of_distribution", False):
+    if not own or not facts.version_of_distribution:
         return ""
-    module = getattr(backend, "module", backend.package)
+    module = facts.module or facts.package
     found = sys.modules.get(module) or util.find_spec(module)
     origin = getattr(found, "__file__", None) or getattr(found, "origin", None)
     for site in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         if origin and Path(origin).resolve().is_relative_to(Path(site).resolve()):
-            stated = next(iter(metadata.distributions(name=backend.package, path=[site])), None)
+            stated = next(iter(metadata.distributions(name=facts.package, path=[site])), None)
             if stated is not None:
                 return stated.version
     return ""

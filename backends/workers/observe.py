@@ -64,7 +64,7 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
         log=reply.get("log", ""),
         notes=tuple(reply.get("notes", ())),
         hazards=hazards,
-        knobs={**KNOBS, **source.environment},
+        knobs={**KNOBS, **target.facts.environment},
         reached=tuple(reply["reached"]) if "reached" in reply else None,
     )
     if reply["ok"]:
@@ -85,7 +85,7 @@ def handed_on(observation: Observation, target: ResolvedTarget, version: str) ->
     """What a target shows that hands programs on unchanged to the one that was observed; seconds and memory
     are that one's.
     """
-    knobs = {**KNOBS, **target.backend.environment}
+    knobs = {**KNOBS, **target.facts.environment}
     return replace(observation, target=target.display, version=version, knobs=knobs, reached=None)
 
 
@@ -149,6 +149,6 @@ def from_death(
         signal=killed,
         peak_memory=death.peak,
         log=death.log,
-        knobs={**KNOBS, **target.backend.environment},
+        knobs={**KNOBS, **target.facts.environment},
         reached=death.reached,
     )

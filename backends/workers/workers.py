@@ -397,10 +397,10 @@ class Workers:
     def _start(self, target: ResolvedTarget) -> Zygote:
         source = plugin(target.zygote[0])
         check_allowed(target)
-        environment = {**without_secrets(os.environ), **KNOBS, **source.backend.environment}
+        environment = {**without_secrets(os.environ), **KNOBS, **source.facts.environment}
         environment.pop(OPERATORS, None)  # its files lie where workers do not see them
         shim = native.shim()
-        traced = self._coverage is not None and self._coverage.traces(source.backend.name)
+        traced = self._coverage is not None and self._coverage.traces(source.facts.name)
         readable = [Path(source.location[1]).parent, *([shim] if shim else []), *own_files(target)]
         if self._coverage is not None and traced:
             readable.append(self._coverage.cache)
@@ -452,17 +452,17 @@ class Workers:
             made.version = stated_version(made.version, home.state)
             return made
         except Unavailable as error:
-            name = f"{source.backend.name} {target.release or target.build}".strip()
+            name = f"{source.facts.name} {target.release or target.build}".strip()
             hint = (
-                f" (pip install 'opsieve[{source.backend.extra}]')"
-                if source.backend.extra and not (target.release or target.build)
+                f" (pip install 'opsieve[{source.facts.extra}]')"
+                if source.facts.extra and not (target.release or target.build)
                 else ""
             )
             raise type(error)(f"{name} cannot be imported here: {error}{hint}") from None
 
     def _template(self, source: Plugin, python: Path, environment: dict[str, str]) -> TemplateProcess:
         """The process that forks the zygotes of a backend's releases under one Python."""
-        place = (source.backend.name, python)
+        place = (source.facts.name, python)
         with self._lock(place):
             found = self._templates.get(place)
             if found is not None and not found.alive:

@@ -49,14 +49,14 @@ class Blamed:
 
 def skip_option(backend: str) -> str:
     """The option of a backend that takes the passes to skip, "" for none."""
-    options = plugin(backend).backend.options
+    options = plugin(backend).facts.options
     found = [name for name in _SKIPPING if options.get(name) == ()]
     return found[0] if found and ("trace" in options or backend in _NAMES) else ""
 
 
 def switches(backend: str) -> tuple[str, ...]:
     """The options of a backend that switch a part of it off; not the one that switches all of it off."""
-    facts = plugin(backend).backend
+    facts = plugin(backend).facts
     return tuple(
         name
         for name, legal in facts.options.items()
@@ -103,7 +103,7 @@ def blame_passes(
             unoptimised.append(seen)
         return result_for(seen, wanted)
 
-    counted = bool(getattr(target.backend, "counts_applications", False))
+    counted = target.facts.counts_applications
     found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
     beneath = next((seen for seen in unoptimised if seen.state == "bad" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
@@ -189,7 +189,7 @@ class _Variants:
         self._skip = skip_option(target.name)
         self._known: dict[ResolvedTarget, Observation] = {}
         self._off = tuple(name for name in target.options.get(self._skip, "").split("+") if name)
-        self._steps = self._levels(target.backend.baseline)
+        self._steps = self._levels(target.facts.baseline)
         self.levels = tuple(self._steps)
         self.switches = tuple(name for name in switches(target.name) if target.options[name] == "on")
 

@@ -170,10 +170,10 @@ def _history(
     "" where unknown.
     """
     failing = next((each.target for each in results if each.judged.verdict.verdict == "fail"), None)
-    if failing is None or not failing.backend.package:
+    if failing is None or not failing.facts.package:
         return "", ""
     offline = request.offline or os.environ.get(SWITCH) != "yes"
-    target, package = str(failing.with_release("")), failing.backend.package
+    target, package = str(failing.with_release("")), failing.facts.package
     asked = BisectRequest(
         model, bad=failing.release or None, target=target, inputs=inputs, attribute=False, offline=offline
     )

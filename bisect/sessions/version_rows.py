@@ -93,7 +93,7 @@ def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> l
             except BadInput as error:
                 refused.append(error)
                 continue
-            for version in release_row(each, numbers, target.backend.package, index):
+            for version in release_row(each, numbers, target.facts.package, index):
                 found.setdefault(version.name, version)
         if len(found) == before:
             problems += refused

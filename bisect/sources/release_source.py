@@ -80,9 +80,9 @@ class Releases(VersionSequence):
 
 def backend_of(package: str) -> str:
     """The backend whose releases are those of a package; BadInput when none is."""
-    there = {plugin(name).backend.package: name for name in names() if plugin(name).backend.package}
+    there = {plugin(name).facts.package: name for name in names() if plugin(name).facts.package}
     # not another tool of its wheel
-    there |= {name: name for name in names() if plugin(name).backend.package == name}
+    there |= {name: name for name in names() if plugin(name).facts.package == name}
     if package not in there:
         raise BadInput(f"no backend runs the package {shown(package)}; there are {', '.join(sorted(there))}")
     return there[package]

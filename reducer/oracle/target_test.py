@@ -180,11 +180,11 @@ def other_builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:
     """Other builds of the same compiler, by the options that its unoptimised build sets. Those that are well
     are the cure.
     """
-    backend = target.backend
+    facts = target.facts
     others = (
         target.with_options(**{option: value})
-        for option, plain in backend.baseline.items()
-        if plain not in backend.options[option][:1]  # what is off anyhow is no build
-        for value in backend.options[option]
+        for option, plain in facts.baseline.items()
+        if plain not in facts.options[option][:1]  # what is off anyhow is no build
+        for value in facts.options[option]
     )
     return tuple(dict.fromkeys(other for other in others if other != target))

@@ -167,4 +167,4 @@ def test_the_files_load_alone() -> None:
     folder = Path(float16.__file__).resolve().parent
     for name in ("float16.py", "quantisation.py", "ir_passes.py", "graphsurgeon.py", "../iree_cpu.py"):
         assert loaded_alone(folder / name, ["onnx", "onnxruntime", "iree"], "module.__name__")
-    assert plugin("onnxconverter-float16").backend.extra == "onnxconverter-common"
+    assert plugin("onnxconverter-float16").facts.extra == "onnxconverter-common"

@@ -400,7 +400,7 @@ def test_all_options_have_one_baseline() -> None:
         str(resolve("torch-exporter:torchscript,opset=18,optimise=off").baseline)
         == "torch-exporter:exporter=off"
     )
-    assert plugin("inductor").backend.extra == "torch"
+    assert plugin("inductor").facts.extra == "torch"
 
 
 def test_the_file_loads_alone() -> None:

@@ -262,7 +262,7 @@ def test_a_tir_function_runs_with_and_without_its_passes(workers: Workers) -> No
     assert see(workers, tir_program("tirx.NoSuchPass"), inputs).outcome == "environment"
     for asked, given, lack in (
         (chain("Relu"), X, "this build has no runtime for it"),
-        (tested, inputs, "that form"),
+        (tested, inputs, "that IR"),
     ):
         seen = see(workers, asked, given, "cuda")
         if seen.outcome != "ok":  # a machine with a device

@@ -246,7 +246,7 @@ def parsed(text: str) -> Program:
     ],
 )
 def test_a_pass_that_is_not_there_is_refused_by_name(workers: Workers, target: str, name: str) -> None:
-    pytest.importorskip(resolve(target).backend.package.replace("apache-", ""))
+    pytest.importorskip(resolve(target).facts.package.replace("apache-", ""))
     seen = workers.observe(resolve(target), parsed(NEGATED), {"x": np.ones(2, np.float32)})
     assert (seen.outcome, repr(name) in seen.message) == ("environment", True)
 
@@ -260,7 +260,7 @@ def test_a_pass_that_is_not_there_is_refused_by_name(workers: Workers, target: s
     ],
 )
 def test_a_pass_that_is_there_is_taken(workers: Workers, target: str) -> None:
-    pytest.importorskip(resolve(target).backend.package.replace("apache-", ""))
+    pytest.importorskip(resolve(target).facts.package.replace("apache-", ""))
     assert workers.observe(resolve(target), parsed(NEGATED), {"x": np.ones(2, np.float32)}).outcome == "ok"
 
 
@@ -274,7 +274,7 @@ def test_a_pass_that_is_there_is_taken(workers: Workers, target: str) -> None:
     ],
 )
 def test_compilers_tell_their_passes(workers: Workers, target: str, acted: str, ran: str) -> None:
-    pytest.importorskip(resolve(target).backend.package.replace("apache-", ""))
+    pytest.importorskip(resolve(target).facts.package.replace("apache-", ""))
     traced = resolve(target).with_options(trace="on")
     seen = workers.observe(traced, parsed(BETWEEN), {"x": np.ones(2, np.float32)})
     told = read_trace(seen.log, died=False)

@@ -106,7 +106,7 @@ class RealReleases:
         """The options of a search between the two releases."""
         target = resolve(row.target)
         ends = ("--good", row.good, "--bad", row.bad)
-        return ("-t", str(target.with_release("")), "--releases", target.backend.package, *ends)
+        return ("-t", str(target.with_release("")), "--releases", target.facts.package, *ends)
 
     def imported(self, row: Row) -> Path:
         """The folder from which a script imports the faulty release."""

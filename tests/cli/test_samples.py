@@ -34,7 +34,7 @@ def here(text: str) -> ResolvedTarget:
     the store of releases.
     """
     target = resolve(text)
-    package = target.backend.package
+    package = target.facts.package
     try:
         installed = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

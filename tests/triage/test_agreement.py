@@ -80,7 +80,7 @@ class CountingWorkers(Workers):
     def observe_many(
         self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
-        given: dict[str, Any] = {"knobs": {**KNOBS, **target.backend.environment}}
+        given: dict[str, Any] = {"knobs": {**KNOBS, **target.facts.environment}}
         for _ in tests:
             self.asked[target.display] += 1
             value = self.gives.get(target.display, 1.0)

@@ -13,7 +13,7 @@ from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.generation import Probing, supported
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
-from opsieve.backends.registry import ResolvedTarget, resolve, runs_command
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.installed import installed_version
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
@@ -196,7 +196,7 @@ def _worth_asking(target: ResolvedTarget) -> bool:
     helper, whose lacks are planted.
     """
     # which is started for each question
-    if getattr(target.backend, "helper", False) or runs_command(target.backend):
+    if target.facts.helper or target.facts.runs_command:
         return False
     return stated([target]).of(0, "onnx") <= _ASKED_AS_IT_COMES
 

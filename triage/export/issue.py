@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import runs_command
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
 from opsieve.gen.model.text import ModelText
@@ -344,7 +343,7 @@ def _environment(exported: ExportedFailure) -> list[str]:
         item.split("==", 1) for item in requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
     )
     for name in packages(exported):
-        if name == exported.target.backend.package:
+        if name == exported.target.facts.package:
             continue
         if exported.target.release:  # an environment of its own: what is here says nothing of it
             lines += [f"{name} {pins[name]}"] if name in pins else []
@@ -383,7 +382,7 @@ def _often(shows: tuple[int, int]) -> str:
 def _name(exported: ExportedFailure) -> str:
     backend = exported.target.backend
     version = _word(exported.target.release or exported.observation.version, 60)
-    own = command_name(exported.target) if runs_command(backend) else backend.name
+    own = command_name(exported.target) if exported.target.facts.runs_command else backend.name
     return f"{backend.package or own} {version}".strip()
 
 

@@ -89,7 +89,7 @@ def run_briefly(exported: ExportedFailure) -> str:
 
 
 def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
-    """Imports and statements of a short script, by the backend (`protocol.ScriptedBriefly`); none where it
+    """Imports and statements of a short script, by the backend (`protocol.WritesScripts`); none where it
     has none for this failure.
     """
     backend: Any = exported.target.backend

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import PurePath
 
 from opsieve.backends.command_words import command_words
-from opsieve.backends.registry import ResolvedTarget, runs_command
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.builds import unstated_version
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.errors import BadInput
@@ -77,7 +77,7 @@ def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> st
     parts.append(template.MAIN.format(here=here, failure=failure))
     return (
         _head(exported, test)
-        + _imports(data, apart, bool(exported.target.backend.environment))
+        + _imports(data, apart, bool(exported.target.facts.environment))
         + "\n\n".join(part.strip("\n") + "\n" for part in parts)
     )
 
@@ -122,9 +122,7 @@ def _pin_installed(requirement: str) -> str:
 
 def packages(exported: ExportedFailure) -> list[str]:
     """The names of what `requirements` asks for, and of a compiler that was built."""
-    own = (
-        [exported.target.backend.package] if exported.target.build and exported.target.backend.package else []
-    )
+    own = [exported.target.facts.package] if exported.target.build and exported.target.facts.package else []
     return list(dict.fromkeys([*own, *(re.split(r"[<>=!~]", line)[0] for line in requirements(exported))]))
 
 
@@ -142,7 +140,7 @@ def build_note(exported: ExportedFailure) -> str:
     if not exported.target.build:
         return ""
     version = _public(exported.observation.version)
-    if runs_command(exported.target.backend):
+    if exported.target.facts.runs_command:
         return (
             f"Seen with the program {command_name(exported.target)} ({version}), which has to be where the"
             " script calls it."
@@ -176,7 +174,7 @@ def _public(version: str) -> str:
 
 def _head(exported: ExportedFailure, test: bool) -> str:
     verdict, target = exported.verdict, exported.target
-    compiler = command_name(target) if runs_command(target.backend) else target.with_release("").display
+    compiler = command_name(target) if target.facts.runs_command else target.with_release("").display
     ways = "python -m pytest {}" if test else "python {}"
     lines = [
         plain(
@@ -223,7 +221,7 @@ def _imports(data: str, apart: bool, environment: bool) -> str:
 
 
 def _constants(exported: ExportedFailure, apart: bool, several: bool) -> list[str]:
-    backend = exported.target.backend
+    facts = exported.target.facts
     lines = [f"PACKAGES = {packages(exported)!a}"]
     if exported.verdict.kind == "nondeterminism":
         lines.append(f"RUNS = {max(_TURNS, exported.runs)}")
@@ -233,8 +231,8 @@ def _constants(exported: ExportedFailure, apart: bool, several: bool) -> list[st
         lines += [f"SECONDS = {float(exported.seconds)!r}", 'ANSWER = "answer: "']
     if exported.verdict.kind == "memory":
         lines.append(f"MEMORY = {exported.memory}")
-    if backend.environment:
-        lines.append(f"os.environ.update({dict(backend.environment)!a})")
+    if facts.environment:
+        lines.append(f"os.environ.update({dict(facts.environment)!a})")
     return lines
 
 
@@ -287,6 +285,6 @@ def _table(name: str, items: Mapping[str, str]) -> list[str]:
 def _reason(verdict: Verdict, target: ResolvedTarget) -> str:
     """Why, without who agreed with whom, which is a matter of opsieve's."""
     reason = verdict.reason or verdict.message
-    if runs_command(target.backend):
+    if target.facts.runs_command:
         reason = reason.replace(target.display, command_name(target))
     return reason.rpartition("; ")[0] if reason.endswith(" agree") and "; " in reason else reason

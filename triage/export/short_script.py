@@ -40,7 +40,7 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
     body = "\n".join([*values, *checks])
     if len(body) > _MOST_VALUES or "decode(" in body:
         return ""
-    environment = dict(exported.target.backend.environment) if whole else {}
+    environment = dict(exported.target.facts.environment) if whole else {}
     fed = values if whole or "inputs" in "\n".join(lines) else []
     parts = [
         f"# pip install {' '.join(quoted(item) for item in requirements(exported))}",

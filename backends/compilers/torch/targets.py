@@ -92,7 +92,7 @@ class Torch:
         "strings, integers of less than 8 bits, random numbers, opsets before 7",
         "kernels for many integer types: it says so, operator by operator",
     )
-    libraries: tuple[str, ...] = ()
+    lowering_needs: tuple[str, ...] = ()  # beside torch
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
         """What torch, its compiler and the lowering import; a wheel that wants CUDA libraries is not
@@ -100,7 +100,7 @@ class Torch:
         """
         numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
         torch = ("filelock", "fsspec", "jinja2", "networkx", "sympy", "typing_extensions", "setuptools")
-        return (numpy, "onnx", "protobuf", "ml_dtypes", *torch, *self.libraries)
+        return (numpy, "onnx", "protobuf", "ml_dtypes", *torch, *self.lowering_needs)
 
     def companions(self, release: str) -> tuple[str, ...]:
         """Nothing beside a release."""
@@ -169,7 +169,7 @@ def choose_device(name: str) -> None:
 class Compiled(Torch):
     """What inductor and the exporter share: the module, run once without them."""
 
-    def module(self, request: Request) -> tuple[Lowered, list[Any]]:
+    def lowered(self, request: Request) -> tuple[Lowered, list[Any]]:
         """The module and its inputs; NotRun where torch alone fails."""
         import onnx
         import torch
@@ -280,7 +280,7 @@ class Inductor(Compiled):
         from opsieve.backends.compilers.torch import knobs
 
         options = request.options
-        module, values = self.module(request)
+        module, values = self.lowered(request)
         if options["level"] == "off":
             return self.direct(module)
         cache = os.path.join(tempfile.gettempdir(), "inductor")
@@ -334,7 +334,7 @@ class Exporter(Compiled):
         "sequences and optionals",
         "what onnxruntime lacks, which runs the result",
     )
-    libraries = ("onnxscript", "onnx-ir", "onnxruntime", "packaging")
+    lowering_needs = ("onnxscript", "onnx-ir", "onnxruntime", "packaging")
     runs_on = "onnxruntime:level=disable_all"
 
     def load(self) -> str:
@@ -350,7 +350,7 @@ class Exporter(Compiled):
         """The exported model in a session of onnxruntime's."""
         from opsieve.backends.compilers.torch.values import Unsupported
 
-        module, values = self.module(request)
+        module, values = self.lowered(request)
         if any(isinstance(value, (list, type(None))) for value in values):
             raise Unsupported("sequences and optionals cannot cross the border of an exported model")
         if request.options["exporter"] == "off":

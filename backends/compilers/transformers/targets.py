@@ -63,15 +63,13 @@ class Transformed:
     its own in ONNX's domain (SimplifiedLayerNormalization). `examine` raises BrokenModel where what the
     result gave is not what it declares. `restore` gives a model that was narrowed, after the original, its
     precision back: that one's values are the answer (narrowing.py). `fed`: `transform` is given the inputs
-    too. `milliseconds`: `protocol.Costly`.
+    too.
     """
 
     runs_on = "onnxruntime:level=disable_all"
-    unchanged: Mapping[str, str] = {"optimise": "off"}  # `protocol.HandsOn`
+    unchanged: Mapping[str, str] = {"optimise": "off"}
     version_of_distribution = True
-    states_lacks = (
-        True  # `protocol.StatesLacks`: what a transformer brought in and onnxruntime lacks is a BrokenModel
-    )
+    states_lacks = True  # what a transformer brought in and onnxruntime lacks is a BrokenModel
 
     def __init__(
         self,
@@ -93,7 +91,7 @@ class Transformed:
         fed: bool = False,
     ) -> None:
         self.name, self.package, self.extra = name, package or name, name if not package else extra
-        self.module = self.package.replace("-", "_")  # `protocol.ImportedUnderAnotherName`
+        self.module = self.package.replace("-", "_")
         self.family = "onnxoptimizer" if name == "onnxsim" else package or name  # onnxsim calls its passes
         self.options: Mapping[str, Tuple[str, ...]] = dict([("optimise", SWITCH)], **options)
         self.main_option = main_option
@@ -104,7 +102,7 @@ class Transformed:
             ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {})
         )
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
-        self.libraries, self.imports, self.transform = libraries, imports, transform
+        self.requirements, self.imports, self.transform = libraries, imports, transform
         self.patterns, self.may_lack, self.checked, self.examine = patterns, may_lack, checked, examine
         self.restore, self.fed = restore, fed
         self.shows_graph: Mapping[str, str] = {"trace": "graph"} if "trace" in options else {}
@@ -112,7 +110,7 @@ class Transformed:
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """What the package and the run of its result need; the newest onnxruntime, whatever the release."""
-        return (numpy_requirement(python), "onnxruntime") + self.libraries
+        return (numpy_requirement(python), "onnxruntime") + self.requirements
 
     def companions(self, release: str) -> Tuple[str, ...]:
         """A release needs nothing of its own beside it."""

@@ -78,7 +78,7 @@ PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] *
 if __name__ == "__main__":
     load_module("opsieve", PACKAGE)
 
-from opsieve.backends.protocol import Request  # noqa: E402 -- of the package above
+from opsieve.backends.protocol import Request, facts_of  # noqa: E402 -- of the package above
 from opsieve.backends.workers.inside import exception_facts, processes  # noqa: E402
 
 
@@ -164,9 +164,7 @@ class TestServer:
         request.whole = lambda: request.model
         request.ir, request.passes = test.get("form", "onnx"), test.get("passes", [])
         if "outside" in test:
-            self.wire.take_in(
-                request, test["outside"], files[-1], getattr(self.backend, "maps_tensors", False)
-            )
+            self.wire.take_in(request, test["outside"], files[-1], facts_of(self.backend).maps_tensors)
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")

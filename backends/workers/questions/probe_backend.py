@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve, runs_command
+from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve
 from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
@@ -49,22 +49,22 @@ def examined() -> tuple[str, ...]:
 
 def _is_command(name: str) -> bool:
     try:
-        return runs_command(plugin(name).backend)
+        return plugin(name).facts.runs_command
     except BadTarget:
         return False
 
 
 def _examine(name: str, workers: Workers) -> Examination:
     try:
-        backend = plugin(name).backend
+        facts = plugin(name).facts
     except BadTarget as error:
         return Examination(name, "", str(error), 0, 0, {}, (), "")
-    install = f"pip install 'opsieve[{backend.extra}]'" if backend.extra else ""
-    options = dict(backend.options)
+    install = f"pip install 'opsieve[{facts.extra}]'" if facts.extra else ""
+    options = dict(facts.options)
     try:
         version = workers.version(resolve(name))
     except Unavailable as error:
-        return Examination(name, "", str(error), 0, 0, options, backend.lacks, install)
+        return Examination(name, "", str(error), 0, 0, options, facts.lacks, install)
     newest_opset = onnx.defs.onnx_opset_version()
     opsets = range(OLDEST_OPSET, newest_opset + 1)
     versions = range(OLDEST_IR, onnx.IR_VERSION + 1)
@@ -75,7 +75,7 @@ def _examine(name: str, workers: Workers) -> Examination:
         _newest(workers, resolve(name), {ir: _identity(OLDEST_OPSET, ir) for ir in versions}),
         _newest(workers, resolve(name), {opset: _identity(opset, None) for opset in opsets}),
         options,
-        backend.lacks,
+        facts.lacks,
         install,
     )
 

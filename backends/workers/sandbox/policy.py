@@ -21,7 +21,7 @@ from typing import Any
 import platformdirs
 
 import opsieve
-from opsieve.backends.protocol import Backend
+from opsieve.backends.protocol import Backend, facts_of
 from opsieve.backends.workers.zygotes.zygote import Refused, Unavailable, Zygote
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.variables import variable_set
@@ -92,7 +92,7 @@ def allowed_devices(backend: Backend) -> list[str]:
 
 
 def _allowed(backend: Backend) -> list[str]:
-    return [*filter(None, os.environ.get(ALLOWED, "").split(",")), *getattr(backend, "sandbox_allows", ())]
+    return [*filter(None, os.environ.get(ALLOWED, "").split(",")), *facts_of(backend).sandbox_allows]
 
 
 def _allowed_paths(backend: Backend) -> list[str]:
@@ -168,7 +168,7 @@ def _say_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
 
 def starts_processes(backend: Backend) -> bool:
     """Whether a backend's workers may start processes: one that never does says so."""
-    return bool(getattr(backend, "starts_processes", True))
+    return facts_of(backend).starts_processes
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:

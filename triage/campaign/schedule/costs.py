@@ -57,7 +57,7 @@ def stated(targets: Sequence[ResolvedTarget]) -> Costs:
     """What the backends of targets state."""
     found = []
     for target in targets:
-        costs = getattr(target.backend, "milliseconds", {})
+        costs = target.facts.milliseconds
         found.append({ir: float(costs.get(ir, USUAL)) for ir in target.irs})
     return Costs(tuple(found))
 

@@ -101,7 +101,7 @@ class AutoTriage:
         small = case / "reduced" if (case / "reduced" / "case.json").exists() else case
         self.done["reduced"] += small != case
         self.done["attributed"] += self._run("attribute", str(small), *target, *asked) in _GOOD
-        package = resolve(one.target).backend.package
+        package = resolve(one.target).facts.package
         if package:
             self.done["bisected"] += (
                 self._run("bisect", str(small), "--releases", package, *target, *asked) in _GOOD
