@@ -60,9 +60,7 @@ class BackendFacts:
     baseline: Mapping[str, str] = field(default_factory=dict)  # the options of its unoptimised build
     environment: Mapping[str, str] = field(default_factory=dict)  # of its workers, thread counts among them
     lacks: tuple[str, ...] = ()  # what it cannot do at all, for people (`opsieve doctor`)
-    irs: tuple[str, ...] = (
-        "onnx",
-    )  # the IRs that it takes (gen/irs/registry.py); a request says which it is
+    irs: tuple[str, ...] = ("onnx",)  # what it takes (gen/irs/registry.py)
 
     # It is no compiler: it checks, evaluates or searches for others, and is never a test target by default.
     helper: bool = False
@@ -71,9 +69,7 @@ class BackendFacts:
     # Another compiler, as a target is written, that runs its result: where that compiler fails on the original
     # program alike, the fault is its own.
     runs_on: str = ""
-    unchanged: Mapping[str, str] = field(
-        default_factory=dict
-    )  # options with which it hands programs on as is
+    unchanged: Mapping[str, str] = field(default_factory=dict)  # options with which it changes nothing
     # Its `unsupported` is always about the program as it was given, never about what it made of it.
     states_lacks: bool = False
     # A program of the user's does the work: its words stand in the target and in `options["command"]`.

@@ -3,7 +3,6 @@ not.
 """
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -164,7 +163,7 @@ def test_a_misspelt_pass_is_no_pass(workers: Workers) -> None:
 
 
 def test_the_files_load_alone() -> None:
-    folder = Path(float16.__file__).resolve().parent
+    folder = "opsieve.backends.compilers.transformers"
     for name in ("float16.py", "quantisation.py", "ir_passes.py", "graphsurgeon.py", "../iree_cpu.py"):
         assert loaded_alone(folder / name, ["onnx", "onnxruntime", "iree"], "module.__name__")
     assert plugin("onnxconverter-float16").facts.extra == "onnxconverter-common"

@@ -2,7 +2,6 @@
 that onnxruntime saves.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,12 +93,20 @@ def test_a_failure_of_onnxruntime_itself_is_not_of_what_it_saves(workers: Worker
     assert seen.outcome == "unsupported"
     backend: Any = plugin("onnxruntime-saved").backend
     assert (
-        backend.classify("compile", "opsieve_backend.NotRun", "FAIL : Fatal error in a fusion")
+        backend.classify(
+            "compile", "opsieve.backends.compilers.worker_common.NotRun", "FAIL : Fatal error in a fusion"
+        )
         == "environment"
     )
-    assert backend.classify("compile", "opsieve_backend.BrokenModel", "loads the original") == "error"
+    assert (
+        backend.classify(
+            "compile", "opsieve.backends.compilers.worker_common.BrokenModel", "loads the original"
+        )
+        == "error"
+    )
 
 
 def test_the_file_loads_alone() -> None:
-    said = loaded_alone(Path(ort_saved.__file__).resolve(), ["onnx", "onnxruntime"], "module.BACKEND.package")
+    module = "opsieve.backends.compilers.transformers.ort_saved"
+    said = loaded_alone(module, ["onnx", "onnxruntime"], "module.BACKEND.package")
     assert said == "onnxruntime\n"

@@ -14,7 +14,7 @@ import pytest
 from loaded_alone import loaded_alone
 from models import X, chain, program
 
-from opsieve.backends.compilers.transformers.result_checks import inspect
+from opsieve.backends.compilers.transformers.result_checks import check_result
 from opsieve.backends.compilers.worker_common import BrokenModel
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.observation import Observation
@@ -204,7 +204,7 @@ def graph(text: str) -> onnx.ModelProto:
 def asked(before: str, after: str) -> Sequence[str]:
     """The notes of an inspection."""
     request = Request(b"", {}, {}, lambda stage: None)
-    inspect(graph(before), graph(after), request)
+    check_result(graph(before), graph(after), request)
     return request.notes
 
 

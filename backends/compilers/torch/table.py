@@ -177,11 +177,11 @@ class Lowered(torch.nn.Module):  # type: ignore[misc]  # as above
         env.update(zip(self.names, values))
         return tuple(self.block(env, Tape(self.kept)))
 
-    def feeds(self, values: Mapping[str, Any]) -> list[Any]:
+    def to_tensors(self, values: Mapping[str, Any]) -> list[Any]:
         """The arguments of forward, from values by name."""
         return [to_tensor(values[name]) for name in self.names]
 
-    def results(self, made: Iterable[Any]) -> dict[str, Any]:
+    def to_values(self, made: Iterable[Any]) -> dict[str, Any]:
         """Values by name, from what forward returned."""
         return dict(zip(self.outputs, map(to_value, made)))
 

@@ -137,8 +137,8 @@ class Torch:
             if wide:
                 values = {name: float64_model.promote_value(value) for name, value in values.items()}
             with torch.no_grad():
-                made = module(*module.feeds(values))
-            return module.results(made)
+                made = module(*module.to_tensors(values))
+            return module.to_values(made)
 
         return run
 
@@ -169,7 +169,7 @@ def choose_device(name: str) -> None:
 class Compiled(Torch):
     """What inductor and the exporter share: the module, run once without them."""
 
-    def lowered(self, request: Request) -> tuple[Lowered, list[Any]]:
+    def lower_model(self, request: Request) -> tuple[Lowered, list[Any]]:
         """The module and its inputs; NotRun where torch alone fails."""
         import onnx
         import torch
@@ -179,7 +179,7 @@ class Compiled(Torch):
         choose_device(request.options.get("device", "cpu"))
         model = onnx.load_model_from_string(request.model)
         module = table.Lowered(model, request.inputs)
-        values = module.feeds(request.inputs)
+        values = module.to_tensors(request.inputs)
         try:
             with torch.no_grad():
                 decided = module.record(*values)
@@ -194,17 +194,17 @@ class Compiled(Torch):
             )
         return module, values
 
-    def direct(self, module: Lowered) -> Run:
+    def run_directly(self, module: Lowered) -> Run:
         """The module without a compiler; raises NotRun."""
         import torch
 
         def run(values: dict[str, Any]) -> dict[str, Any]:
             try:
                 with torch.no_grad():
-                    made = module(*module.feeds(values))
+                    made = module(*module.to_tensors(values))
             except Exception as error:
                 raise NotRun("%s: %s" % (type(error).__name__, error)) from error
-            return module.results(made)
+            return module.to_values(made)
 
         return run
 
@@ -280,9 +280,9 @@ class Inductor(Compiled):
         from opsieve.backends.compilers.torch import knobs
 
         options = request.options
-        module, values = self.lowered(request)
+        module, values = self.lower_model(request)
         if options["level"] == "off":
-            return self.direct(module)
+            return self.run_directly(module)
         cache = os.path.join(tempfile.gettempdir(), "inductor")
         shutil.rmtree(cache, ignore_errors=True)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
@@ -308,11 +308,11 @@ class Inductor(Compiled):
         )
 
         def run(values: dict[str, Any]) -> dict[str, Any]:
-            feeds = module.feeds(values)
+            feeds = module.to_tensors(values)
             request.stage("compile")
             with torch.no_grad(), config.patch(patches):
                 made = compiled(*feeds)
-            return module.results(made)
+            return module.to_values(made)
 
         return run
 
@@ -350,15 +350,15 @@ class Exporter(Compiled):
         """The exported model in a session of onnxruntime's."""
         from opsieve.backends.compilers.torch.values import Unsupported
 
-        module, values = self.lowered(request)
+        module, values = self.lower_model(request)
         if any(isinstance(value, (list, type(None))) for value in values):
             raise Unsupported("sequences and optionals cannot cross the border of an exported model")
         if request.options["exporter"] == "off":
-            return self.direct(module)
+            return self.run_directly(module)
         request.stage("compile")
         data, inputs, outputs = export(module, values, request.options)
         try:
-            run_exported = hosts.session(data, {}, _unstaged)
+            run_exported = hosts.open_session(data, {}, hosts.ignore_stage)
         except Exception as error:
             raise BrokenModel("onnxruntime does not load the exported model: %s" % error) from error
         names = dict(zip(inputs, module.names))
@@ -381,10 +381,6 @@ class Exporter(Compiled):
                 return "unsupported"
             return meaning_of(exception, message[:4000], (), {}, MEMORY)
         return super().classify(stage, exception, message)
-
-
-def _unstaged(name: str) -> None:
-    """For a session that is loaded within a stage of the exporter."""
 
 
 TORCH = Torch()

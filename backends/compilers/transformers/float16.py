@@ -66,19 +66,19 @@ def widen(largest: float, before: Any, narrowed: Any) -> Any:
     import numpy as np
     from onnx import ModelProto, numpy_helper
 
-    model, were = ModelProto(), narrowing.constants(before)
+    model, were = ModelProto(), narrowing.constants_by_name(before)
     model.CopyFrom(narrowed)
-    for name, tensor in narrowing.constants(model).items():
+    for name, tensor in narrowing.constants_by_name(model).items():
         if tensor.data_type != _FLOAT16:
             continue
         value = numpy_helper.to_array(tensor).astype(np.float32)
         if name in were and were[name].data_type == _FLOAT:
             wide = numpy_helper.to_array(were[name])
             finite = np.where(np.isfinite(wide), np.clip(wide, -largest, largest), wide)
-            narrowing.within(name, value, finite, np.abs(finite) * _HALF_STEP + _LEAST)
+            narrowing.check_rounding(name, value, finite, np.abs(finite) * _HALF_STEP + _LEAST)
             value = wide
         tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
-    for graph in narrowing.graphs(model):
+    for graph in narrowing.iter_graphs(model):
         widen_types(graph)
     return model
 

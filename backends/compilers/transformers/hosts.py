@@ -15,16 +15,16 @@ from opsieve.backends.protocol import Request, Run
 SECOND_HOST = "reference"  # a backend by its name: it evaluates what onnxruntime does not take
 
 
-def unstaged(name: str) -> None:
+def ignore_stage(name: str) -> None:
     """For a session that is loaded within a stage of the transformer."""
 
 
-def session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
+def open_session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
     """The function that runs a serialised model on onnxruntime with its optimiser off."""
     return ORT.prepare(Request(model, ORT.baseline, dict(inputs), stage))
 
 
-def shown(model: Any) -> Run:
+def return_model(model: Any) -> Run:
     """What gives the bytes of a model, whatever it is asked."""
     import numpy as np
 
@@ -37,12 +37,12 @@ def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
     lack that it may have.
     """
     try:
-        return session(model, inputs, unstaged)
+        return open_session(model, inputs, ignore_stage)
     except Exception as error:
-        raise refusal(error, "load", may_lack) from error
+        raise explain_refusal(error, "load", may_lack) from error
 
 
-def refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
+def explain_refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
     """What it means that onnxruntime does not load or run a result: kernels tell some of their lacks only
     when they run.
     """
@@ -52,7 +52,7 @@ def refusal(error: Exception, verb: str, may_lack: bool) -> Exception:
     return BrokenModel(f"onnxruntime {verb}s the original and not the transformed model: {error}")
 
 
-def evaluate(model: bytes, before: Any, lack: NotRun) -> Run:
+def evaluate_by_reference(model: bytes, before: Any, lack: NotRun) -> Run:
     """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that
     cannot be, as in the worker of a release, or where onnx's checker refuses the original `before`.
     """
@@ -61,12 +61,12 @@ def evaluate(model: bytes, before: Any, lack: NotRun) -> Run:
     except (TypeError, ValueError):  # the worker of a release has no opsieve, and maybe an older importlib
         raise lack from None
     reference: Any = point.load()
-    if result_checks.complaint(before):
+    if result_checks.checker_message(before):
         raise lack
 
     def run(values: dict[str, Any]) -> Any:
         try:
-            asked = Request(model, {"precision": "native"}, values, unstaged)
+            asked = Request(model, {"precision": "native"}, values, ignore_stage)
             return reference.prepare(asked)(values)
         except Exception as error:
             raise lack from error
@@ -74,12 +74,12 @@ def evaluate(model: bytes, before: Any, lack: NotRun) -> Run:
     return run
 
 
-def original(request: Request, stage: Callable[[str], None]) -> Run:
+def prepare_original(request: Request, stage: Callable[[str], None]) -> Run:
     """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime
     says.
     """
     try:
-        run_original = session(request.model, request.inputs, stage)
+        run_original = open_session(request.model, request.inputs, stage)
     except Exception as error:
         raise NotRun(str(error)) from error
 

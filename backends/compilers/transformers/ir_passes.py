@@ -30,18 +30,18 @@ def run_passes(model: Any, options: Mapping[str, str]) -> Any:
     from onnx_ir.passes import common
 
     every = [name[: -len("Pass")] for name in dir(common) if name.endswith("Pass")]
-    chosen = pass_options.known("onnx-ir", pass_options.split(options["passes"]), every)
-    skipped = pass_options.known("onnx-ir", pass_options.split(options["skip"]), every)
+    chosen = pass_options.check_names("onnx-ir", pass_options.split_names(options["passes"]), every)
+    skipped = pass_options.check_names("onnx-ir", pass_options.split_names(options["skip"]), every)
     held = onnx_ir.from_proto(model)
     for name in chosen or [name for name in USUAL if name in every]:
         if name in skipped:
             continue
         if options["trace"] == "on":
-            pass_options.report("ran", [name])
+            pass_options.report_passes("ran", [name])
         done = getattr(common, name + "Pass")()(held)
         held = done.model
         if options["trace"] == "on" and done.modified:
-            pass_options.report("acted", [name])
+            pass_options.report_passes("acted", [name])
     return onnx_ir.to_proto(held)
 
 

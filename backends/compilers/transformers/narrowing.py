@@ -15,7 +15,7 @@ from typing import Any
 from opsieve.backends.compilers.worker_common import BrokenModel
 
 
-def graphs(model: Any) -> Iterator[Any]:
+def iter_graphs(model: Any) -> Iterator[Any]:
     """The graph of a ModelProto and every graph within its nodes; functions of the model after them."""
     waiting = [model.graph, *model.functions]
     while waiting:
@@ -26,12 +26,12 @@ def graphs(model: Any) -> Iterator[Any]:
                 waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
 
 
-def constants(model: Any) -> dict[str, Any]:
+def constants_by_name(model: Any) -> dict[str, Any]:
     """The TensorProtos of a model by the name of the value that they give: initializers and Constant nodes;
     first come, first kept.
     """
     found: dict[str, Any] = {}
-    for graph in graphs(model):
+    for graph in iter_graphs(model):
         for tensor in getattr(graph, "initializer", ()):
             found.setdefault(tensor.name, tensor)
         for node in graph.node:
@@ -44,8 +44,8 @@ def element_types(model: Any) -> list[int]:
     """The element types that a model names anywhere a narrowing tool could bring them in: constants, casts,
     declared values.
     """
-    kinds = [tensor.data_type for tensor in constants(model).values()]
-    for graph in graphs(model):
+    kinds = [tensor.data_type for tensor in constants_by_name(model).values()]
+    for graph in iter_graphs(model):
         for node in graph.node:
             kinds += [attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")]
         for name in ("input", "output", "value_info"):
@@ -53,7 +53,7 @@ def element_types(model: Any) -> list[int]:
     return kinds
 
 
-def within(name: str, narrow: Any, wide: Any, step: Any) -> None:
+def check_rounding(name: str, narrow: Any, wide: Any, step: Any) -> None:
     """BrokenModel where a narrowed constant lies further than `step` (one number, or one an element) from
     what it was.
     """

@@ -33,10 +33,12 @@ def fuse(model: Any, options: Mapping[str, str]) -> Any:
     from onnxruntime.transformers import optimizer
 
     kind = options["model"]
-    pass_options.known("onnxruntime.transformers", [kind], optimizer.MODEL_TYPES)
+    pass_options.check_names("onnxruntime.transformers", [kind], optimizer.MODEL_TYPES)
     fusions = FusionOptions(kind)
     switches = [name[len("enable_") :] for name in vars(fusions) if name.startswith("enable_")]
-    for name in pass_options.known("onnxruntime.transformers", pass_options.split(options["skip"]), switches):
+    for name in pass_options.check_names(
+        "onnxruntime.transformers", pass_options.split_names(options["skip"]), switches
+    ):
         setattr(fusions, "enable_" + name, False)
     made = optimizer.optimize_model(
         model, model_type=kind, opt_level=int(options["level"]), optimization_options=fusions

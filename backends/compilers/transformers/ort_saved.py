@@ -32,7 +32,7 @@ def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
     if not hasattr(ort.GraphOptimizationLevel, LEVELS[options["level"]]):
         raise UnknownName("no level " + options["level"] + " in this release of onnxruntime")
     chosen.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[options["level"]])
-    disabled = pass_options.split(options["disabled_optimizers"])
+    disabled = pass_options.split_names(options["disabled_optimizers"])
     try:
         refuse_unknown(ort, disabled)
     except ValueError as error:

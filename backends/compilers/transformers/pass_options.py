@@ -12,28 +12,28 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set,
 from opsieve.backends.compilers.worker_common import UnknownName
 
 
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """At most five names, quoted and shortened: they come from a model or from a user."""
     every = sorted(names)
     return ", ".join([ascii(name[:80]) for name in every[:5]] + ["..."] * (len(every) > 5))
 
 
-def split(text: str) -> List[str]:
+def split_names(text: str) -> List[str]:
     """The names in an option's value."""
     return [name for name in text.split("+") if name]
 
 
-def known(package: str, names: List[str], every: Iterable[str]) -> List[str]:
+def check_names(package: str, names: List[str], every: Iterable[str]) -> List[str]:
     """`names`; UnknownName when one of them is not among `every`, for a misspelt pass would pass every
     test.
     """
     missing = set(names) - set(every)
     if missing:
-        raise UnknownName("%s has no pass %s" % (package, listed(missing)))
+        raise UnknownName("%s has no pass %s" % (package, list_names(missing)))
     return names
 
 
-def report(what: str, names: Iterable[str]) -> None:
+def report_passes(what: str, names: Iterable[str]) -> None:
     """Print lines of a trace, each at once."""
     for name in names:
         sys.stderr.write("opsieve pass %s %s\n" % (what, "_".join(name.split())))
@@ -45,7 +45,7 @@ def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> Optional[List
     an old release.
     """
     available = module.get_available_passes()
-    passes = known("onnxoptimizer", split(named), available)
+    passes = check_names("onnxoptimizer", split_names(named), available)
     if not passes and not hasattr(module, "get_fuse_and_elimination_passes"):  # before 0.2
         if skipped:
             raise UnknownName(
@@ -54,17 +54,17 @@ def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> Optional[List
         return None
     if not passes:
         passes = list(module.get_fuse_and_elimination_passes())
-    left_out = known("onnxoptimizer", split(skipped), available)
+    left_out = check_names("onnxoptimizer", split_names(skipped), available)
     return [name for name in passes if name not in left_out]
 
 
 def trace_onnxoptimizer(module: Any, model: Any, passes: Optional[List[str]]) -> None:
     """Run the passes one by one on the model as it then is; `model` itself is left alone."""
     for name in passes or []:
-        report("ran", [name])
+        report_passes("ran", [name])
         after = module.optimize(model, [name])
         if after.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
-            report("acted", [name])
+            report_passes("acted", [name])
         model = after
 
 
@@ -86,10 +86,10 @@ def known_to_onnxsim(names: List[str]) -> List[str]:
 
     listed_ = onnxsim_passes()
     if listed_:
-        return known("onnxsim", names, listed_ + library._list_other_optimizers())
+        return check_names("onnxsim", names, listed_ + library._list_other_optimizers())
     with open(library.__file__, "rb") as file:
         words = file.read()
-    return known("onnxsim", names, [name for name in names if len(name) > 2 and name.encode() in words])
+    return check_names("onnxsim", names, [name for name in names if len(name) > 2 and name.encode() in words])
 
 
 @contextlib.contextmanager
@@ -98,7 +98,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
 
     UnknownName at its end for a name that no pass or rule had that ran.
     """
-    off = set(split(skipped))
+    off = set(split_names(skipped))
     seen: Dict[str, bool] = {}
     hosts: Set[str] = set()
     open_: List[str] = []  # the passes under way, outermost first
@@ -121,9 +121,9 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
             name = name_of(self)
             if trace and open_ and open_[-1] not in hosts:
                 hosts.add(open_[-1])
-                report("host", open_[-1:])
+                report_passes("host", open_[-1:])
             if trace and name not in seen:
-                report("ran", [name])
+                report_passes("ran", [name])
             seen.setdefault(name, False)
             if name in off:
                 return nothing(arguments)
@@ -134,7 +134,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
                 open_.pop()
             if trace and not seen[name] and acted(result):
                 seen[name] = True
-                report("acted", [name])
+                report_passes("acted", [name])
             return result
 
         kept.append((owner, method, original))
@@ -157,7 +157,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
     finally:
         for owner, method, original in kept:
             setattr(owner, method, original)
-    known("onnxscript", sorted(off), list(seen) + [rule_name(rule) for rule in rules])
+    check_names("onnxscript", sorted(off), list(seen) + [rule_name(rule) for rule in rules])
 
 
 def rule_name(rule: Any) -> str:

@@ -82,7 +82,7 @@ def quantise(model: Any, options: Mapping[str, str], values: Mapping[str, Any]) 
 
 def nodes(model: Any) -> list[Any]:
     """Every node of a model, of its functions and of the graphs within."""
-    return [node for graph in narrowing.graphs(model) for node in graph.node]
+    return [node for graph in narrowing.iter_graphs(model) for node in graph.node]
 
 
 def restore(before: Any, quantised: Any) -> Any:
@@ -91,10 +91,10 @@ def restore(before: Any, quantised: Any) -> Any:
     """
     from onnx import ModelProto
 
-    model, were = ModelProto(), narrowing.constants(before)
+    model, were = ModelProto(), narrowing.constants_by_name(before)
     model.CopyFrom(quantised)
-    undone = Undone(were, narrowing.constants(model))
-    for graph in narrowing.graphs(model):
+    undone = Undone(were, narrowing.constants_by_name(model))
+    for graph in narrowing.iter_graphs(model):
         made = {name: node for node in graph.node for name in node.output}
         kept = [new for node in graph.node for new in undone.node(node, made)]
         del graph.node[:]
@@ -166,7 +166,7 @@ class Undone:
         if not (np.isfinite(scale).all() and (scale > 0).all()):
             raise BrokenModel(f"the scale of {name[:60]!a} is {scale.ravel()[:4].tolist()}")
         got = (narrow.astype(np.float64) - zero.reshape(scale.shape)) * scale
-        narrowing.within(
+        narrowing.check_rounding(
             base, got, wide, np.broadcast_to(scale * 0.501, np.shape(wide)) + 1e-6 * np.abs(wide)
         )
         return wide

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request
 
 
-def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
+def check_result(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
     """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses;
     notes what is lost.
     """
@@ -23,22 +23,22 @@ def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -
     new = set(after_inputs) - {item.name for item in before.graph.input} - constants
     if new:
         raise BrokenModel(
-            "the transformed model wants inputs that the original has not: %s" % pass_options.listed(new)
+            "the transformed model wants inputs that the original has not: %s" % pass_options.list_names(new)
         )
     lost = {item.name for item in before.graph.output} - set(after_outputs)
     if lost:
-        raise BrokenModel("the transformed model has lost the outputs %s" % pass_options.listed(lost))
+        raise BrokenModel("the transformed model has lost the outputs %s" % pass_options.list_names(lost))
     gone = {(one.domain, one.name) for one in before.functions} - {
         (one.domain, one.name) for one in after.functions
     }
-    called = sorted("%s:%s" % each for each in gone & calls(after.graph)) if gone else []
+    called = sorted("%s:%s" % each for each in gone & list_calls(after.graph)) if gone else []
     if called:
         raise BrokenModel(
-            "the transformed model calls functions that it has lost: %s" % pass_options.listed(called)
+            "the transformed model calls functions that it has lost: %s" % pass_options.list_names(called)
         )
-    problem = complaint(after) if checked else ""
+    problem = checker_message(after) if checked else ""
     if problem:
-        if not complaint(before):
+        if not checker_message(before):
             raise BrokenModel(
                 "onnx.checker accepts the original and refuses the transformed model: %s" % problem
             )
@@ -48,7 +48,7 @@ def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -
         if all(kinds) and kinds[0] != kinds[1]:
             raise BrokenModel(
                 "the transformed model declares %s as %s where the original has %s"
-                % (pass_options.listed([item.name]), *kinds)
+                % (pass_options.list_names([item.name]), *kinds)
             )
         was, now = dimensions(item), dimensions(after_outputs[item.name])
         if was is None:
@@ -56,16 +56,16 @@ def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -
         if now is None or (len(now) == len(was) and any(a and not b for a, b in zip(was, now))):
             request.notes.append(
                 "the transformed model no longer declares the whole shape of %s"
-                % pass_options.listed([item.name])
+                % pass_options.list_names([item.name])
             )
         elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
             shapes = "%s where the original has %s" % (listed_shape(now), listed_shape(was))
             raise BrokenModel(
-                "the transformed model declares %s as %s" % (pass_options.listed([item.name]), shapes)
+                "the transformed model declares %s as %s" % (pass_options.list_names([item.name]), shapes)
             )
 
 
-def calls(graph: Any) -> set[tuple[str, str]]:
+def list_calls(graph: Any) -> set[tuple[str, str]]:
     """The domain and type of every node of a GraphProto and of the graphs within its nodes."""
     found, waiting = set(), [graph]
     while waiting:
@@ -76,7 +76,7 @@ def calls(graph: Any) -> set[tuple[str, str]]:
     return found
 
 
-def complaint(model: Any) -> str:
+def checker_message(model: Any) -> str:
     """What onnx's checker and its strict shape inference say against a model, "" for nothing."""
     import onnx
 

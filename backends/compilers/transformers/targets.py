@@ -131,7 +131,7 @@ class Transformed:
 
         model = onnx.load_model_from_string(request.model)
         if request.options["optimise"] == "off":
-            unchanged: "Run" = hosts.original(request, request.stage)
+            unchanged: "Run" = hosts.prepare_original(request, request.stage)
             return unchanged
         names = [item.name for item in model.graph.output]
         drop_fed_defaults(model.graph, request)
@@ -142,9 +142,9 @@ class Transformed:
         try:
             result = self.transform(model, request.options, *([request.inputs] if self.fed else []))
             if request.options.get("trace") == "graph":
-                graph: "Run" = hosts.shown(result)
+                graph: "Run" = hosts.return_model(result)
                 return graph
-            result_checks.inspect(before, result, request, self.checked)
+            result_checks.check_result(before, result, request, self.checked)
             sound = True
             loaded = hosts.load_result(result.SerializeToString(), request.inputs, self.may_lack)
             if self.restore is not None:
@@ -155,16 +155,16 @@ class Transformed:
             run_result = loaded
         except Exception:
             try:
-                hosts.original(request, request.stage)
+                hosts.prepare_original(request, request.stage)
             except NotRun as lack:  # onnxruntime does not take the original either
-                hosts.evaluate(request.model, before, lack)(request.inputs)
+                hosts.evaluate_by_reference(request.model, before, lack)(request.inputs)
                 if not sound:
                     request.notes.append(
                         "onnxruntime does not take the original, the reference does: %s" % lack
                     )
                 else:
                     asked = result if self.restore is None else self.restore(before, result)
-                    run_result = hosts.evaluate(asked.SerializeToString(), before, lack)
+                    run_result = hosts.evaluate_by_reference(asked.SerializeToString(), before, lack)
                     examine = None  # the reference is looser about types on the way than a compiler
                     request.notes.append(
                         "run by the reference, for onnxruntime does not take the original: %s" % lack
@@ -177,8 +177,8 @@ class Transformed:
             try:
                 results = run_result({name: value for name, value in values.items() if name in taken})
             except Exception as error:
-                hosts.original(request, hosts.unstaged)(values)
-                raise hosts.refusal(error, "run", self.may_lack) from error
+                hosts.prepare_original(request, hosts.ignore_stage)(values)
+                raise hosts.explain_refusal(error, "run", self.may_lack) from error
             if examine is not None:
                 examine(result, results)
             return {name: results[name] for name in names}
@@ -236,10 +236,12 @@ def run_onnxsim(model: Any, options: Options) -> Any:
     """Simplify without its own check, which would run the model."""
     import onnxsim
 
-    skipped = pass_options.known_to_onnxsim(pass_options.split(options["skip"]))
+    skipped = pass_options.known_to_onnxsim(pass_options.split_names(options["skip"]))
     chosen: Dict[str, Any] = {"skipped_optimizers": skipped} if skipped else {}
     if options["trace"] == "on":
-        pass_options.report("ran", [name for name in pass_options.onnxsim_passes() if name not in skipped])
+        pass_options.report_passes(
+            "ran", [name for name in pass_options.onnxsim_passes() if name not in skipped]
+        )
     if options["passes"] == "off":
         chosen["perform_optimization"] = False
     if options["folding"] == "off":
@@ -295,9 +297,9 @@ def run_onnxslim(model: Any, options: Options) -> Any:
 
         steps = list(OptimizationSettings.keys())
         every = steps + list(DEFAULT_FUSION_PATTERNS)
-        skipped = pass_options.known("onnxslim", pass_options.split(options["skip"]), every)
+        skipped = pass_options.check_names("onnxslim", pass_options.split_names(options["skip"]), every)
         if options["trace"] == "on":
-            pass_options.report("ran", [name for name in every if name not in skipped])
+            pass_options.report_passes("ran", [name for name in every if name not in skipped])
         chosen["skip_optimizations"] = [name for name in skipped if name in steps]
         chosen["skip_fusion_patterns"] = [name for name in skipped if name not in steps]
     return onnxslim.slim(model, **chosen)
