@@ -163,7 +163,8 @@ def test_a_misspelt_pass_is_no_pass(workers: Workers) -> None:
 
 
 def test_the_files_load_alone() -> None:
-    folder = "opsieve.backends.compilers.transformers"
-    for name in ("float16.py", "quantisation.py", "ir_passes.py", "graphsurgeon.py", "../iree_cpu.py"):
-        assert loaded_alone(folder / name, ["onnx", "onnxruntime", "iree"], "module.__name__")
+    folder = "opsieve.backends.compilers"
+    parts = [f"transformers.{name}" for name in ("float16", "quantisation", "ir_passes", "graphsurgeon")]
+    for module in (f"{folder}.{part}" for part in (*parts, "iree_cpu")):
+        assert loaded_alone(module, ["onnx", "onnxruntime", "iree"], "module.__name__") == f"{module}\n"
     assert plugin("onnxconverter-float16").facts.extra == "onnxconverter-common"
