@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
+import textwrap
+import tomllib
 from pathlib import Path
 
 import opsieve
@@ -50,3 +54,31 @@ def test_the_site_has_every_page_and_every_public_name() -> None:
     reference = (_ROOT / "docs" / "reference" / "python.md").read_text()
     names = {name.rpartition(".")[2] for name in re.findall(r"^::: (\S+)$", reference, re.MULTILINE)}
     assert names == {*opsieve.__all__, "Queries"} - {"BadInput", "Store"}
+
+
+def test_the_layers_of_the_architecture_are_those_of_the_contracts() -> None:
+    page = _ROOT / "docs" / "explanation" / "architecture.md"
+    before, _, rest = page.read_text().partition("<!-- layers -->\n")
+    _, _, after = rest.partition("<!-- end of layers -->")
+    text = f"{before}<!-- layers -->\n{_draw_layers()}\n<!-- end of layers -->{after}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        page.write_text(text)
+    assert page.read_text() == text, "UPDATE_GOLDEN=1 pytest tests/test_docs.py writes the layers anew"
+
+
+def _draw_layers() -> str:
+    """Draw the folders as a mermaid graph, and list the floors of each, top to bottom."""
+    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (folders,) = (each["layers"] for each in contracts if "containers" not in each)
+    floors = [layer.replace("opsieve.", "").split(" | ") for layer in folders]
+    lines = ["```mermaid", "flowchart TD"]
+    for above, below in itertools.pairwise(floors):
+        lines += [f"    {upper} --> {lower}" for upper in above for lower in below]
+    lines += ["```", "", "The floors of each folder, top to bottom:", ""]
+    for each in contracts:
+        if "containers" in each:
+            (container,) = each["containers"]
+            name = container.removeprefix("opsieve.").replace(".", "/")
+            row = f"- `{name}/`: {', '.join(each['layers'])}"
+            lines += textwrap.wrap(row, 136, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(lines)
