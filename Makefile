@@ -91,8 +91,8 @@ $(VENV)/demo.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
 	$(INSTALL)
 	@touch $@
 
-$(VENV)/dev.stamp: WANTED := --editable ".[tvm,transformers]" --group dev
-$(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
+$(VENV)/dev.stamp: WANTED := --editable ".[tvm,transformers]" --editable benchmarks/research --group dev
+$(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml benchmarks/research/pyproject.toml constraints.txt
 	$(INSTALL)
 	@touch $@ $(VENV)/demo.stamp
 

@@ -32,8 +32,8 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.model_file import load_program
-from opsieve.gen.metrics.summary import Metrics
 from opsieve.gen.strategies import registry as strategies
+from opsieve_research.summary import Metrics
 
 Generate = Callable[[int, int], Case]
 WARM_UP = 20

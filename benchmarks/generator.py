@@ -33,10 +33,10 @@ from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.metrics.plots import line_plot
-from opsieve.gen.metrics.summary import Metrics
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
+from opsieve.triage.campaign.line_plot import line_plot
+from opsieve_research.summary import Metrics
 
 LEFT_OUT = ("disruptive", "mix")
 GROUP = 250

@@ -26,9 +26,9 @@ from pathlib import Path
 import onnx
 
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.metrics.graph import Operation, operations
-from opsieve.gen.metrics.structure import without_constants
 from opsieve.gen.strategies.registry import generate
+from opsieve_research.graph import Operation, operations
+from opsieve_research.structure import without_constants
 
 OPERATORS = [
     "Add",

@@ -42,8 +42,8 @@ from campaign_faults import done_in
 from process_tree import ProcessSample, below, samples
 
 from opsieve.backends.registry import resolve
-from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.strategies.registry import ir_made_by
+from opsieve.triage.campaign.line_plot import line_plot
 from opsieve.triage.campaign.schedule.costs import USUAL
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")

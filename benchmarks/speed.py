@@ -31,10 +31,10 @@ from subprocess import PIPE
 
 from opsieve.gen.declarations.builder import Budget
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS
+from opsieve.triage.campaign.line_plot import line_plot
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = "10,30,100,300,1000"

@@ -33,11 +33,11 @@ from typing import Any
 import onnx
 
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.metrics.corpus import ISRA_CORPUS
-from opsieve.gen.metrics.graph import lacks_types, with_types
-from opsieve.gen.metrics.summary import Metrics
+from opsieve.gen.model.declared_types import lacks_types, with_types
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate
+from opsieve_research.corpus import ISRA_CORPUS
+from opsieve_research.summary import Metrics
 
 PEERS = Path(__file__).parent / "peers"
 COLUMNS = {  # heading: width, digits

@@ -31,7 +31,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.irs.tir.arguments import arguments, program
 from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings
 from opsieve.gen.irs.tir.seeds import basic
-from opsieve.gen.metrics.plots import line_plot
+from opsieve.triage.campaign.line_plot import line_plot
 
 TARGET = resolve("tvm:stop=lower")
 VARIANTS = {

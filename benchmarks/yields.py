@@ -28,7 +28,7 @@ from pathlib import Path
 
 from process_tree import cpu_seconds
 
-from opsieve.gen.metrics.plots import line_plot
+from opsieve.triage.campaign.line_plot import line_plot
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxslim", "onnxscript")
 APART = ("broken", "mismatch")  # kinds that need a reduced graph to be told apart

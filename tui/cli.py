@@ -14,6 +14,9 @@ from opsieve.gen.model.printable import printable
 from opsieve.tui.settings import defaults, settings
 from opsieve.version import VERSION
 
+# In place of a module: the command comes with the research kit, which says where it is by an entry point.
+RESEARCH = "opsieve-research"
+PLUGINS = "opsieve.commands"
 # group -> name -> (module of tui.commands with a click command called `command`, or module:command; one line
 # for the overview)
 GROUPS = {
@@ -30,7 +33,7 @@ GROUPS = {
         "fuzz": ("find.fuzz_command", "Run a campaign of generated programs on several compilers."),
         "gen": ("find.gen_command", "Generate programs, as case directories or .onnx files."),
         "import": ("find.import_command", "Import models and values saved by other tools."),
-        "metrics": ("find.metrics_command", "Measure how diverse a directory of models is."),
+        "metrics": (RESEARCH, "Measure how diverse a directory of models is (needs the research kit)."),
         "coverage": (
             "find.coverage_command",
             "Show or compare what campaigns reached of compilers' native code.",
@@ -82,6 +85,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
+        if module == RESEARCH:
+            return _with_version(_load_plugin(cmd_name))
         found = importlib.import_module(f"opsieve.tui.commands.{module}")
         return _with_version(getattr(found, name or "command"))
 
@@ -104,6 +109,21 @@ class Commands(click.Group):
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), line) for name, (_, line) in commands.items()])
+
+
+def _load_plugin(name: str) -> click.Command:
+    """Load the command that an installed package declares under this name."""
+    from importlib.metadata import entry_points
+
+    from opsieve.gen.errors import BadInput
+
+    for point in entry_points(group=PLUGINS, name=name):
+        command: click.Command = point.load()
+        return command
+    raise BadInput(
+        f"opsieve {name} needs the research kit, which is not installed: pip install ./benchmarks/research"
+        " in a checkout of opsieve"
+    )
 
 
 def _with_version(command: click.Command) -> click.Command:

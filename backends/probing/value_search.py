@@ -24,7 +24,7 @@ from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreach
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.declarations.tensor import Bounds
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.metrics.graph import lacks_types
+from opsieve.gen.model.declared_types import lacks_types
 
 RUNNERS = (resolve("onnxruntime:disable_all"), resolve("reference"))
 METHODS = ("repaired", "gradient", "guessed")

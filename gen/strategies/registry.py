@@ -8,15 +8,13 @@ docs/how-to/write-a-strategy.md walks through one. Equal requests and seeds give
 import functools
 import gc
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, meant, shown
-from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, to_record
+from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.irs.registry import ONNX, all_irs
-from opsieve.gen.strategies.baselines import strategies as baselines
 from opsieve.gen.values.values import with_special
 
 GROUP = "opsieve.strategies"
@@ -28,23 +26,6 @@ def isra(request: GenRequest, seed: int) -> Case:
     builder = start(request, seed, "isra")
     fill(builder, request)
     return finish(builder, request, "isra", seed)
-
-
-def declarative(request: GenRequest, seed: int) -> Case:
-    """A whole graph at random, kept when it happens to be valid (gen/strategies/baselines/strategies.py)."""
-    return _baseline("declarative", request, seed)
-
-
-def randoop(request: GenRequest, seed: int) -> Case:
-    """One random operation after another, each kept when it is valid
-    (gen/strategies/baselines/strategies.py).
-    """
-    return _baseline("randoop", request, seed)
-
-
-def pad_slice(request: GenRequest, seed: int) -> Case:
-    """Operands forced to fit by Reshape, Slice and Pad (gen/strategies/baselines/strategies.py)."""
-    return _baseline("pad-slice", request, seed)
 
 
 @functools.cache
@@ -93,17 +74,3 @@ def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:
     finally:
         if collecting:
             gc.enable()
-
-
-def _baseline(name: str, request: GenRequest, seed: int) -> Case:
-    if (
-        request.only is not None
-        or request.opset not in (0, baselines.OPSET)
-        or "float32" not in (request.dtypes or {"float32"})
-    ):
-        raise BadInput(
-            f"the baseline {name} knows its own operators in float32 at opset {baselines.OPSET}, and no"
-            " others"
-        )
-    made = baselines.BASELINES[name](seed, request.nodes)
-    return replace(made, origin=replace(made.origin, wish=to_record(request)))

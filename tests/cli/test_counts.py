@@ -15,7 +15,6 @@ NEVER_ONE = {
     "gen/generation/random_graph.py": "a field of a record that tests compare",
     "gen/model/tensors.py": "the number may be text",
     "gen/irs/tvm/limits.py": "a limit",
-    "gen/strategies/baselines/strategies.py": "a number outside of a range",
     "gen/data/inputs.py": "more than a limit",
     "reducer/nodes/node_phase.py": "some of many nodes",
     "tui/commands/find/gen_command.py": "a rate",

@@ -13,11 +13,11 @@ from opsieve.gen.graph.adapters import adapt_to, steps_to
 from opsieve.gen.graph.graph import is_closed
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import Pieces, is_numeric_result
-from opsieve.gen.metrics.graph import operations
-from opsieve.gen.metrics.structure import Structure, component_sizes, without_constants
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.strategies.registry import generate
+from opsieve_research.graph import operations
+from opsieve_research.structure import Structure, component_sizes, without_constants
 
 SHAPES = st.lists(st.integers(1, 6), max_size=4).map(tuple)
 KINDS = ("float32", "float16", "int64", "int8", "bool")

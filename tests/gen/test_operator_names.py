@@ -41,11 +41,8 @@ _EXCEPTIONS = {
     "gen/analysis/known_values.py": "an implementation of the few operators by which exporters compute sizes",
     "gen/generation/random_graph.py": "nodes that open a sequence at the end",
     "gen/rewrites": "the nodes that rewrites put in: Identity, Split, Concat",
-    "gen/metrics": "Isra's corpus of operators, and what exporters add, as the papers count them",
     "gen/declarations/learned_body.py": "nodes of a body that gives what a learnt operator asks of it",
-    "gen/strategies": (
-        "programs of their own: patterns that compilers rewrite, and the baselines as published"
-    ),
+    "gen/strategies": ("programs of their own: patterns that compilers rewrite"),
     "reducer/onnx_edit/splice.py": "nodes that take the place of a body",
     "reducer/passes/attributes.py": "the value that a constant is filled with has no default in a schema",
     "reducer/passes/operators.py": "the plainest operators, put in another's place",

@@ -25,13 +25,13 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
 from opsieve.gen.graph.adapters import ADAPTERS
-from opsieve.gen.metrics.coverage import OperatorCoverage
-from opsieve.gen.metrics.graph import operations
-from opsieve.gen.metrics.structure import chains, without_constants
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate
+from opsieve_research.coverage import OperatorCoverage
+from opsieve_research.graph import operations
+from opsieve_research.structure import chains, without_constants
 
 OWN = ("isra", "hirfuzz", "mix")
 SEEDS = st.integers(0, 2**40)

@@ -6,9 +6,9 @@ import onnx.checker
 
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.metrics.graph import operations
 from opsieve.gen.strategies.chains import OPERATORS, rewrites, sequence
 from opsieve.gen.strategies.registry import generate
+from opsieve_research.graph import operations
 
 
 def test_every_three_symbols_come_once_in_a_period_and_any_place_can_be_begun_at() -> None:

@@ -17,11 +17,11 @@ from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, outputs
 from opsieve.gen.graph.graph_builder import GraphBuilder
 from opsieve.gen.graph.scope import ProgramState
 from opsieve.gen.graph.writing import serialize
-from opsieve.gen.metrics.graph import operations
-from opsieve.gen.metrics.structure import Structure
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.strategies.patterns.strategy import PATTERNS, Planter
 from opsieve.gen.strategies.registry import generate
+from opsieve_research.graph import operations
+from opsieve_research.structure import Structure
 
 PLAIN = resolve("onnxruntime:disable_all")
 SEEDS = st.integers(0, 2**40)

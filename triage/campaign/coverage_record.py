@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
 from opsieve.gen.errors import BadInput, shown
-from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
+from opsieve.triage.campaign.line_plot import line_plot
 
 _FORMAT = 1
 _MOST = 256 << 20  # bytes of a file

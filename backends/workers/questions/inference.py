@@ -10,7 +10,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.metrics.graph import lacks_types, with_types
+from opsieve.gen.model.declared_types import lacks_types, with_types
 from opsieve.gen.model.tensors import decode
 
 INFERRING = resolve("checker:tell=types")

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from opsieve.gen.metrics.graph import Operation
-from opsieve.gen.metrics.motifs import MOTIFS, motifs
+import networkx
+
+from opsieve_research.graph import Operation
+from opsieve_research.motifs import MOTIFS, motifs
 
 _CHAINS = (3, 4)  # operators in a row
 _MOST = 4096  # chains that begin at one operation: a model can have more than anyone counts
@@ -82,33 +84,23 @@ def without_constants(nodes: Sequence[Operation]) -> list[Operation]:
 
 def component_sizes(nodes: Sequence[Operation]) -> list[int]:
     """How many operations each weakly connected piece has."""
-    parent = list(range(len(nodes)))
-
-    def root(place: int) -> int:
-        while parent[place] != place:
-            parent[place] = parent[parent[place]]
-            place = parent[place]
-        return place
-
-    for place, node in enumerate(nodes):
-        for other in (*node.consumers, *((node.holder,) if node.holder >= 0 else ())):
-            parent[root(place)] = root(other)
-    sizes: dict[int, int] = {}
-    for place in range(len(nodes)):
-        sizes[root(place)] = sizes.get(root(place), 0) + 1
-    return list(sizes.values())
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(len(nodes)))
+    graph.add_edges_from((place, reader) for place, node in enumerate(nodes) for reader in node.consumers)
+    graph.add_edges_from((place, node.holder) for place, node in enumerate(nodes) if node.holder >= 0)
+    return [len(piece) for piece in networkx.connected_components(graph)]
 
 
 def longest_path(nodes: Sequence[Operation]) -> int:
     """The operations on the longest path. Operations are in order, so that readers stand behind what they
     read.
     """
-    lengths = [1] * len(nodes)
-    for place in reversed(range(len(nodes))):
-        lengths[place] += max(
-            (lengths[reader] for reader in nodes[place].consumers if reader > place), default=0
-        )
-    return max(lengths, default=0)
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(range(len(nodes)))
+    graph.add_edges_from(
+        (place, reader) for place, node in enumerate(nodes) for reader in node.consumers if reader > place
+    )
+    return len(networkx.dag_longest_path(graph, weight=""))
 
 
 def chains(nodes: Sequence[Operation], length: int) -> set[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Two kinds of plot as SVG: lines and bars. Equal figures give equal bytes; every text is escaped; readable
+"""Line plots as SVG. Equal figures give equal bytes; every text is escaped; readable
 on light and dark ground.
 """
 
@@ -21,7 +21,6 @@ _COLOURS = (
     "#8e6bbf",
     "#8c7b52",
 )
-_ROW, _LABELS = 16, 190  # the height of a bar's row, the width of its label
 _MOST_POINTS = 400  # of a line; more of them are not seen at this size
 _STYLE = (
     "<style>text{font:12px sans-serif;fill:#333}.title{font-size:15px}.grid{stroke:#8885}.axis{stroke:#888}"
@@ -64,26 +63,6 @@ def line_plot(title: str, across: str, up: str, series: Mapping[str, Points]) ->
         body.append(f'<rect x="{_LEFT + 12}" y="{y - 9}" width="18" height="4" fill="{colour}"/>')
         body.append(_text(_LEFT + 36, y - 2, name))
     return _document(_WIDTH, _HEIGHT, title, body)
-
-
-def bar_plot(title: str, bars: Mapping[str, float]) -> str:
-    """An SVG document with a row for each bar, in the order given: its name, the bar, its number.
-
-    Numbers must be finite and not negative.
-    """
-    _check(bars.values())
-    most = max(bars.values(), default=0) or 1
-    room = _WIDTH - _LABELS - 80
-    body = [_text(12, 24, title, "title")]
-    for place, (name, value) in enumerate(bars.items()):
-        y = _TOP + _ROW * place
-        body.append(_text(_LABELS - 6, y + 11, name if len(name) <= 32 else f"{name[:31]}…", anchor="end"))
-        length = value / most * room
-        body.append(
-            f'<rect x="{_LABELS}" y="{y + 2}" width="{length:.1f}" height="{_ROW - 4}" fill="{_COLOURS[0]}"/>'
-        )
-        body.append(_text(_LABELS + length + 6, y + 11, _number(value)))
-    return _document(_WIDTH, _TOP + _ROW * len(bars) + 16, title, body)
 
 
 def ticks(most: float) -> list[float]:

@@ -3,9 +3,9 @@
 import onnx.parser
 import pytest
 
-from opsieve.gen.metrics.graph import operations
-from opsieve.gen.metrics.motifs import motifs
-from opsieve.gen.metrics.structure import Structure, chains, component_sizes, longest_path
+from opsieve_research.graph import operations
+from opsieve_research.motifs import motifs
+from opsieve_research.structure import Structure, chains, component_sizes, longest_path
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x, float[2] z) => (float[2] y, float[2] w) '
 CHAIN = "{ a = Relu (x) b = Neg (a) c = Abs (b) y = Exp (c) w = Identity (z) }"

@@ -15,13 +15,14 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.declarations.catalogue import operators
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.metrics.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
-from opsieve.gen.metrics.coverage import OperatorCoverage
-from opsieve.gen.metrics.graph import lacks_types, operations
-from opsieve.gen.metrics.isra import GRAPH_LEVEL, OPERATION_LEVEL, Isra
-from opsieve.gen.metrics.summary import Metrics, families, spread
-from opsieve.gen.strategies.baselines.strategies import BASELINES
+from opsieve.gen.model.declared_types import lacks_types
 from opsieve.gen.strategies.registry import generate
+from opsieve_research.baselines.strategies import BASELINES
+from opsieve_research.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
+from opsieve_research.coverage import OperatorCoverage
+from opsieve_research.graph import operations
+from opsieve_research.isra import GRAPH_LEVEL, OPERATION_LEVEL, Isra
+from opsieve_research.summary import Metrics, families, spread
 
 # Relu feeds Add twice and Concat once; Concat is read by nobody.
 DIAMOND = """g (float[2, 3] x, float[3] b) => (float[4, 3] y, float[2, 3] u)

@@ -13,7 +13,7 @@ from opsieve.tui.commands import options
 
 if TYPE_CHECKING:
     from opsieve.gen.irs.onnx.program import OnnxProgram
-    from opsieve.gen.metrics.summary import Metrics
+    from opsieve_research.summary import Metrics
 
 GROUP = 64  # models read before a worker is asked for their types, or so many bytes of them
 GROUP_BYTES = 64 << 20
@@ -39,7 +39,7 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     from opsieve.backends.workers.questions.inference import typed
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.errors import BadInput, shown
-    from opsieve.gen.metrics.summary import Metrics
+    from opsieve_research.summary import Metrics
 
     if plot is not None and plot.exists() and not plot.is_dir():
         raise BadInput(f"--plot {shown(plot, 200)} exists and is not a directory")
@@ -87,7 +87,7 @@ def _modules(folder: Path, skipped: list[dict[str, str]]) -> dict[str, dict[str,
     """The figures of TVM's modules below `folder`, by IR; what cannot be read goes to `skipped`."""
     from opsieve.gen.errors import BadInput
     from opsieve.gen.irs.registry import ONNX, all_irs, read_program
-    from opsieve.gen.metrics.modules import ModuleMetrics
+    from opsieve_research.modules import ModuleMetrics
 
     found: dict[str, ModuleMetrics] = {}
     names = dict.fromkeys(ir.files[0] for ir in all_irs() if ir.name != ONNX)
@@ -145,32 +145,29 @@ def _files(folder: Path, ending: str) -> Iterator[Path]:
 def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str]:
     """The plots, written into `folder`; their paths."""
     from opsieve.gen.errors import BadInput, shown
-    from opsieve.gen.metrics.plots import bar_plot, line_plot
     from opsieve.gen.model.files import reason
+    from opsieve_research.plots import write_bars, write_lines
 
-    growth = enumerate(metrics.growth, 1)
-    lines: dict[str, list[tuple[float, float]]] = {"operator instances": [(0, 0)], "operator edges": [(0, 0)]}
-    for models, (instances, edges) in growth:
-        lines["operator instances"].append((models, instances))
-        lines["operator edges"].append((models, edges))
-    plots = {
-        "growth.svg": line_plot(
-            "Distinct instances and edges by number of models", "models", "distinct", lines
-        ),
-        "operators.svg": bar_plot(
-            "Nodes by operator", dict(list(summary["frequencies"].items())[:MOST_BARS])
-        ),
-        "families.svg": bar_plot(
-            "Nodes by family", {name: item["nodes"] for name, item in summary["families"].items()}
-        ),
+    growth: dict[str, list[tuple[float, float]]] = {
+        "operator instances": [(0, 0)],
+        "operator edges": [(0, 0)],
     }
+    for models, (instances, edges) in enumerate(metrics.growth, 1):
+        growth["operator instances"].append((models, instances))
+        growth["operator edges"].append((models, edges))
+    paths = [folder / name for name in ("growth.svg", "operators.svg", "families.svg")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, svg in plots.items():
-            (folder / name).write_text(svg, encoding="utf-8", errors="replace")
+        write_lines(
+            paths[0], "Distinct instances and edges by number of models", "models", "distinct", growth
+        )
+        write_bars(paths[1], "Nodes by operator", dict(list(summary["frequencies"].items())[:MOST_BARS]))
+        write_bars(
+            paths[2], "Nodes by family", {name: item["nodes"] for name, item in summary["families"].items()}
+        )
     except OSError as error:
         raise BadInput(f"cannot write plots into {shown(folder, 200)}: {reason(error)}") from None
-    return [str(folder / name) for name in plots]
+    return [str(path) for path in paths]
 
 
 def _print(summary: dict[str, Any]) -> None:

@@ -30,8 +30,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from opsieve.gen.metrics.corpus import Corpus
-from opsieve.gen.metrics.graph import Operation, Shape
+from opsieve_research.corpus import Corpus
+from opsieve_research.graph import Operation, Shape
 
 OPERATION_LEVEL = ("OTC", "IDC", "ODC", "SEC", "DEC", "SAC")
 GRAPH_LEVEL = ("NOO", "NOT", "NOP", "NTR", "NSA")

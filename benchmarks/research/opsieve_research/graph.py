@@ -8,13 +8,14 @@ around it is a consumer of it.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import onnx
 
-from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.declared_types import is_ranked
+from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES
 
 # A symbolic or unknown dimension is -1, an unknown rank None; the dtype of what is no tensor says what it is.
@@ -62,46 +63,9 @@ def operations(model: onnx.ModelProto) -> list[Operation]:
     return reader.finished()
 
 
-def lacks_types(model: onnx.ModelProto) -> bool:
-    """Whether some value of the main graph or of a body has no declared rank: shape inference could tell
-    more.
-    """
-    return any(_graph_lacks(graph) for graph in _graphs(model.graph))
-
-
-def with_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of `model` with the `value_info` of `inferred`, the same model after shape inference."""
-    typed = onnx.ModelProto()
-    typed.CopyFrom(model)
-    for graph, typed_part in zip(_graphs(typed.graph), _graphs(inferred.graph), strict=False):
-        del graph.value_info[:]
-        graph.value_info.extend(typed_part.value_info)
-        known = {info.name: info for info in typed_part.output}
-        for info in graph.output:
-            if info.name in known and not _ranked(info.type):
-                info.type.CopyFrom(known[info.name].type)
-    return typed
-
-
 def operator_name(node: onnx.NodeProto) -> str:
     """The operator of a node, with its domain unless that is ai.onnx."""
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in all_nodes(graph.node):
-        yield from bodies(node)
-
-
-def _graph_lacks(graph: onnx.GraphProto) -> bool:
-    known = {info.name for info in (*graph.value_info, *graph.output) if _ranked(info.type)}
-    return any(name and name not in known for node in graph.node for name in node.output)
-
-
-def _ranked(type_: onnx.TypeProto) -> bool:
-    kind = type_.WhichOneof("value")
-    return kind is not None and (kind != "tensor_type" or type_.tensor_type.HasField("shape"))
 
 
 @dataclass(slots=True)
@@ -142,7 +106,7 @@ class _GraphKeys:
         """Read a graph; `around` is what it sees of the graphs around it."""
         types: dict[str, Type] = {}
         for info in (*graph.value_info, *graph.output):
-            if info.name not in types or _ranked(info.type):
+            if info.name not in types or is_ranked(info.type):
                 types[info.name] = _type(info.type)
         scope: _Scope = {}
         for info in graph.input:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
-from opsieve.gen.metrics.graph import Operation
+from opsieve_research.graph import Operation
 
 # of an operation, and operations that one reads, that are looked at: a hostile graph has as many as nodes
 _READERS = 32

@@ -5,11 +5,11 @@ from typing import Any
 
 import onnx
 
-from opsieve.gen.metrics.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
-from opsieve.gen.metrics.coverage import OperatorCoverage
-from opsieve.gen.metrics.graph import operations
-from opsieve.gen.metrics.isra import Isra
-from opsieve.gen.metrics.structure import Structure
+from opsieve_research.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
+from opsieve_research.coverage import OperatorCoverage
+from opsieve_research.graph import operations
+from opsieve_research.isra import Isra
+from opsieve_research.structure import Structure
 
 
 class Metrics:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import BadInput
-from opsieve.gen.metrics.coverage import OperatorCoverage
-from opsieve.gen.strategies.baselines.operators import OPERATORS
-from opsieve.gen.strategies.baselines.strategies import BASELINES, MAX_NODES
+from opsieve_research.baselines.operators import OPERATORS
+from opsieve_research.baselines.strategies import BASELINES, MAX_NODES
+from opsieve_research.coverage import OperatorCoverage
 
 SEEDS = st.integers(0, 2**63 - 1)
 NAMES = st.sampled_from(sorted(BASELINES))

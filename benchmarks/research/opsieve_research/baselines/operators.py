@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from opsieve.gen.declarations.symbolic_arith import broadcast as together
 from opsieve.gen.declarations.symbolic_arith import broadcasts
-from opsieve.gen.strategies.baselines.drawing import StreamRng
+from opsieve_research.baselines.drawing import StreamRng
 
 Shape: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = dict[str, Any]

@@ -22,8 +22,8 @@ from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.gen.strategies.baselines.drawing import StreamRng
-from opsieve.gen.strategies.baselines.operators import OPERATORS, Attributes, BaselineOperator, Shape, fits
+from opsieve_research.baselines.drawing import StreamRng
+from opsieve_research.baselines.operators import OPERATORS, Attributes, BaselineOperator, Shape, fits
 
 OPSET = 13
 MAX_NODES = 2000

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import onnx
 
-from opsieve.gen.metrics.graph import Operation, Type, operations
+from opsieve_research.graph import Operation, Type, operations
 
 # What exporters put between operators; edges without them are counted beside all edges.
 GLUE: Final = frozenset(("Constant", "Cast", "Shape", "ConstantOfShape", "Identity", "Unsqueeze"))
