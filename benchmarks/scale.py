@@ -37,7 +37,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, SentTest, receive, send
-from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn
+from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.distributed.cluster import Cluster
@@ -123,19 +123,15 @@ def fitted(steps: list[dict[str, Any]], far: float = 1e9) -> dict[str, float]:
 
 def sampled(campaign: Campaign, plan: CampaignPlan) -> list[SentTest]:
     """What a lane sends of the first tests."""
-    process, connection = spawn()
+    lane = spawn()
     tests: list[SentTest] = []
     try:
-        send(connection, Begin(campaign, plan.supports, Limits(seconds=20), True, campaign.targets))
-        send(connection, NumberRange(0, SAMPLE))
-        while len(tests) < SAMPLE:
-            message = receive(connection)
+        lane.begin(Begin(campaign, plan.supports, Limits(seconds=20), True, campaign.targets))
+        for message in lane.ask(NumberRange(0, SAMPLE)):
             assert isinstance(message, Finished), message
             tests += message.tests
     finally:
-        connection.close()
-        process.kill()
-        process.wait()
+        lane.end()
     return tests
 
 
@@ -174,12 +170,12 @@ def replayed(
 ) -> Iterator[dict[str, Any]]:
     """The writer's cost at each power of ten."""
 
-    def start() -> tuple[LaneProcess, socket.socket]:
+    def start() -> LaneClient:
         ours, theirs = socket.socketpair()
         command = [sys.executable, __file__, "--produce", str(sample), str(theirs.fileno())]
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         theirs.close()
-        return process, ours
+        return ProcessLane(process, ours)
 
     with Store(folder / "store") as store:
         store.begin(campaign)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from opsieve.triage.campaign import lane_process, lane_spawn
-from opsieve.triage.campaign.lane_spawn import LaneProcess
+from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane
 
 _process = lane_spawn.spawn
 _at_work: list["ThreadLane"] = []
@@ -39,9 +39,7 @@ class ThreadLane:
         return 0
 
 
-def spawn(
-    targets: Sequence[str] = (), meeting: str = lane_spawn.MEETING
-) -> tuple[LaneProcess, socket.socket]:
+def spawn(targets: Sequence[str] = (), meeting: str = lane_spawn.MEETING) -> LaneClient:
     """In place of `lane_spawn.spawn`: programs are made by one thread at a time, so a lane beside another is
     a process.
     """
@@ -50,4 +48,4 @@ def spawn(
         return _process(targets, meeting)
     ours, theirs = socket.socketpair()
     _at_work.append(ThreadLane(theirs, targets))
-    return _at_work[0], ours
+    return ProcessLane(_at_work[0], ours)

@@ -44,7 +44,7 @@ from opsieve.triage.campaign.lane_messages import (
 )
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.lane_process import check_imports
-from opsieve.triage.campaign.lane_spawn import first_begun
+from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane, first_begun
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.fingerprint.component import Component, ComponentName
@@ -201,9 +201,9 @@ def test_the_first_test_of_a_run_is_waited_for_when_the_time_is_over(
 ) -> None:
     monkeypatch.setattr(campaign_loop, "GRACE", 0.0)
 
-    def late() -> tuple[ThreadLane, socket.socket]:
+    def late() -> LaneClient:
         ours, theirs = socket.socketpair()
-        return started(LateLane(theirs, 1, 0)), ours
+        return ProcessLane(started(LateLane(theirs, 1, 0)), ours)
 
     with Store(tmp_path / "store") as store:
         store.begin(CAMPAIGN)
@@ -214,10 +214,11 @@ def test_the_first_lane_is_started_at_once_and_ends_when_nobody_asked_for_it() -
     with contextlib.ExitStack() as stack:
         lanes = [stack.enter_context(subprocess.Popen(["sleep", "60"])) for _ in range(3)]
         ends = [stack.enter_context(end) for _ in lanes for end in socket.socketpair()]
-        waiting = list(zip(lanes, ends, strict=False))
+        waiting: list[LaneClient] = [ProcessLane(*each) for each in zip(lanes, ends, strict=False)]
+        every = list(waiting)
         with first_begun(lambda: waiting.pop(0), lambda: waiting.pop(0)) as start:
             assert len(waiting) == 2
-            assert [start()[0], start()[0]] == lanes[:2]
+            assert [start(), start()] == every[:2]
         with first_begun(lambda: waiting.pop(0)):
             pass
         assert lanes[2].poll() == -signal.SIGKILL
@@ -242,9 +243,9 @@ def test_every_test_comes_once_whatever_lanes_do(
     """
     coming = iter(habits)
 
-    def spawn() -> tuple[ThreadLane, socket.socket]:
+    def spawn() -> LaneClient:
         ours, theirs = socket.socketpair()
-        return started(ThreadLane(theirs, *next(coming, (32, 0)))), ours
+        return ProcessLane(started(ThreadLane(theirs, *next(coming, (32, 0)))), ours)
 
     got: list[int] = []
     with LanePool(CAMPAIGN, CampaignPlan(), Limits(), lanes, first, first + many, spawn) as pool:
@@ -260,12 +261,12 @@ def test_every_test_comes_once_whatever_lanes_do(
 
 
 def test_a_lane_that_dies_again_and_again_is_told() -> None:
-    def spawn() -> tuple[ThreadLane, socket.socket]:
+    def spawn() -> LaneClient:
         ours, theirs = socket.socketpair()
         lane = ThreadLane(theirs, 1, 1, threading.Thread())
         lane.thread = threading.Thread(target=theirs.close, daemon=True)
         lane.thread.start()
-        return lane, ours
+        return ProcessLane(lane, ours)
 
     def last(pool: LanePool) -> None:
         for _ in range(9):

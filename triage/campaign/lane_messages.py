@@ -144,6 +144,8 @@ class Failed(msgspec.Struct, tag=True):
 
 
 Message = Begin | NumberRange | Further | Stop | Finished | Answered | Failed
+Question = NumberRange | Further
+Answer = Finished | Answered | Failed
 _DECODER = msgspec.msgpack.Decoder(Message)
 
 
@@ -204,6 +206,13 @@ def finished(
 ) -> Finished:
     """The message of tests that were done; with `cases`, those of tests that found nothing too."""
     return Finished([sent_test(test, cases) for test in tests], upto, tests_per_second, stopped)
+
+
+def is_last(answer: Message, question: Question) -> bool:
+    """Whether a lane has answered a question when it has said this."""
+    if isinstance(answer, Finished) and isinstance(question, NumberRange):
+        return answer.stopped or answer.upto >= question.stop
+    return True
 
 
 def done_tests(message: Finished | Answered) -> Iterator[Done]:

@@ -9,7 +9,6 @@ https://distributed.dask.org/en/stable/ ; Dask pickles what it sends: a schedule
 """
 
 import math
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +16,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.campaign.lane_messages import Failed, Stop, decode, encode, receive_frame, send_frame
-from opsieve.triage.campaign.lane_spawn import LaneProcess, Spawn
+from opsieve.triage.campaign.lane_messages import Answer, Begin, Question, decode, encode
+from opsieve.triage.campaign.lane_spawn import Spawn
 from opsieve.triage.distributed import remote_lane
 from opsieve.triage.distributed.remote_lane import Installed
 from opsieve.triage.store.finished_test import Campaign
@@ -141,11 +140,7 @@ class Cluster:
     def spawn(self, campaign: str) -> Spawn:
         """What starts a lane of a campaign, as `LanePool` wants it."""
 
-        def start() -> tuple[LaneProcess, socket.socket]:
-            ours, theirs = socket.socketpair()
-            return _RemoteLane(self, campaign, theirs), ours
-
-        return start
+        return lambda: ClusterLane(self, campaign)
 
     def done(self, given_up: threading.Event, function: Callable[..., Any], *given: Any) -> Any:
         """What a function of a module gives on one of the workers. BadInput when no worker is left; EOFError
@@ -190,39 +185,31 @@ class Cluster:
             self._client.run(function, owner, on_error="ignore")
 
 
-class _RemoteLane:
-    """The pool's side of a lane on a cluster: a thread that hands on what is said. It dies as a process
-    would, by closing its socket.
-    """
+class ClusterLane:
+    """The pool's side of a lane on a cluster: a question is a task, which is a few seconds long."""
 
-    def __init__(self, cluster: Cluster, campaign: str, connection: socket.socket):
-        self._cluster, self._campaign, self._connection = cluster, campaign, connection
+    def __init__(self, cluster: Cluster, campaign: str):
+        self._cluster, self._campaign = cluster, campaign
         self._given_up = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        self._begin = b""
 
-    def kill(self) -> None:
+    def begin(self, message: Begin) -> None:
+        """Remember whose tests it will do: each task is told."""
+        self._begin = encode(message)
+
+    def ask(self, question: Question) -> Iterator[Answer]:
+        """What a worker answers. BadInput when none is left, EOFError when the task is lost."""
+        given = self._campaign, self._begin, encode(question)
+        for frame in self._cluster.done(self._given_up, remote_lane.answers, *given):
+            yield decode(frame)  # type: ignore[misc]  # a lane sends answers only
+
+    def stop(self) -> None:
+        """Let the task end by itself."""
+
+    def end(self) -> int:
         """Wait for no answer any more."""
         self._given_up.set()
-
-    def wait(self) -> int:
-        """Wait until it has ended."""
-        self._thread.join()
         return 0
-
-    def _serve(self) -> None:
-        with self._connection as connection, suppress(EOFError, OSError):
-            begin = receive_frame(connection)
-            while True:
-                question = receive_frame(connection)
-                if isinstance(decode(question), Stop):
-                    continue  # a task is a few seconds long
-                try:
-                    given = self._campaign, begin, question
-                    for frame in self._cluster.done(self._given_up, remote_lane.answers, *given):
-                        send_frame(connection, frame)
-                except BadInput as error:
-                    send_frame(connection, encode(Failed(str(error))))
 
 
 def _lacks(has: Installed | str, here: Installed) -> str:

@@ -7,10 +7,8 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from socket import socket
 from typing import Generic, TypeVar
 
 from opsieve.backends.registry import resolve
@@ -21,15 +19,8 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
-from opsieve.triage.campaign.lane_messages import (
-    Answered,
-    Failed,
-    Finished,
-    decode,
-    receive_frame,
-    send_frame,
-)
-from opsieve.triage.campaign.lane_spawn import LaneProcess, spawn
+from opsieve.triage.campaign.lane_messages import decode, encode
+from opsieve.triage.campaign.lane_spawn import LaneClient, spawn
 
 T = TypeVar("T")
 _PATIENCE = 120.0  # seconds that a thing waits for a task
@@ -112,18 +103,16 @@ def answers(campaign: str, begin: bytes, question: bytes) -> list[bytes]:
     by frame. LaneDied.
     """
     lane = _KEPT.take(campaign)
-    if lane is None:
-        lane = _KeptLane(*spawn(meeting=campaign))
-        send_frame(lane.connection, begin)
     try:
-        send_frame(lane.connection, question)
-        found = [receive_frame(lane.connection)]
-        while not _last(found[-1], question):
-            found.append(receive_frame(lane.connection))
+        if lane is None:
+            lane = spawn(meeting=campaign)
+            lane.begin(decode(begin))  # type: ignore[arg-type]  # what the pool sends
+        found = list(map(encode, lane.ask(decode(question))))  # type: ignore[arg-type]
     except (EOFError, OSError):
-        raise LaneDied(f"status {lane.end()}") from None
+        raise LaneDied(f"status {lane.end() if lane else None}") from None
     except BaseException:
-        lane.end()
+        if lane is not None:
+            lane.end()
         raise
     _KEPT.keep(campaign, lane)
     return found
@@ -134,29 +123,7 @@ def end_lanes(campaign: str) -> None:
     _KEPT.end(campaign)
 
 
-def _last(frame: bytes, question: bytes) -> bool:
-    message = decode(frame)
-    if isinstance(message, Finished):
-        return message.stopped or message.upto >= decode(question).stop  # type: ignore[union-attr]
-    return isinstance(message, (Answered, Failed))
-
-
-@dataclass(eq=False)
-class _KeptLane:
-    """A lane process of this worker."""
-
-    process: LaneProcess
-    connection: socket
-
-    def end(self) -> int:
-        """End it; its status."""
-        with suppress(OSError):
-            self.connection.close()
-        self.process.kill()
-        return self.process.wait()
-
-
-_KEPT: Kept[_KeptLane] = Kept(_KeptLane.end)
+_KEPT: Kept[LaneClient] = Kept(lambda lane: lane.end())
 
 
 _MOST = 256 << 20  # bytes of the files of a case
