@@ -14,7 +14,6 @@ module. `check` asks for the round trips of a Relax module: by TVM's printer and
 
 import contextlib
 import json
-import re
 import sys
 from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -234,7 +233,9 @@ class TvmRelax:
         import tvm
         import tvm.s_tir  # registers the nodes that a function may hold
 
-        return tvm_tir.prepare(request, module_of(tvm, request), passes)
+        module = module_of(tvm, request)
+        with tvm_tir.preconditions():
+            return tvm_tir.prepare(request, module, passes)
 
     def from_onnx(self, request: "Request") -> "Run":
         """An ONNX model, through the importer; shapes that it leaves open are those of the values that will
@@ -279,9 +280,7 @@ class TvmRelax:
         """By the exception's class where it says enough, else by the wording of the message."""
         if stage == "import" and exception.rpartition(".")[2] == "NotWellFormed":
             return "rejected"
-        meaning = meaning_of(exception, message[:1000], MEANINGS, TVM_CLASSES)
-        lacking = tvm_tir.PRECONDITIONS if meaning == "error" else ()
-        return "unsupported" if any(re.search(pattern, message[:1000]) for pattern, _ in lacking) else meaning
+        return meaning_of(exception, message[:1000], MEANINGS, TVM_CLASSES)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script; "" for a device."""

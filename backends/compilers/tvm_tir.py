@@ -7,10 +7,14 @@ out, and so is what optimises in the default lowering. Every buffer is an argume
 what stands in them afterwards is the result.
 """
 
+import contextlib
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List
+import re
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List
 
 import numpy as np
+
+from opsieve.backends.compilers.tvm_relax_modules import PassPrecondition
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -80,6 +84,17 @@ PRECONDITIONS = (
     (r"does not support this loop kind|Loop kind", "a kind of loop that this pass does not take"),
     (r"exceeds the maximum|[Ss]hared memory", "memory of a device"),
 )
+
+
+@contextlib.contextmanager
+def preconditions() -> Iterator[None]:
+    """Raise PassPrecondition, with TVM's message, for an error that states one of `PRECONDITIONS`."""
+    try:
+        yield
+    except Exception as error:
+        if any(re.search(pattern, str(error)[:1000]) for pattern, _ in PRECONDITIONS):
+            raise PassPrecondition(str(error)) from error
+        raise
 
 
 def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run":

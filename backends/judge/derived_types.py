@@ -17,6 +17,7 @@ from opsieve.backends.judge.oracles import DERIVING, NATIVE, Values
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import element_dtype
 from opsieve.gen.model.tensors import (
     OptionalType,
@@ -76,8 +77,12 @@ def describe_type(mismatch: Mismatch) -> dict[str, str]:
 
 
 def derive(session: JudgingSession) -> dict[str, ValueType]:
-    """Ask shape inference for the types of the outputs; empty for a program that is no ONNX model."""
-    return read_derived(session.ask(DERIVING)) if session.graph is not None else {}
+    """Return the types that bind the outputs: those of ONNX's shape inference, or what another IR declares
+    and its compiler has checked.
+    """
+    if session.graph is None:
+        return dict(ir_of(session.program).declared_types(session.program))
+    return read_derived(session.ask(DERIVING))
 
 
 def judge_types(session: JudgingSession, outputs: Values) -> Verdict | None:
@@ -110,7 +115,7 @@ def settle_declared_types(session: JudgingSession, outputs: Values) -> Verdict |
     Where nothing contradicts them but the declaration, they are compared by the dtype that is derived or that
     the reference gives.
     """
-    declared = session.program.outputs() if session.graph is not None else {}
+    declared = session.program.outputs() if session.graph is not None else derive(session)
     doubted = {
         *find_contradictions(outputs, declared),
         *(name for name in declared if not session.dtypes[name]),

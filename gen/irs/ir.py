@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from opsieve.gen.model.program import Program
-from opsieve.gen.model.tensors import Value
+from opsieve.gen.model.tensors import Value, ValueType
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -115,6 +115,8 @@ class IR(Generic[P]):
         graph: The program as an ONNX model, for the judge's analyses of graphs; None where it has none.
         details: Ranks of tensors and classes of attributes, for the fingerprint of a small program.
         checked_by: Who has found a program valid once it is past the stage `import`; "" for nobody.
+        declared_types: Types of outputs that bind every compiler, as those of shape inference bind them where there
+            is a `graph`.
         can_be_undefined: Whether a valid program can read memory that nobody wrote.
         timed_repeats: How many further runs its time is taken from.
         other_builds: Builds that may contradict a target, by the name of its backend.
@@ -149,6 +151,7 @@ class IR(Generic[P]):
     graph: "Callable[[P], ModelProto | None]" = lambda program: None
     details: Callable[[P], tuple[Iterable[str], Iterable[str]]] = lambda program: ((), ())
     checked_by: str = ""
+    declared_types: Callable[[P], Mapping[str, ValueType]] = lambda program: {}
     can_be_undefined: bool = False
     timed_repeats: int = 0
     other_builds: Mapping[str, OtherBuilds] = field(default_factory=dict)

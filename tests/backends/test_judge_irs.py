@@ -22,8 +22,8 @@ NOTHING: Outcome = "unsupported"
 
 def gives(*values: float, dtype: Any = np.float32) -> Observation:
     shapes = {
-        "output_0": np.array(values, dtype),
-        "output_1": np.zeros((1, 1), dtype),
+        "output_0": np.zeros((2, 3), dtype),
+        "output_1": np.array([values], np.float32),
         "output_2": np.array([1, 2]),
     }
     return Observation("", "1", "ok", "run", shapes)
@@ -59,6 +59,14 @@ def test_a_refusal_of_a_tir_function_is_not_claimed() -> None:
 def test_structure_that_two_other_builds_agree_on_is_a_failure() -> None:
     found = verdict(gives(1, 2, 3), gives(1, 2), gives(1, 2))
     assert (found.verdict, found.kind, found.blame) == ("fail", "mismatch", "optimiser")
+
+
+def test_the_type_that_the_module_declares_binds_every_build() -> None:
+    wrong = gives(1, 2, dtype=np.int64)
+    found = verdict(wrong, wrong, wrong)
+    assert (found.verdict, found.kind, found.rules) == ("fail", "mismatch", ("derived-types",))
+    assert "dtype int64 for output 'output_0'" in found.reason
+    assert "float32" in found.reason
 
 
 def test_numbers_that_rounding_may_explain_are_not_claimed() -> None:

@@ -1,10 +1,13 @@
 """TIR step by step, and against TVM: what comes out, and which functions have no defined result."""
 
 import importlib.util
+import re
 
 import numpy as np
 import pytest
 
+from opsieve.backends.compilers.tvm_relax_modules import PassPrecondition
+from opsieve.backends.compilers.tvm_tir import preconditions
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.reference.tir import Undefined, Unknown, run
 from opsieve.backends.registry import plugin, resolve
@@ -72,13 +75,19 @@ def test_what_is_not_known_is_said() -> None:
         run(loop(N.evaluate(N.call("tirx.q_multiply_shift", "int32", I, I, I, I))), FED)
 
 
-def test_what_a_pass_wants_of_a_function_is_no_error() -> None:
-    classify = plugin("tvm").backend.classify
-    assert (
-        classify("compile", "tvm.error.InternalError", "This pass must be called after MakePackedAPI")
-        == "unsupported"
-    )
-    assert classify("compile", "tvm.error.InternalError", "Check failed: lanes > 1 (1 vs. 1) : ") == "error"
+@pytest.mark.parametrize(
+    ("message", "meaning"),
+    [
+        ("This pass must be called after MakePackedAPI", "unsupported"),
+        ("Check failed: (pb->value != 0) is false: Divide by zero", "unsupported"),
+        ("Check failed: lanes > 1 (1 vs. 1) : ", "error"),
+    ],
+)
+def test_what_a_pass_wants_of_a_function_is_no_error(message: str, meaning: str) -> None:
+    with pytest.raises((RuntimeError, PassPrecondition), match=re.escape(message)) as seen, preconditions():
+        raise RuntimeError(message)
+    kind = f"tvm.{type(seen.value).__name__}"
+    assert plugin("tvm").backend.classify("compile", kind, str(seen.value)) == meaning
 
 
 @TVM

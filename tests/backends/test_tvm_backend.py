@@ -191,6 +191,9 @@ MESSAGES = [
     ("out-of-memory", "MemoryError", "std::bad_alloc"),
     ("rejected", "google.protobuf.message.DecodeError", "Error parsing message with type 'onnx.ModelProto'"),
     ("error", "KeyError", "'num_heads'"),
+    # What TIR functions may lack is no lack of TVM's in ONNX and Relax programs.
+    ("error", "tvm.error.InternalError", "Check failed: (pb->value != 0) is false: Divide by zero"),
+    ("error", "tvm.error.InternalError", "unknown intrinsic Op(tirx.erfc)"),
     ("error", "ValueError", "no value in Constant"),
     ("error", "AssertionError", ""),
     ("error", "AssertionError", "Missing outputs during conversion. Expected 2 but Got 1 in MaxPool."),

@@ -9,7 +9,7 @@ from typing import ClassVar
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode
 from opsieve.gen.irs.tvm.program import TvmProgram, attribute_of, object_nodes
-from opsieve.gen.irs.tvm.value_types import leaves_of, size_of
+from opsieve.gen.irs.tvm.value_types import leaf_nodes, leaves_of, size_of, type_of
 from opsieve.gen.model.program import FAULT, Broken
 from opsieve.gen.model.tensors import ValueType
 
@@ -45,6 +45,17 @@ class RelaxProgram(TvmProgram):
         """The leaves of what `main` gives, in order."""
         leaves = leaves_of("", self.entry.get("ret_ty")).values()
         return {f"output_{place}": type_ for place, type_ in enumerate(leaves)}
+
+    def tensor_types(self) -> dict[str, ValueType]:
+        """Return the types of the outputs that are tensors; a scalar comes back as a number of Python, whose
+        width is another.
+        """
+        leaves = leaf_nodes("", self.entry.get("ret_ty")).values()
+        return {
+            f"output_{place}": type_of(node)
+            for place, node in enumerate(leaves)
+            if isinstance(node, ObjectNode) and node.type == "relax.TensorType"
+        }
 
     @property
     def fault(self) -> Broken | None:

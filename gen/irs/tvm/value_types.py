@@ -9,14 +9,19 @@ from opsieve.gen.irs.tvm.program import object_nodes
 from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
 
 
-def leaves_of(name: str, kind: Value) -> dict[str, ValueType]:
-    """The types of a value, those of the leaves of a tuple by their places."""
+def leaf_nodes(name: str, kind: Value) -> dict[str, Value]:
+    """Return the type nodes of a value, those of the leaves of a tuple by their places."""
     if isinstance(kind, ObjectNode) and kind.type == "ir.TupleType":
-        found: dict[str, ValueType] = {}
+        found: dict[str, Value] = {}
         for place, part in enumerate(object_nodes(kind.get("fields"))):
-            found.update(leaves_of(f"{name}.{place}" if name else str(place), part))
+            found.update(leaf_nodes(f"{name}.{place}" if name else str(place), part))
         return found
-    return {name: type_of(kind)}
+    return {name: kind}
+
+
+def leaves_of(name: str, kind: Value) -> dict[str, ValueType]:
+    """Return the types of a value, those of the leaves of a tuple by their places."""
+    return {leaf: type_of(node) for leaf, node in leaf_nodes(name, kind).items()}
 
 
 def type_of(kind: Value) -> ValueType:
