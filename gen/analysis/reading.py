@@ -16,7 +16,7 @@ import onnx
 from onnx import AttributeProto
 
 from opsieve.gen.analysis.known_values import known_values
-from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, operators
+from opsieve.gen.declarations.catalogue import NEWEST, OLDEST, operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import LARGEST, LEAST, USUAL, Attributes, Bounds, Tensor, Typed
 from opsieve.gen.errors import BadInput
@@ -149,7 +149,7 @@ class _SourceReader:
         attrs: Attributes,
         declared: Mapping[str, onnx.TypeProto],
     ) -> list[Tensor]:
-        operator = operators().get(f"{domain}::{proto.op_type}" if domain else proto.op_type)
+        operator = operators().get(qualified_name(domain, proto.op_type))
         types, bounds = _ruled(operator, ins, attrs)
         if any(each and (each.name in self._sized or (each.leaf == "input" and each.values)) for each in ins):
             self._sized.update(proto.output)

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto
 
-from opsieve.gen.declarations.catalogue import OLDEST, operators
+from opsieve.gen.declarations.catalogue import OLDEST, operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.tensor import FLOATS, Attributes, Tensor
 from opsieve.gen.errors import BadInput
@@ -211,7 +211,7 @@ class _GraphReader:
     ) -> TypedNode:
         ins = [scope.get(name) or _declared(name, types.get(name)) if name else None for name in node.input]
         domain = "" if node.domain == "ai.onnx" else node.domain
-        op = operators().get(f"{domain}::{node.op_type}" if domain else node.op_type)
+        op = operators().get(qualified_name(domain, node.op_type))
         if (node.domain, node.op_type) in self.own or (
             op and not domain and self.opset < max(op.since, OLDEST)
         ):

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opsieve.gen.declarations.catalogue import OLDEST, form, has_bodies, operators
+from opsieve.gen.declarations.catalogue import OLDEST, form, has_bodies, operators, qualified_name
 from opsieve.gen.declarations.tensor import Attributes, Tensor, Typed
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.attributes import read_attribute
@@ -170,16 +170,11 @@ def _constant(node: onnx.NodeProto) -> Typing | None:
     return None
 
 
-def qualified_name(node: onnx.NodeProto) -> str:
-    """The operator of a node as declarations are named."""
-    return f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-
-
 def check_node(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> NodeCheck:
     """What the operator's declaration says of a node on such inputs; None stands for one of which nothing is
     known.
     """
-    name = qualified_name(node)
+    name = qualified_name(node.domain, node.op_type)
     if name not in operators() or any(attribute.ByteSize() > _LARGE for attribute in node.attribute):
         return _SILENT
     given = tuple((typing, bool(name)) for typing, name in zip(ins, node.input, strict=True))

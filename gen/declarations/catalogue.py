@@ -212,7 +212,7 @@ def operators() -> dict[str, Operator]:
 
 def declared(domain: str, name: str) -> Operator | None:
     """The declaration of an operator as nodes name it, None when there is none."""
-    return known().get(f"{domain}::{name}" if domain not in ("", "ai.onnx") else name)
+    return known().get(qualified_name(domain, name))
 
 
 def size_rule(domain: str, name: str) -> SizeRule:
@@ -235,9 +235,14 @@ def commutes(name: str) -> bool:
     return found is not None and found.commutes
 
 
+def qualified_name(domain: str, name: str) -> str:
+    """The name by which an operator is declared, as nodes name it: with its domain, the standard one left out."""
+    return name if domain in ("", "ai.onnx") else f"{domain}::{name}"
+
+
 def qualified(operator: Operator) -> str:
-    """The name with its domain, the standard one left out."""
-    return f"{operator.domain}::{operator.name}" if operator.domain else operator.name
+    """The name of an operator with its domain, the standard one left out."""
+    return qualified_name(operator.domain, operator.name)
 
 
 @functools.cache

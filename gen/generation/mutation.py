@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.declarations.catalogue import first_dtypes, form, operators
+from opsieve.gen.declarations.catalogue import first_dtypes, form, operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator
 from opsieve.gen.declarations.instance import Instance
 from opsieve.gen.declarations.tensor import LARGEST, USUAL, Attributes, Tensor
@@ -185,7 +185,7 @@ class ModelReplay:
         try:
             if (same or self._held) and not _foretold(operator, node):
                 return self._copied(node, ins) if same else None
-            return self.build.ops(_name(node), *ins, outputs=len(node.outs), **attrs)
+            return self.build.ops(qualified_name(node.domain, node.op), *ins, outputs=len(node.outs), **attrs)
         except Misfit:
             # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it
             # was.
@@ -231,7 +231,7 @@ class ModelReplay:
         """
         builder = self.builder
         only = builder.program.only
-        if only is not None and _name(node) not in only:
+        if only is not None and qualified_name(node.domain, node.op) not in only:
             return None
         if builder.style.ranged and not _no_wider(node, ins):
             return None
@@ -319,7 +319,7 @@ class ModelReplay:
         if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
             return None
         only = self.builder.program.only
-        if only is not None and _name(node) not in only:
+        if only is not None and qualified_name(node.domain, node.op) not in only:
             return None
         return self._instance(
             operator, ins[0], [(out.dtype, out.shape) for out in node.outs if out.name], must=False
@@ -396,9 +396,5 @@ def _foretold(operator: Operator, node: Node) -> bool:
     )
 
 
-def _name(node: Node) -> str:
-    return f"{node.domain}::{node.op}" if node.domain else node.op
-
-
 def _declared(node: Node) -> Operator | None:
-    return operators().get(_name(node))
+    return operators().get(qualified_name(node.domain, node.op))

@@ -11,7 +11,7 @@ values of its inputs, keep the sizes that they have: they bind the names.
 from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
-from opsieve.gen.declarations.catalogue import operators
+from opsieve.gen.declarations.catalogue import operators, qualified_name
 from opsieve.gen.declarations.declaration import Operator, nothing
 from opsieve.gen.declarations.instance import viewed
 from opsieve.gen.declarations.rng import Rng
@@ -115,7 +115,7 @@ def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Se
     """The types of a node's outputs for other inputs; None when it cannot have them, or that cannot be
     said.
     """
-    operator = operators().get(f"{node.domain}::{node.op}" if node.domain else node.op)
+    operator = operators().get(qualified_name(node.domain, node.op))
     if operator is None or not tells_sizes(operator, ins):
         return None
     if any(isinstance(value, BodyGraph) for value in node.attrs.values()):

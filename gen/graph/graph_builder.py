@@ -549,11 +549,12 @@ def _read(ins: Sequence[Tensor | None]) -> tuple[list[str], int]:
 
 def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:
     """Whether each output's type holds all numbers of its interval."""
-    pairs = zip(bounds if isinstance(bounds, list) else [bounds], types, strict=False)
-    return all(
-        typed is None or typed[0] not in LARGEST or (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]])
-        for (low, high), typed in pairs
-    )
+    for (low, high), typed in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
+        if typed is None or typed[0] not in LARGEST:
+            continue
+        if not (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]]):  # nor is a NaN held
+            return False
+    return True
 
 
 @functools.cache

@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 
 from opsieve.gen.analysis.shrink_numbers import NumberPlace, Numbers, RuledNode, System
-from opsieve.gen.analysis.validity import leaves, qualified_name, read_attributes
+from opsieve.gen.analysis.validity import leaves, read_attributes
+from opsieve.gen.declarations.catalogue import qualified_name
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
@@ -77,7 +78,11 @@ def system_of(subject: Subject) -> System:
             typings |= leaves(held, {})
             continue
         attrs = read_attributes(node.attribute)
-        name = "" if attrs is None or (node.domain, node.op_type) in local else qualified_name(node)
+        name = (
+            ""
+            if attrs is None or (node.domain, node.op_type) in local
+            else qualified_name(node.domain, node.op_type)
+        )
         parts.append(RuledNode(name, tuple(node.input), tuple(node.output), attrs or {}))
     return System(parts, typings, opsets.get("", opsets.get("ai.onnx", 0)))
 

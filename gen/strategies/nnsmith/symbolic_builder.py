@@ -98,9 +98,7 @@ class SymbolicBuilder:
     def small(self, shape: Sizes) -> None:
         """Ask a shape to fit the budget, and to have no empty side."""
         terms = [side for side in shape if not isinstance(side, int)]
-        if not terms:
-            return
-        if shape in self._small:
+        if not terms or shape in self._small:
             return
         self._small.add(shape)
         self.relations += [side >= 1 for side in terms]
@@ -231,13 +229,10 @@ class SymbolicBuilder:
         """The outputs of an instance as tensors without names, None where one is left out, each asked to fit
         the budget.
         """
-        outs: list[Any] = []
-        for typed in op.infer(made.inputs, made.attributes)[: made.outputs]:  # type: ignore[arg-type]
-            if typed is None or typed[0] not in LARGEST or any(isinstance(side, str) for side in typed[1]):
-                outs.append(None if typed is None else typed)
-                continue
-            self.small(typed[1])
-            outs.append(typed)
+        outs = list(op.infer(made.inputs, made.attributes)[: made.outputs])  # type: ignore[arg-type]
+        for typed in outs:
+            if typed is not None and typed[0] in LARGEST and str not in map(type, typed[1]):
+                self.small(typed[1])
         return outs
 
     def named(self, typed: Any) -> Tensor:

@@ -20,10 +20,6 @@ def _activation(w: PatternBuilder, x: Tensor) -> Tensor:
     return w.op(w.one_of(*_ACTIVATIONS), x)
 
 
-def _image(w: PatternBuilder, rank: int = 4) -> Tensor:
-    return w.x(rank)
-
-
 def _conv(w: PatternBuilder, x: Tensor, bias: bool = True) -> Tensor:
     features, sides = w.rng.between(1, 4), x.shape[2:]
     kernel = [w.rng.between(1, min(3, side)) for side in sides]
@@ -61,7 +57,7 @@ def gemm_forms(w: PatternBuilder) -> Tensor:
 
 def conv_bn(w: PatternBuilder) -> Tensor:
     """Conv and BatchNormalization."""
-    y = w.tap(_conv(w, _image(w), w.rng.chance(w.rates.even)))
+    y = w.tap(_conv(w, w.x(4), w.rng.chance(w.rates.even)))
     channels = (y.shape[1],)
     scale, bias, mean = (
         w.weight(y.dtype, channels, domain) for domain in (_SCALE, Domain(-1, 1), Domain(-1, 1))
@@ -71,7 +67,7 @@ def conv_bn(w: PatternBuilder) -> Tensor:
 
 def conv_scaled(w: PatternBuilder) -> Tensor:
     """Conv and an Add or Mul over channels, or by a number."""
-    y = w.tap(_conv(w, _image(w), w.rng.chance(w.rates.mostly)))
+    y = w.tap(_conv(w, w.x(4), w.rng.chance(w.rates.mostly)))
     if w.rng.chance(w.rates.rare):
         y = w.op(w.one_of("Add", "Sub", "Mul", "Div"), y, w.scalar(2, y.dtype))
     else:
@@ -81,7 +77,7 @@ def conv_scaled(w: PatternBuilder) -> Tensor:
 
 def conv_add_activation(w: PatternBuilder) -> Tensor:
     """A residual block."""
-    x = _image(w)
+    x = w.x(4)
     y = _conv(w, x)
     other = w.builder.match(y.dtype, y.shape)
     return w.op("Relu", w.tap(w.op("Add", w.tap(y), other)))
@@ -89,12 +85,12 @@ def conv_add_activation(w: PatternBuilder) -> Tensor:
 
 def conv_activation(w: PatternBuilder) -> Tensor:
     """Conv and an activation."""
-    return _activation(w, w.tap(_conv(w, _image(w))))
+    return _activation(w, w.tap(_conv(w, w.x(4))))
 
 
 def pad_window(w: PatternBuilder) -> Tensor:
     """Pad before a convolution or pooling: with zeros, another number, edges, or over channels."""
-    x = _image(w)
+    x = w.x(4)
     spatial = [w.rng.between(0, 2) for _ in range(2)]
     before = [0, 1 if w.breaks(w.rates.even) else 0, *spatial]
     mode = w.rng.choice(("reflect", "edge")) if w.breaks(w.rates.even) else "constant"
@@ -246,7 +242,7 @@ def qdq(w: PatternBuilder) -> Tensor:
     elif kind == "Transpose":
         y = w.op("Transpose", x, perm=w.rng.shuffled(range(x.rank)))
     elif kind == "Conv":
-        x = _quantised(w, _image(w))
+        x = _quantised(w, w.x(4))
         y = w.op("Conv", x, _quantised(w, w.weight("float32", (2, x.shape[1], 1, 1), Domain(-1, 1))))
     elif kind == "MaxPool":
         y = w.op("MaxPool", _quantised(w, w.x(4, dtype="float32")), kernel_shape=[1, 1])

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from onnx import helper
 
 from opsieve.gen.analysis.size_ties import Tie, size_ties
-from opsieve.gen.analysis.validity import qualified_name, read_attributes
-from opsieve.gen.declarations.catalogue import operators, shape_input, size_rule
+from opsieve.gen.analysis.validity import read_attributes
+from opsieve.gen.declarations.catalogue import operators, qualified_name, shape_input, size_rule
 from opsieve.gen.declarations.declaration import Operator, SizeRule, nothing
 from opsieve.gen.declarations.tensor import Tensor
 from opsieve.gen.model.tensors import DTYPES
@@ -136,7 +136,7 @@ def _unify(classes: Classes, step: Step) -> None:
     by_value = _BY_VALUE.get(size_rule(step.node.domain, step.node.op_type))
     if by_value is not None:
         by_value(classes, step)
-    operator = operators().get(qualified_name(step.node))
+    operator = operators().get(qualified_name(step.node.domain, step.node.op_type))
     ties = None if operator is None else _declared_ties(classes, step, operator)
     if operator is None or ties is None or operator.requires is nothing:
         _default(classes, step)
