@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.interestingness import ResultKind
+from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.pairs import PairsPass
 
 S = TypeVar("S")
@@ -63,8 +63,12 @@ class SingleResult(Generic[S]):
 
     dimension: Pass[S]
     edit: Edit[S]
-    kind: ResultKind
-    by_rewriting: bool
+    result: CheckResult
+
+    @property
+    def outcome(self) -> str:
+        """The kind of the result; an edit that rewrites too much says nothing of its part."""
+        return "by_rewriting" if self.result.by_rewriting else self.result.kind
 
 
 def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[SingleResult[S]]:
@@ -73,9 +77,8 @@ def try_singles(engine: Engine[S], passes: Iterable[Pass[S]]) -> Iterator[Single
         engine.dimension = each.name
         engine.refresh()
         for edit in each.edits(engine.best):
-            result = engine.single(edit)
-            if result is not None:
-                yield SingleResult(each, edit, result.kind, result.by_rewriting)
+            if (result := engine.single(edit)) is not None:
+                yield SingleResult(each, edit, result)
 
 
 def improve_untried(engine: Engine[S], passes: Sequence[Pass[S]], census: Census[S]) -> bool:
@@ -105,13 +108,8 @@ def _by_part(singles: Iterable[SingleResult[S]]) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for single in singles:
         for part in () if isinstance(single.dimension, PairsPass) else single.edit.simplifies:
-            found.setdefault(part, Counter())[_outcome(single)] += 1
+            found.setdefault(part, Counter())[single.outcome] += 1
     return found
-
-
-def _outcome(single: SingleResult[S]) -> str:
-    """The kind of a result; an edit that rewrites too much says nothing of its part."""
-    return "by_rewriting" if single.by_rewriting else single.kind
 
 
 def _wanted(part: Part[S], known: Mapping[str, Counter[str]]) -> tuple[Edit[S], ...]:

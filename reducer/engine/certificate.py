@@ -66,11 +66,12 @@ def certify(engine: Engine[S], passes: Iterable[Pass[S]], census: Census[S] = la
     singles = list(try_singles(engine, passes))
     lines = []
     for each in passes:
-        kinds = Counter(single.kind for single in singles if single.dimension is each)
+        own = [single.result for single in singles if single.dimension is each]
+        kinds = Counter(result.kind for result in own)
         untried = each.left if isinstance(each, PairsPass) else 0
         counts = (kinds["gone"], kinds["slippage"], kinds["invalid"])
-        rewriting = sum(single.by_rewriting for single in singles if single.dimension is each)
+        rewriting = sum(result.by_rewriting for result in own)
         lines.append(CertificateLine(each.name, kinds.total(), *counts, untried, rewriting))
     parts = census_lines(engine, singles, census)
-    beaten = any(single.kind == "same" for single in singles) or any(part.same for part in parts)
+    beaten = any(single.result.kind == "same" for single in singles) or any(part.same for part in parts)
     return Certificate(tuple(lines), parts, beaten)

@@ -1,4 +1,4 @@
-"""Single steps on nodes, outputs and what is computed from constants: the dimensions of the main graph."""
+"""Single steps on nodes and outputs: the dimensions of the main graph."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 
 from opsieve.gen.model.structure import bodies
-from opsieve.reducer.onnx_edit.graphs import first_output
+from opsieve.reducer.onnx_edit.graphs import copied, first_output
 from opsieve.reducer.onnx_edit.settle import settle
 from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.onnx_form import OnnxEdit
@@ -110,7 +110,7 @@ def _without_output(subject: Subject, name: str) -> Subject | None:
     outputs = [info for info in subject.model.graph.output if info.name != name]
     if not outputs or len(outputs) == len(subject.model.graph.output):
         return None
-    return tidy(_copied(subject.model), subject, outputs)
+    return tidy(copied(subject.model), subject, outputs)
 
 
 def _bypassed(subject: Subject, result: str, stand_in: str, retyped: bool) -> Subject | None:
@@ -123,7 +123,7 @@ def _bypassed(subject: Subject, result: str, stand_in: str, retyped: bool) -> Su
         return None
     if stand_in not in graph.producer and stand_in not in graph.inputs and stand_in not in graph.initializers:
         return None
-    model = _copied(subject.model)
+    model = copied(subject.model)
     del model.graph.node[place]
     for node in model.graph.node:
         rename(node, result, stand_in)
@@ -175,9 +175,3 @@ def tidy(model: onnx.ModelProto, subject: Subject, outputs: list[onnx.ValueInfoP
     graph = Graph(changed)
     needed = graph.ancestors(graph.producer[info.name] for info in kept if info.name in graph.producer)
     return cut(graph, needed) if needed else None
-
-
-def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
