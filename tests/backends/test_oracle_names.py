@@ -65,4 +65,4 @@ def test_a_file_that_says_something_else_is_refused_with_a_sentence(
 
 def test_every_name_stands_in_the_documentation() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "explanation" / "oracles.md").read_text()
-    assert [name for name in NAMES if f"| `{name}` |" not in page] == []
+    assert [name for name in NAMES if f"\n- `{name}`: " not in page] == []
