@@ -233,12 +233,14 @@ class _HistoryReader:
 
     def _add_for_file(self, sha: str, kind: Clue, file: str) -> None:
         """A clue about a file, given to those commits of a copy that change it."""
-        parts = [part for part in self._between.parts.get(sha, ()) if self._holds(part, file)]
+        entries = self._between.entries
+        parts = [
+            part
+            for part in self._between.parts.get(sha, ())
+            if part in entries and file in entries[part].files
+        ]
         for one in parts or [sha]:
             self._add(one, kind, file)
-
-    def _holds(self, sha: str, file: str) -> bool:
-        return sha in self._between.entries and file in self._between.entries[sha].files
 
     def add(self, sha: str, clues: Mapping[Clue, str]) -> None:
         """More clues about a commit; of one kind the first is kept."""

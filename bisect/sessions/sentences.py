@@ -22,7 +22,13 @@ def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
             for c in changes
             if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
         ]
-    regressions = [change for change in followed if change.kind == "regression" or _appears(change, timeline)]
+    # A change of symptom can bring the failure that was followed.
+    followed_symptom = wanted.symptom if wanted else None
+    regressions = [
+        change
+        for change in followed
+        if change.kind == "regression" or (change.kind == "symptom" and change.after == followed_symptom)
+    ]
     fixes = [change for change in followed if change.kind == "fix"]
     turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
     wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
@@ -62,13 +68,6 @@ def _evidence(timeline: Timeline, followed: list[Transition]) -> tuple[SeenBesid
         SeenBeside(version, item.symptom, item.text, item.message)
         for version, item in seen
         if item is not None
-    )
-
-
-def _appears(change: Transition, timeline: Timeline) -> bool:
-    """Whether a change of symptom brought the failure that was followed."""
-    return (
-        change.kind == "symptom" and timeline.wanted is not None and change.after == timeline.wanted.symptom
     )
 
 

@@ -107,7 +107,7 @@ class BuildDir:
             missing = self._check_out(place, commit)
             if missing:
                 return VersionOutcome("skip", symptom="no submodules", text=missing)
-            built = self._keep / "builds" / f"{tree}-{_digest(self._build)}"
+            built = self._keep / "builds" / f"{tree}-{script_digest(self._build)[:12] or 'none'}"
             built.mkdir(parents=True, exist_ok=True)
             environment = {**os.environ, "OPSIEVE_COMMIT": commit, "OPSIEVE_BUILD": str(built)}
             log = self._log(commit, "build")
@@ -204,10 +204,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def script_digest(script: Path | None) -> str:
     """SHA-256 of a script's text, "" for none."""
     return hashlib.sha256(read_file(script, 16 << 20)).hexdigest() if script else ""
-
-
-def _digest(script: Path | None) -> str:
-    return script_digest(script)[:12] or "none"
 
 
 def _script(path: Path) -> Path:

@@ -59,7 +59,8 @@ class Version:
         """The folders in which its files lie, as far as they are here."""
         if self.release is not None:
             return store.package_environment(backend, self.release, offline=True).path
-        return build_files(backend, self.build) or build_environment(backend, self.build, True, _silent).path
+        found = build_files(backend, self.build)
+        return found or build_environment(backend, self.build, True, lambda _: None).path
 
 
 class VersionStore:
@@ -169,7 +170,3 @@ def _hash(text: str) -> str:
     """The hash of a commit at the end of a name, "" for none; digits alone are a number or a date."""
     found = _COMMIT.search(text)
     return found[1] if found and (len(found[1]) == 40 or not found[1].isdigit()) else ""
-
-
-def _silent(_: str) -> None:
-    return None

@@ -2,24 +2,25 @@
 
 Tests are numbered, and the number gives the seed: what is done is known by one number, whatever the order in
 which lanes finish, because results are recorded in order. Lanes are processes that make, run and judge by
-themselves (triage/campaign/lane_process.py); this one gives them numbers and writes what comes back.
+themselves (triage/campaign/lane_process.py); this one gives them numbers and writes what comes back. Where the
+schedule decides so, further targets are asked about a test before it is recorded.
 """
 
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.triage.campaign.guidance import Planned, Programs
-from opsieve.triage.campaign.guided_run import GRACE, run_guided
+from opsieve.triage.campaign.guidance import GRACE, Planned, Programs, run_guided
+from opsieve.triage.campaign.lane_messages import Done, Further
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.lane_spawn import Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.schedule.schedule import resumed
-from opsieve.triage.campaign.tests_in_order import TestsInOrder
+from opsieve.triage.campaign.schedule.schedule import Schedule, resumed
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Store
@@ -27,6 +28,73 @@ from opsieve.triage.store.store import Store
 # seconds beyond the end that the first test of a run may take: on a busy machine imports alone outlast a
 # short run
 _FIRST = 60.0
+
+
+class TestsInOrder:
+    """The tests of a campaign from number `first` on. Decisions are made in the order of the tests, ahead of
+    what is recorded.
+    """
+
+    __test__ = False  # pytest: not a test class
+
+    def __init__(self, schedule: Schedule | None, first: int):
+        self._schedule = schedule
+        self._decided = self._recorded = first
+        self._arrived: dict[int, Done] = {}
+        self._open: set[int] = set()  # numbers that further targets are asked about
+        self._changes: dict[int, dict[str, str]] = {}  # what was learnt when a test was decided on
+
+    @property
+    def recorded(self) -> int:
+        """Tests below were given out by `ready`."""
+        return self._recorded
+
+    def arrive(self, done: Done) -> None:
+        """A lane has done a test, or asked further targets about it."""
+        number = done.test.number
+        before = self._arrived.get(number)
+        if done.further and before is not None:
+            done = Done(_both(before.test, done.test))
+            self._open.discard(number)
+        self._arrived[number] = done
+
+    def questions(self) -> Iterator[Further]:
+        """What further targets are to be asked, as far as everything before has arrived."""
+        while self._decided in self._arrived:
+            done = self._arrived[self._decided]
+            if self._schedule is not None:
+                asked, self._changes[self._decided] = self._schedule.decide(done.test)
+                if asked and done.case is not None:
+                    self._open.add(self._decided)
+                    yield Further(self._decided, done.case, asked, tuple(done.test.answers))
+                self._arrived[self._decided] = replace(done, case=None)
+            self._decided += 1
+
+    def ready(self) -> tuple[list[FinishedTest], dict[str, str]]:
+        """The next tests that are wholly done, and what is to be kept with them."""
+        tests: list[FinishedTest] = []
+        learnt: dict[str, str] = {}
+        while self._recorded < self._decided and self._recorded not in self._open:
+            test = self._arrived.pop(self._recorded).test
+            tests.append(test)
+            if self._schedule is not None:
+                learnt |= self._changes.pop(self._recorded) | self._schedule.note(test)
+            self._recorded += 1
+        if self._schedule is not None and tests:
+            learnt |= self._schedule.changes()
+        return tests, learnt
+
+
+def _both(first: FinishedTest, further: FinishedTest) -> FinishedTest:
+    """A test that was done on some targets, and then on others."""
+    return replace(
+        first,
+        case=first.case or further.case,
+        answers={**first.answers, **further.answers},
+        findings=(*first.findings, *further.findings),
+        non_bugs=(*first.non_bugs, *further.non_bugs),
+        reached=first.reached + further.reached,
+    )
 
 
 def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:

@@ -210,7 +210,13 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     )
     # What is expected and what is there stand below; of other failures the sentence has the figures.
     reason = "" if verdict.kind in _SHOWN_BELOW else f"\n\n{fenced(visible(verdict.reason))}"
-    often = "" if exported.shows is None else f"\n\n{_often(exported.shows)}"
+    often = (
+        ""
+        if exported.shows is None
+        else (
+            f"\n\nIt does not always show: it was seen in {exported.shows[0]} of {exported.shows[1]} runs of the same inputs."
+        )
+    )
     frames = _frames(exported.observation)
     return {
         "summary": f"{seen}{stage}. {blame}{often}".strip() + reason,
@@ -373,10 +379,6 @@ def _possibly(known: ProbableIssue) -> str:
     """The public issue that it may be, with the reason."""
     address = known.url if _ISSUE.fullmatch(known.url) else _word(known.name, 160)
     return f"Possibly the same as {address}: {_sentence('; '.join(known.reasons))}."
-
-
-def _often(shows: tuple[int, int]) -> str:
-    return f"It does not always show: it was seen in {shows[0]} of {shows[1]} runs of the same inputs."
 
 
 def _name(exported: ExportedFailure) -> str:

@@ -111,7 +111,9 @@ class Schedule:
     def _next(self, number: int) -> dict[str, str]:
         """Decide on a batch."""
         shares = {} if self._shares is None else self._shares.decide()
-        made = self._batches[number] = BatchDecision(shares, self._left_out_for())
+        known, lacks = self._known.decide(), self._lacks.decide()
+        left_out = {name: known.get(name, {}) | lacks.get(name, {}) for name in sorted({*known, *lacks})}
+        made = self._batches[number] = BatchDecision(shares, left_out)
         for old in [each for each in self._batches if each < number - 2 * self.back]:
             del self._batches[old]
         return {f"batch|{number}": made.text()}
@@ -119,11 +121,6 @@ class Schedule:
     def changes(self) -> dict[str, str]:
         """What changed with the tests that were noted since this was asked last, to be kept with them."""
         return self._known.changes() | ({} if self._shares is None else self._shares.kept())
-
-    def _left_out_for(self) -> dict[str, dict[str, str]]:
-        """By target the features for which programs are left out, and why."""
-        known, lacks = self._known.decide(), self._lacks.decide()
-        return {name: known.get(name, {}) | lacks.get(name, {}) for name in sorted({*known, *lacks})}
 
     def new_version(self, target: str) -> dict[str, str]:
         """The target has another version than before: what it was known to fail at is asked again. What
