@@ -12,6 +12,7 @@ from typing import Any
 
 from opsieve.backends.judge.oracles import NATIVE, Lab
 from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.judge.refusals import same_reason
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import DEATHS, Verdict
@@ -123,15 +124,20 @@ def _accepted(
 def accepts_forbidden(
     program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab
 ) -> Verdict | None:
-    """The failure of a target that runs, twice, what the reference rejects for its values; None of any
-    other.
+    """The failure of a target that runs, twice, what the reference rejects for its values; `pass` for one
+    that refuses it for the same reason, None of any other.
     """
-    rejected = lab.observe(NATIVE, program, inputs)
-    if rejected.outcome != "rejected" or lab.observe(target, program, inputs).outcome != "ok":
+    rejected, first = lab.observe(NATIVE, program, inputs), lab.observe(target, program, inputs)
+    if rejected.outcome == "rejected" and (breach := same_reason(first, rejected)):
+        facts = {"target": target, "breach": f"which has {breach}", "ending": first}
+        return verdict("pass", because(Cause.REFUSES_RIGHTLY, **facts), at=replace(first, message=""))
+    if rejected.outcome != "rejected" or first.outcome != "ok":
         return None
     second = lab.observe(target, program, inputs, fresh=True)
     if second.outcome != "ok":
         return None
     reason = because(Cause.ACCEPTS_FORBIDDEN, target=target, ending=rejected)
-    found = verdict("fail", reason, "accepts-invalid", replace(second, message=str(reason)), blame="compiler")
+    # without the name of the target: the failure is the same at each of its levels
+    ran = replace(second, message=rejected.message)
+    found = verdict("fail", reason, "accepts-invalid", ran, blame="compiler")
     return replace(found, oracles=(NATIVE.display,))

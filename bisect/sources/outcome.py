@@ -6,6 +6,7 @@ from typing import Literal
 
 from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.judge.judge import judge_case
+from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
 from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.judge.shown_failure import judge_run
 from opsieve.backends.observation import Observation
@@ -32,7 +33,8 @@ class VersionOutcome:
 
     `trait` is what of the failure survives from one release to another: line numbers, status codes and
     offsets into a binary do not. `stage` says how far the version got: one that gave outputs, wrong ones or
-    where it should not, `done`. `flaky`: it failed in some of its runs only. `message` is what the compiler
+    where it should not, `done`. `levels_differ`: the unoptimised build gives other outputs, and nobody else
+    confirms either; None where that was not asked. `flaky`: it failed in some of its runs only. `message` is what the compiler
     said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad because the
     expected outputs of the case are others, though oracles contradict them.
     """
@@ -46,6 +48,7 @@ class VersionOutcome:
     flaky: bool = False
     message: str = ""
     doubted: bool = False
+    levels_differ: bool | None = None
 
 
 Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
@@ -67,9 +70,27 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
             return replace(_failing(case, wrong, observation, _shortened(verdict.reason)), doubted=True)
     state = _STATES.get(verdict.verdict, "skip")
     text = _shortened(verdict.reason)
-    if state != "bad":
-        return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, text=text)
-    return _failing(case, verdict, observation, text)
+    if state == "bad":
+        found = _failing(case, verdict, observation, text)
+        return replace(found, levels_differ=True) if LEVELS_DISAGREE in verdict.rules else found
+    if state == "skip" and observation.outputs is not None:
+        differ = _levels_differ(case, target, observation, lab, policy)
+        return VersionOutcome(state, "", "", verdict.verdict, "done", text, levels_differ=differ)
+    return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, text=text)
+
+
+def _levels_differ(
+    case: Case, target: ResolvedTarget, seen: Observation, lab: Lab, policy: Policy
+) -> bool | None:
+    """Whether the unoptimised build gives other outputs than `seen`; None where it gives none."""
+    if target.baseline is None:
+        return False
+    right = lab.observe(target.baseline, case.program, case.inputs)
+    if right.outputs is None:
+        return None
+    return (
+        judge_run(case.program, case.inputs, target, seen, lab, right=right, policy=policy).verdict == "fail"
+    )
 
 
 def evaluate_run(
@@ -108,13 +129,23 @@ def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResul
     Another failure that comes before the wanted one would have hides it: skip. One that comes after it proves
     that the wanted one is not there: good.
     """
-    if seen.state == "good":
+    if seen.state == "good" or (wanted is not None and is_without(seen, wanted)):
         return TestResult.GOOD
     if seen.state == "skip":
         return TestResult.SKIP
     if wanted is None or seen.trait == wanted.trait:
         return TestResult.BAD
     return TestResult.GOOD if _reached(seen) > _reached(wanted) else TestResult.SKIP
+
+
+def is_without(seen: VersionOutcome, wanted: VersionOutcome) -> bool:
+    """Whether a version that was not judged is without the failure `wanted` all the same: nobody says that
+    its outputs are right, but it gave them where the failure ends a run, or its levels agree where they
+    disagree.
+    """
+    if seen.state != "skip" or seen.stage != "done":
+        return False
+    return wanted.stage != "done" or (wanted.levels_differ is True and seen.levels_differ is False)
 
 
 def _reached(seen: VersionOutcome) -> int:

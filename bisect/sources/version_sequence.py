@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, cast
 
 from opsieve.backends.registry import ResolvedTarget
@@ -24,7 +24,7 @@ from opsieve.backends.releases.installers import release_key
 from opsieve.bisect.search.search import Given, ReproductionRate, TestResult
 from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bisection, measure
 from opsieve.bisect.sources.journal import ProbeJournal
-from opsieve.bisect.sources.outcome import VersionOutcome, result_for
+from opsieve.bisect.sources.outcome import VersionOutcome, is_without, result_for
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 
@@ -113,7 +113,7 @@ class VersionSequence:
         with ThreadPoolExecutor(jobs) as pool:
             seen = tuple(in_order(pool, self.test, versions))
         wanted = next((item for item in reversed(seen) if item.state == "bad"), None)
-        return Timeline(tuple(versions), seen, wanted, None, self.probed, self.recalled)
+        return self._timeline(versions, seen, wanted, None)
 
     def search(
         self,
@@ -167,7 +167,21 @@ class VersionSequence:
                 except StopIteration as stop:
                     outcome: SearchResult = stop.value
                     break
-        row = tuple(seen.get(place) for place in range(len(versions)))
+        row = [seen.get(place) for place in range(len(versions))]
+        return self._timeline(versions, row, wanted, outcome)
+
+    def _timeline(
+        self,
+        versions: Sequence[str],
+        seen: Sequence[VersionOutcome | None],
+        wanted: VersionOutcome | None,
+        outcome: SearchResult | None,
+    ) -> Timeline:
+        """The row, in which a version that is without the failure followed is good."""
+        row = tuple(
+            replace(item, state="good") if item and wanted and is_without(item, wanted) else item
+            for item in seen
+        )
         return Timeline(tuple(versions), row, wanted, outcome, self.probed, self.recalled)
 
 

@@ -149,7 +149,7 @@ def find_judged(
         return _doubted(case, target, workers, verdict)
     if verdict.verdict == "invalid" and doubtful:
         accepted = accepts_forbidden(case.program, case.inputs, target, workers)
-        if accepted is not None:
+        if accepted is not None and accepted.verdict == "fail":
             return _as_judged(case, target, replace(judged, verdict=accepted), workers)
     if verdict.verdict == "flaky":
         if verdict.kind == "accepts-invalid":

@@ -78,7 +78,7 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
     source, rarely = "", found.chance < 1
     if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
         got = None if rarely else found.observation.outputs
-        right, source = expected_outputs(case, verdict, got, lab, oracles_for(case.program, chosen, lab))
+        right, source = expected_outputs(case, verdict, got, lab, oracles_for(case.program, chosen, verdict))
     exported = ExportedFailure(case, chosen, verdict, found.observation, right, source, seconds=seconds)
     if rarely:
         exported = replace(exported, shows=found.replays, runs=runs_for(found.chance, sightings=1))

@@ -452,6 +452,10 @@ def test_who_accepts_what_the_reference_rejects_is_reported_on_request() -> None
     for otherwise in ({OTHER: ends("error")}, {NATIVE: ends("error")}, {NATIVE: gives(1)}):
         lab = TableLab({**answers, **otherwise})
         assert accepts_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), lab) is None
+    lab = TableLab({**answers, OTHER: ends("error", "indices element out of data bounds")})
+    refused = accepts_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), lab)
+    assert refused is not None
+    assert refused.verdict == "pass"
 
 
 def test_what_nobody_accepts_is_invalid_and_what_nobody_knows_undecided() -> None:

@@ -189,15 +189,6 @@ PROGRAMS = {
 }
 NOT_A_PASS = Cell(0, "not an optimiser pass: it also fails with all optimisations off")
 OF_BUILD = {"bisect": Cell(0, r"First bad release anvil@\S*-2\.0 \(last good anvil@\S*-1\.0\)")}
-# Of a program that the reference cannot evaluate the release before has nobody but its own build to confirm
-# it.
-UNCONFIRMED = {
-    "bisect": Cell(
-        0,
-        "It fails in every testable release; 1 of 2 could not be tested",
-        why="release 1.0 is undecided: no independent implementation",
-    )
-}
 NO_SCRIPT = {
     "export": Cell(
         2,
@@ -259,6 +250,9 @@ ROWS: tuple[Row, ...] = (
     Row("changed", Cause.CHANGED, "nondeterminism", "anvil:vary@Relu"),
     Row("flaky", Cause.NOT_CONFIRMED, "error", "anvil:once@Relu",
         cells=FLAKY),
+    Row("levels-disagree", Cause.LEVELS_DISAGREE, "mismatch", "anvil:wrong@Relu", "users", nodes=2),
+    Row("accepts-forbidden", Cause.ACCEPTS_FORBIDDEN, "accepts-invalid", "anvil:lenient", "forbidden",
+        options=("--oracle", "accepts-invalid"), cells={"attribute": NOT_A_PASS}),
     # Other targets: those above are installed beside opsieve.
     Row("release-crash", Cause.CRASHED, "crash", "anvil==2.0:crash@Relu"),
     Row("release-lack-made", Cause.MADE_LACK, "error", "anvil==2.0:unsupported@Abs>Relu", nodes=2, guilty="FuseAbsRelu"),
@@ -272,9 +266,9 @@ ROWS: tuple[Row, ...] = (
     Row("command-wrong", Cause.WRONG, "mismatch", "command:COMMAND-2.0 wrong {model} {inputs} {outputs}", "copy",
         cells=OF_COMMAND),
     # An operator of the user's own.
-    Row("users-operator", Cause.CRASHED, "crash", "anvil:crash@ScaledSum", "users", guilty="FuseScaledSum", cells=UNCONFIRMED),
+    Row("users-operator", Cause.CRASHED, "crash", "anvil:crash@ScaledSum", "users", guilty="FuseScaledSum"),
     Row("users-fusion", Cause.MADE_LACK, "error", "anvil:unsupported@ScaledSum>Relu", "users", nodes=2,
-        guilty="FuseScaledSumRelu", cells=UNCONFIRMED),
+        guilty="FuseScaledSumRelu"),
     # TVM's own IRs.
     Row("relax-crash", Cause.CRASHED, "crash", "anvil:crash@relax.exp", "relax", guilty="Fuserelax.exp"),
     Row("relax-error", Cause.REFUSES, "error", "anvil:error@relax.exp", "relax", guilty="Fuserelax.exp"),
@@ -347,14 +341,7 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
 }
 # Causes and kinds whose rows wait until every step agrees with `run`, and what the steps say that disagree.
 WAITING: Mapping[Cause, str] = {
-    Cause.LEVELS_DISAGREE: (
-        "the script shows nothing; attribute and bisect find no version that is well, for nobody but its own"
-        " build confirms it"
-    ),
     Cause.ENDED_LATER: "reduce replays it as an error, and the check does not show that",
-    Cause.ACCEPTS_FORBIDDEN: (
-        "attribute and bisect find no version that is well: one that refuses the program is called invalid"
-    ),
 }
 OTHER_KINDS: Mapping[str, str] = {
     "round-trip": "no oracle gives it; a round trip that fails is an error of the stage import",

@@ -9,6 +9,7 @@ import numpy as np
 from opsieve.backends.compare import LARGEST, POLICY, compare
 from opsieve.backends.judge.derived_types import INFERENCE, RULE, read_derived
 from opsieve.backends.judge.judging_session import open_rules, sum_lengths
+from opsieve.backends.judge.levels import RULE as LEVELS_DISAGREE
 from opsieve.backends.judge.oracles import DERIVING, FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -107,12 +108,15 @@ def as_given(exported: ExportedFailure) -> ExportedFailure:
     return replace(exported, case=case, target=target.unrewritten, verdict=verdict)
 
 
-def oracles_for(program: Program, target: ResolvedTarget, lab: Lab) -> tuple[ResolvedTarget, ...]:
+def oracles_for(program: Program, target: ResolvedTarget, verdict: Verdict) -> tuple[ResolvedTarget, ...]:
     """Who is asked what is right: the reference, and for a program that it does not take the unoptimised
-    build of the compiler.
+    build of the compiler, where the verdict stands on it or the IR trusts it.
     """
     baseline = target.baseline
-    return (*ORACLES, baseline) if baseline and ir_of(program).script.trusts_baseline else ORACLES
+    stands_on_it = verdict.blame == "optimiser" or LEVELS_DISAGREE in verdict.rules
+    if baseline and (stands_on_it or ir_of(program).script.trusts_baseline):
+        return (*ORACLES, baseline)
+    return ORACLES
 
 
 def expected_outputs(
