@@ -8,12 +8,16 @@ is counted by its first line.
 """
 
 import argparse
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+
 import numpy as np
-from benchmarks.contrib.drawing import model_of
-from benchmarks.contrib.instances import INSTANCES
+from contrib_instances.drawing import model_of
+from contrib_instances.instances import INSTANCES
 
 from opsieve.backends.compare import error
 from opsieve.backends.judge.judge import judge

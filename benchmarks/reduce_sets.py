@@ -2,36 +2,29 @@
 at the end.
 
     python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N] [--seed N]
-    python benchmarks/reduce_sets.py nested [--most N] [--seed N]
-    python benchmarks/reduce_sets.py kills [--most N] [--seed N]
     python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
     python benchmarks/reduce_sets.py kinds [--only KIND]
     python benchmarks/reduce_sets.py compilers [--only TARGET] [--nodes N]
-    python benchmarks/reduce_sets.py attack [--cases DIR] [--most N] [--seed N]
     python benchmarks/reduce_sets.py hosts [--cases DIR] [--polygraphy PYTHON] [--only NAME] [--most MIB]
-    [--weights MIB] python benchmarks/reduce_sets.py starts --cases DIR [--most RUNS]
-    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all] [--fault
-    crash|error|mismatch|all]
+        [--weights MIB]
+    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all]
+        [--fault crash|error|mismatch|all]
 
-`two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and
-functions, one in the other.
-`kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many
-nodes. `hosts`: real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large
-weights, beside Polygraphy. `hints`: the checks for nodes of each bug alone in a random host. `starts`: time
-to the first smaller model. `attack`: results that hand edits try to make smaller. `kinds`: a case of every
-kind of failure. `compilers`: a failure of each compiler, and its script in an environment of its own.
+`two-bugs`: models that hold two bugs of one compiler. `scale`: a bug among so many nodes. `hosts`: real bugs in
+ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `hints`:
+the checks for nodes of each bug alone in a random host. `kinds`: a case of every kind of failure. `compilers`: a
+failure of each compiler, and its script in an environment of its own.
 """
 
 import argparse
 import sys
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.reducing import attacked, compilers, hosts, killed, kinds, nested, scaled, starts, two_bugs
+from benchmarks.reducing import compilers, hosts, kinds, scaled, two_bugs
 
 from opsieve.backends.workers.workers import Workers
 
@@ -44,18 +37,14 @@ def main() -> None:
         "what",
         choices=(
             "two-bugs",
-            "nested",
-            "kills",
             "hosts",
             "hints",
-            "attack",
             "kinds",
             "compilers",
-            "starts",
             "scale",
         ),
     )
-    parser.add_argument("--most", type=int, default=0, help="how many; 40, 200 or 20")
+    parser.add_argument("--most", type=int, default=0, help="how many; 40, or MiB for hosts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
     parser.add_argument("--nodes", type=int, default=10_000)
@@ -72,20 +61,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "two-bugs":
         _two_bugs(options.cases, options.most or 40, options.seed)
-    elif options.what == "nested":
-        _nested(options.most or 200, options.seed)
-    elif options.what == "kills":
-        killed.report(options.most or 20, options.seed)
     elif options.what == "hints":
         _hints(options.cases, min(options.nodes, 300), options.seed)
     elif options.what == "kinds":
         kinds.report(options.only)
     elif options.what == "compilers":
         compilers.report(options.only, min(options.nodes, 100))
-    elif options.what == "attack":
-        attacked.report([options.cases] if options.cases else [], options.most or 30, options.seed)
-    elif options.what == "starts":
-        starts.report(options.cases, options.most or 3)
     elif options.what == "hosts":
         hosts.report(options.cases, options.polygraphy, options.only, options.most or 64, options.weights)
     else:
@@ -129,22 +110,6 @@ def _hints(cases: Path | None, nodes: int, seed: int) -> None:
                 flush=True,
             )
     print(f"{len(checks)} models, checks for nodes: median {median(checks):g}, most {max(checks)}")
-
-
-def _nested(most: int, seed: int) -> None:
-    results = []
-    with suppress(KeyboardInterrupt), Workers() as workers:  # the figures are of what was done by then
-        for result in nested.reduce_all(most, seed, workers):
-            results.append(result)
-            if not result.is_minimum:
-                print(
-                    f"seed {result.seed} {result.kinds} {result.fault}: {' '.join(result.operators)}"
-                    f" {result.said}",
-                    flush=True,
-                )
-    reached = sum(result.is_minimum for result in results)
-    print(f"{reached} of {len(results)} at the minimum ({reached / max(1, len(results)):.1%})")
-    print(f"checks: {sum(result.checks for result in results) / max(1, len(results)):.1f} on average")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@ other defaults, other rules. DequantizeLinear is that of opsets before 19, for w
 
 https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator takes the newest version's defaults and rules for most:
 Softmax is not flattened, `axis` and `broadcast` of Add are an error, so is every `consumed_inputs`. What it
-has right by version (Slice, Squeeze, the reductions...) is left to it. `benchmarks/old_operators.py` goes
-through every form.
+has right by version (Slice, Squeeze, the reductions...) is left to it.
 """
 
 import functools

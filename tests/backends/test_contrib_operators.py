@@ -1,11 +1,11 @@
 """Operators of onnxruntime's own domain: the reference against the kernels, on random instances
-(benchmarks/contrib).
+(support/contrib_instances).
 """
 
 import numpy as np
 import pytest
-from benchmarks.contrib.drawing import Instance, model_of
-from benchmarks.contrib.instances import INSTANCES
+from contrib_instances.drawing import Instance, model_of
+from contrib_instances.instances import INSTANCES
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
 

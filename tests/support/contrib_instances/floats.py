@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from benchmarks.contrib.drawing import Instance, Rng, convolution, maybe, positive, shape, side, some, trimmed
+from contrib_instances.drawing import Instance, Rng, convolution, maybe, positive, shape, side, some, trimmed
 
 
 def unary(rng: Rng) -> Instance:

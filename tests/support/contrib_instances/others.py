@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from benchmarks.contrib.drawing import Instance, Rng, byte, bytes_of, maybe, pool, shape, side, some, trimmed
-from benchmarks.contrib.floats import unary
+from contrib_instances.drawing import Instance, Rng, byte, bytes_of, maybe, pool, shape, side, some, trimmed
+from contrib_instances.floats import unary
 
 
 def crop(rng: Rng) -> Instance:

@@ -5,7 +5,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from benchmarks.contrib.drawing import (
+from contrib_instances.drawing import (
     Instance,
     Rng,
     byte,

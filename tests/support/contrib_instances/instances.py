@@ -1,6 +1,6 @@
 """Random instances of onnxruntime's own operators, by name."""
 
-from benchmarks.contrib import attention, floats, integers, others, recurrent
+from contrib_instances import attention, floats, integers, others, recurrent
 
 INSTANCES = {
     **floats.INSTANCES,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from benchmarks.contrib.drawing import Instance, Rng, byte, bytes_of, maybe, scale, side, some, trimmed
+from contrib_instances.drawing import Instance, Rng, byte, bytes_of, maybe, scale, side, some, trimmed
 
 
 def _common(rng: Rng) -> tuple[dict[str, Any], int, int, list[Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from benchmarks.contrib.drawing import Instance, Rng, byte, maybe, positive, scale, side, some, trimmed
+from contrib_instances.drawing import Instance, Rng, byte, maybe, positive, scale, side, some, trimmed
 
 
 def attention(rng: Rng) -> Instance:
