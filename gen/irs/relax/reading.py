@@ -3,52 +3,19 @@ source files.
 """
 
 import re
+from collections.abc import Callable
+from typing import Any
 
-from opsieve.gen.irs.relax.tree import (
-    Attributes,
-    Bind,
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    Expr,
-    Extern,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    Module,
-    Projection,
-    RelaxOperator,
-    Scalar,
-    Seq,
-    ShapeValue,
-    Text,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import (
-    SIZE_OPS,
-    AnyType,
-    FuncType,
-    PrimType,
-    RelaxTensorType,
-    Shape,
-    ShapeType,
-    Size,
-    SizeOp,
-    StringType,
-    Sym,
-    TupleType,
-    Type,
-)
+from opsieve.gen.irs.relax import tree as R
+from opsieve.gen.irs.relax import types as T
+from opsieve.gen.irs.relax.kinds import EXPRESSIONS, FUNCTION, SEQ, TYPES, Kind
 from opsieve.gen.irs.tvm.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
 from opsieve.gen.irs.tvm.tensors import from_node
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-def from_json(text: str) -> Module:
+def from_json(text: str) -> R.Module:
     """The module of a JSON graph.
 
     Raises:
@@ -91,11 +58,32 @@ class _Reader:
     def __init__(self) -> None:
         self._names: dict[int, str] = {}  # of variables, by node
         self._taken: set[str] = set()
-        self._bound: dict[int, Var] = {}
-        self._types: dict[int, Type] = {}
+        self._bound: dict[int, R.Var] = {}
+        self._types: dict[int, T.Type] = {}
         self._globals: dict[int, str] = {}
+        # How each part of the table of kinds is read.
+        self._readers: dict[str, Callable[[Value], Any]] = {
+            "expr": self.expr, "seq": self.seq, "type": self.type, "size": self.size, "param": self.param,
+            "block": self.block, "op": self.op, "text": _text, "integer": _integer, "flag": bool,
+            "array": lambda value: from_node(_expect(value, "ffi.Tensor")), "dictionary": _dictionary,
+            "attributes": _attributes, "element": lambda value: "" if value is None else _prim(value),
+            "derivation": lambda value: "" if value is None else _text(_expect(value, "ir.EnvFunc").raw),
+            "shape": lambda value: self.part("size*", _expect(value, "relax.expr.ShapeExpr")["values"]),
+        }  # fmt: skip
 
-    def module(self, root: ObjectNode) -> Module:
+    def part(self, how: str, value: Value) -> Any:
+        """Read a part, as the table of kinds says."""
+        if how.endswith("?"):
+            return None if value is None else self.part(how[:-1], value)
+        if how.endswith("*"):
+            return tuple(self.part(how[:-1], item) for item in _items(value))
+        return self._readers[how](value)
+
+    def node(self, kind: Kind, found: ObjectNode) -> Any:
+        """Read a node of a kind."""
+        return kind.tree(**{name: self.part(how, found.get(field)) for field, name, how in kind.parts})
+
+    def module(self, root: ObjectNode) -> R.Module:
         infos = root.get("global_infos")
         if isinstance(infos, Pairs) and infos.items:
             raise MalformedGraph("modules with devices or meshes among their global infos cannot be read")
@@ -111,23 +99,20 @@ class _Reader:
         if isinstance(main, ObjectNode) and main.type == "relax.expr.Function":
             for param in _items(main["params"]):
                 self.name(_expect(param, "ir.Var"))
-        read: list[tuple[str, Function | ObjectNode]] = []
+        read: list[tuple[str, R.Function | ObjectNode]] = []
         for key, value in pairs:
             found = _expect(value, "relax.expr.Function", "tirx.PrimFunc")
-            made = self.function(found) if found.type == "relax.expr.Function" else found
+            made = self.node(FUNCTION, found) if found.type == FUNCTION.key else found
             read.append((self._globals[id(key)], made))
-        return Module(tuple(read), _dictionary(root.get("attrs")))
+        return R.Module(tuple(read), _dictionary(root.get("attrs")))
 
-    def function(self, found: ObjectNode) -> Function:
-        params = tuple(self.bind(_expect(item, "ir.Var")) for item in _items(found["params"]))
-        body = self.seq(found["body"])
-        pure = bool(found["is_pure"])
-        return Function(params, body, self.type(found["ret_ty"]), pure, _dictionary(found.get("attrs")))
+    def param(self, value: Value) -> R.Var:
+        return self.bind(_expect(value, "ir.Var"))
 
-    def bind(self, found: ObjectNode) -> Var:
+    def bind(self, found: ObjectNode) -> R.Var:
         if id(found) in self._bound:
             raise MalformedGraph("a variable of the module is bound twice")
-        var = Var(self.name(found), self.type(found["ty"]), found.type == "relax.expr.DataflowVar")
+        var = R.Var(self.name(found), self.type(found["ty"]), found.type == "relax.expr.DataflowVar")
         self._bound[id(found)] = var
         return var
 
@@ -144,165 +129,91 @@ class _Reader:
             self._names[id(found)] = name
         return self._names[id(found)]
 
-    def seq(self, value: Value) -> Seq:
-        found = _expect(value, "relax.expr.SeqExpr")
-        blocks = tuple(self.block(item) for item in _items(found["blocks"]))
-        return Seq(blocks, self.expr(found["body"]))
+    def seq(self, value: Value) -> R.Seq:
+        seq: R.Seq = self.node(SEQ, _expect(value, SEQ.key))
+        return seq
 
-    def block(self, value: Value) -> BindingBlock:
+    def block(self, value: Value) -> R.BindingBlock:
         found = _expect(value, "relax.expr.BindingBlock", "relax.expr.DataflowBlock")
         bindings = tuple(self.binding(item) for item in _items(found["bindings"]))
-        return BindingBlock(bindings, found.type == "relax.expr.DataflowBlock")
+        return R.BindingBlock(bindings, found.type == "relax.expr.DataflowBlock")
 
-    def binding(self, item: Value) -> Binding:
+    def binding(self, item: Value) -> R.Binding:
         found = _expect(item, "relax.expr.VarBinding", "relax.expr.MatchCast")
         var = _expect(found["var"], "ir.Var", "relax.expr.DataflowVar")
         if found.type == "relax.expr.MatchCast":
             value, kind = self.expr(found["value"]), self.type(found["ty"])
-            return MatchCast(self.bind(var), value, kind)
+            return R.MatchCast(self.bind(var), value, kind)
         if isinstance(found["value"], ObjectNode) and found["value"].type == "relax.expr.Function":
             bound = self.bind(var)  # a local function may call itself
-            return Bind(bound, self.expr(found["value"]))
+            return R.Bind(bound, self.expr(found["value"]))
         value = self.expr(found["value"])
-        return Bind(self.bind(var), value)
+        return R.Bind(self.bind(var), value)
 
-    def expr(self, value: Value) -> Expr:
+    def expr(self, value: Value) -> R.Expr:
         if not isinstance(value, ObjectNode):
             raise MalformedGraph("the graph has no expression where one is expected")
         if value.type in ("ir.Var", "relax.expr.DataflowVar"):
             if id(value) in self._bound:
                 return self._bound[id(value)]
             kind = self.type(value["ty"])
-            if not isinstance(kind, PrimType):
+            if not isinstance(kind, T.PrimType):
                 raise MalformedGraph(
                     f"the variable {_text(value['name'])[:60]!r} is read where it is not bound"
                 )
-            return Scalar(Sym(self.name(value), kind.dtype), kind.dtype)
-        reader = getattr(self, "_" + value.type.rpartition(".")[2].lower(), None)
-        if reader is None or value.type not in _EXPRESSIONS:
-            if value.type.startswith("prim."):
-                return Scalar(self.size(value))
-            raise MalformedGraph(f"an expression of type {value.type[:60]!r} cannot be read")
-        read: Expr = reader(value)
-        return read
+            return R.Scalar(T.Sym(self.name(value), kind.dtype), kind.dtype)
+        if value.type in EXPRESSIONS:
+            expr: R.Expr = self.node(EXPRESSIONS[value.type], value)
+            return expr
+        if value.type in ("ir.IntImm", "ir.FloatImm"):
+            return self.number(value)
+        if value.type == "ir.GlobalVar":
+            return self.function_name(value)
+        if value.type.startswith("prim."):
+            return R.Scalar(self.size(value))
+        raise MalformedGraph(f"an expression of type {value.type[:60]!r} cannot be read")
 
-    def _genericconst(self, found: ObjectNode) -> Expr:
-        return Constant(from_node(_expect(found["value"], "ffi.Tensor")))
+    def number(self, found: ObjectNode) -> R.Scalar:
+        dtype, value = _prim(found["ty"]), found["value"]
+        if found.type == "ir.FloatImm":
+            return R.Scalar(float(value) if isinstance(value, int | float) else 0.0, dtype)
+        return R.Scalar(bool(_integer(value)) if dtype == "bool" else _integer(value), dtype)
 
-    def _intimm(self, found: ObjectNode) -> Expr:
-        dtype = _prim(found)
-        return Scalar(bool(_integer(found["value"])) if dtype == "bool" else _integer(found["value"]), dtype)
-
-    def _floatimm(self, found: ObjectNode) -> Expr:
-        value = found["value"]
-        return Scalar(float(value) if isinstance(value, int | float) else 0.0, _prim(found))
-
-    def _shapeexpr(self, found: ObjectNode) -> Expr:
-        return ShapeValue(self.shape(found))
-
-    def _stringimm(self, found: ObjectNode) -> Expr:
-        return Text(_text(found["value"]))
-
-    def _tuple(self, found: ObjectNode) -> Expr:
-        return Tuple(tuple(map(self.expr, _items(found["fields"]))))
-
-    def _tuplegetitem(self, found: ObjectNode) -> Expr:
-        return Projection(self.expr(found["tuple_value"]), _integer(found["index"]), self.type(found["ty"]))
-
-    def _globalvar(self, found: ObjectNode) -> Expr:
+    def function_name(self, found: ObjectNode) -> R.GlobalVar:
         if id(found) not in self._globals:
             raise MalformedGraph(
                 f"the module has no function {_text(found['name_hint'])[:60]!r} that is called in it"
             )
-        return GlobalVar(
-            self._globals[id(found)], self.type(found["ty"]) if _is_relax(found["ty"]) else AnyType()
-        )
+        kind = self.type(found["ty"]) if _is_relax(found["ty"]) else T.AnyType()
+        return R.GlobalVar(self._globals[id(found)], kind)
 
-    def _externfunc(self, found: ObjectNode) -> Expr:
-        return Extern(_text(found["global_symbol"]), self.type(found["ty"]))
-
-    def _function(self, found: ObjectNode) -> Expr:
-        return self.function(found)
-
-    def _if(self, found: ObjectNode) -> Expr:
-        condition = self.expr(found["cond"])
-        return If(
-            condition, self.seq(found["true_branch"]), self.seq(found["false_branch"]), self.type(found["ty"])
-        )
-
-    def _call(self, found: ObjectNode) -> Expr:
-        callee = found["op"]
-        named = isinstance(callee, ObjectNode) and callee.type == "ir.Op"
-        op = RelaxOperator(_text(callee.raw)) if named else self.expr(callee)  # type: ignore[union-attr]
-        if not isinstance(op, RelaxOperator | GlobalVar | Extern | Var):
+    def op(self, callee: Value) -> R.Expr | R.RelaxOperator:
+        if isinstance(callee, ObjectNode) and callee.type == "ir.Op":
+            return R.RelaxOperator(_text(callee.raw))
+        op = self.expr(callee)
+        if not isinstance(op, R.GlobalVar | R.Extern | R.Var):
             raise MalformedGraph("something is called that is no operator, function or variable")
-        args = tuple(map(self.expr, _items(found["args"])))
-        type_args = tuple(map(self.type, _items(found["ty_args"])))
-        return Call(op, args, self.type(found["ty"]), _attributes(found.get("attrs")), type_args)
+        return op
 
-    def type(self, value: Value) -> Type:
+    def type(self, value: Value) -> T.Type:
         if not isinstance(value, ObjectNode):
             raise MalformedGraph("the graph has no type where one is expected")
         if id(value) not in self._types:
-            self._types[id(value)] = self.new_type(value)
+            if value.type not in TYPES:
+                raise MalformedGraph(f"a type {value.type[:60]!r} cannot be read")
+            if value.get("vdevice") is not None:
+                raise MalformedGraph("tensors on a device of their own cannot be read")
+            self._types[id(value)] = self.node(TYPES[value.type], value)
         return self._types[id(value)]
 
-    def new_type(self, found: ObjectNode) -> Type:
-        if found.type == "relax.TensorType":
-            if found.get("vdevice") is not None:
-                raise MalformedGraph("tensors on a device of their own cannot be read")
-            dtype = "" if found["dtype"] is None else _text(_expect(found["dtype"], "ir.PrimType")["dtype"])
-            shape = (
-                None
-                if found["shape"] is None
-                else self.shape(_expect(found["shape"], "relax.expr.ShapeExpr"))
-            )
-            return RelaxTensorType(dtype, shape, _integer(found["ndim"]))
-        if found.type == "relax.ShapeType":
-            sizes = None if found["values"] is None else self.shape(found)
-            return ShapeType(sizes, _integer(found["ndim"]))
-        if found.type == "ir.PrimType":
-            return PrimType(_text(found["dtype"]))
-        if found.type == "ir.TupleType":
-            return TupleType(tuple(map(self.type, _items(found["fields"]))))
-        if found.type == "relax.FuncType":
-            params = None if found["params"] is None else tuple(map(self.type, _items(found["params"])))
-            derive = found.get("derive_func")
-            name = _text(_expect(derive, "ir.EnvFunc").raw) if derive is not None else ""
-            return FuncType(params, self.type(found["ret"]), bool(found["purity"]), name)
-        if found.type in ("ir.StringType", "relax.AnyType"):
-            return StringType() if found.type == "ir.StringType" else AnyType()
-        raise MalformedGraph(f"a type {found.type[:60]!r} cannot be read")
-
-    def shape(self, found: ObjectNode) -> Shape:
-        return tuple(map(self.size, _items(found["values"])))
-
-    def size(self, value: Value) -> Size:
-        found = _expect(value, "ir.IntImm", "ir.Var", *(f"prim.{op}" for op in SIZE_OPS))
+    def size(self, value: Value) -> T.Size:
+        found = _expect(value, "ir.IntImm", "ir.Var", *(f"prim.{op}" for op in T.SIZE_OPS))
         if found.type == "ir.IntImm":
             return _integer(found["value"])
         if found.type == "ir.Var":
             kind = self.type(found["ty"])
-            return Sym(self.name(found), kind.dtype if isinstance(kind, PrimType) else "int64")
-        return SizeOp(found.type.removeprefix("prim."), self.size(found["a"]), self.size(found["b"]))
-
-
-_EXPRESSIONS = frozenset(
-    [
-        "ir.GenericConst",
-        "ir.IntImm",
-        "ir.FloatImm",
-        "relax.expr.ShapeExpr",
-        "ir.StringImm",
-        "ir.Tuple",
-        "ir.Call",
-        "ir.TupleGetItem",
-        "ir.GlobalVar",
-        "relax.expr.ExternFunc",
-        "relax.expr.Function",
-        "relax.expr.If",
-    ]
-)
+            return T.Sym(self.name(found), kind.dtype if isinstance(kind, T.PrimType) else "int64")
+        return T.SizeOp(found.type.removeprefix("prim."), self.size(found["a"]), self.size(found["b"]))
 
 
 def _is_relax(value: Value) -> bool:
@@ -315,15 +226,13 @@ def _integer(value: Value) -> int:
     return int(value)
 
 
-def _prim(found: ObjectNode) -> str:
-    return _text(_expect(found["ty"], "ir.PrimType")["dtype"])
+def _prim(value: Value) -> str:
+    return _text(_expect(value, "ir.PrimType")["dtype"])
 
 
-def _attributes(value: Value) -> Attributes | None:
-    if value is None:
-        return None
+def _attributes(value: Value) -> R.Attributes:
     found = value if isinstance(value, ObjectNode) else _expect(value, "ir.Attrs")
-    return Attributes(found.type, tuple((name, _plain(item)) for name, item in found.fields.items()))
+    return R.Attributes(found.type, tuple((name, _plain(item)) for name, item in found.fields.items()))
 
 
 def _plain(value: Value) -> Value:

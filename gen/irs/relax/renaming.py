@@ -3,40 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from opsieve.gen.irs.relax.tree import Expr, Function, MatchCast, Module, Scalar, Seq, ShapeValue, Var
-from opsieve.gen.irs.relax.types import Size, SizeOp, Sym, Type, symbols, with_sizes
-from opsieve.gen.irs.relax.walk import Rebuild, all_bindings, functions
-
-
-def all_names(module: Module) -> set[str]:
-    """Every name in use: of functions, variables and symbols."""
-    found = {name for name, _ in module.functions}
-    for _, function in functions(module):
-        variables = [*function.params, *(binding.var for binding in all_bindings(function.body))]
-        variables += [
-            p for b in all_bindings(function.body) if isinstance(b.value, Function) for p in b.value.params
-        ]
-        for var in variables:
-            found.add(var.name)
-            found.update(symbols(var.type))
-        for binding in all_bindings(function.body):
-            if isinstance(binding, MatchCast):
-                found.update(symbols(binding.type))
-    return found
-
-
-def renamed_size(size: Size, by: Mapping[str, Sym]) -> Size:
-    """A size with symbols replaced."""
-    if isinstance(size, Sym):
-        return by.get(size.name, size)
-    if isinstance(size, SizeOp):
-        return SizeOp(size.op, renamed_size(size.left, by), renamed_size(size.right, by))
-    return size
-
-
-def renamed_type(kind: Type, by: Mapping[str, Sym]) -> Type:
-    """A type with symbols replaced."""
-    return with_sizes(kind, lambda size: renamed_size(size, by))
+from opsieve.gen.irs.relax.tree import Expr, Module, Scalar, Seq, ShapeValue, Var
+from opsieve.gen.irs.relax.types import SizeOp, Sym, Type, concrete, resized, symbols
+from opsieve.gen.irs.relax.walk import Rebuild
 
 
 class Renamed(Rebuild):
@@ -47,7 +16,7 @@ class Renamed(Rebuild):
 
     def type(self, kind: Type) -> Type:
         """A type with its symbols renamed."""
-        return renamed_type(kind, self._by)
+        return concrete(kind, self._by)
 
     def var(self, var: Var) -> Var:
         """The variable under its new name."""
@@ -56,33 +25,44 @@ class Renamed(Rebuild):
     def leaf(self, expr: Expr) -> Expr:
         """Sizes as values, with their symbols renamed."""
         if isinstance(expr, ShapeValue):
-            return ShapeValue(tuple(renamed_size(size, self._by) for size in expr.sizes))
+            return ShapeValue(tuple(resized(size, self._by) for size in expr.sizes))
         if isinstance(expr, Scalar) and isinstance(expr.value, Sym | SizeOp):
-            return replace(expr, value=renamed_size(expr.value, self._by))
+            return replace(expr, value=resized(expr.value, self._by))
         return expr
 
 
-class _Symbols(Rebuild):
+class _Names(Rebuild):
+    """Collects the names of variables and symbols, in the order of reading."""
+
     def __init__(self) -> None:
-        self.found: dict[str, None] = {}
+        self.variables: set[str] = set()
+        self.symbols: dict[str, None] = {}
+
+    def var(self, var: Var) -> Var:
+        self.variables.add(var.name)
+        return super().var(var)
 
     def type(self, kind: Type) -> Type:
-        self.found.update(dict.fromkeys(symbols(kind)))
+        self.symbols.update(dict.fromkeys(symbols(kind)))
         return kind
 
     def leaf(self, expr: Expr) -> Expr:
         sizes = (
             expr.sizes if isinstance(expr, ShapeValue) else (expr.value,) if isinstance(expr, Scalar) else ()
         )
-        self.found.update(dict.fromkeys(symbols(tuple(sizes))))
+        self.symbols.update(dict.fromkeys(symbols(tuple(sizes))))
         return expr
+
+
+def all_names(module: Module) -> set[str]:
+    """Every name in use: of functions, variables and symbols."""
+    names = _Names()
+    names.module(module)
+    return {name for name, _ in module.functions} | names.variables | set(names.symbols)
 
 
 def symbols_in(root: Expr | Seq) -> list[str]:
     """The symbols that stand anywhere below, in types and as values."""
-    walk = _Symbols()
-    if isinstance(root, Seq):
-        walk.seq(root)
-    else:
-        walk.expr(root)
-    return list(walk.found)
+    names = _Names()
+    names.seq(root) if isinstance(root, Seq) else names.expr(root)
+    return list(names.symbols)

@@ -11,13 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from opsieve.gen.irs.relax.body import Body, FreshNames
-from opsieve.gen.irs.relax.renaming import all_names, renamed_type
+from opsieve.gen.irs.relax.renaming import all_names
 from opsieve.gen.irs.relax.tree import Call, Function, GlobalVar, Module, Var
-from opsieve.gen.irs.relax.types import (
-    Sym,
-    Type,
-    symbols,
-)
+from opsieve.gen.irs.relax.types import Sym, Type, concrete, symbols
 from opsieve.gen.irs.relax.walk import functions
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
@@ -107,6 +103,6 @@ def _signature(function: Function, names: FreshNames) -> tuple[tuple[Var, ...], 
     """Parameters of the same types under new names and symbols, and what renames the symbols of a type."""
     found = {name: Sym(names.fresh(name + "_")) for param in function.params for name in symbols(param.type)}
     params = tuple(
-        Var(names.fresh(param.name + "_"), renamed_type(param.type, found)) for param in function.params
+        Var(names.fresh(param.name + "_"), concrete(param.type, found)) for param in function.params
     )
-    return params, lambda kind: renamed_type(kind, found)
+    return params, lambda kind: concrete(kind, found)

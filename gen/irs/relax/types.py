@@ -173,8 +173,8 @@ def with_sizes(kind: "Type", size: Callable[[Size], Size]) -> "Type":
     return kind
 
 
-def concrete(kind: "Type", known: Mapping[str, int]) -> "Type":
-    """The type with its symbols replaced by their values, those that have none left as they are."""
+def concrete(kind: "Type", known: Mapping[str, Size]) -> "Type":
+    """The type with its symbols replaced, by values or by other symbols; those that have none are left as they are."""
     return with_sizes(kind, lambda size: resized(size, known))
 
 

@@ -1,8 +1,10 @@
 """Going through trees and rebuilding them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
+from opsieve.gen.irs.relax.kinds import BY_CLASS
 from opsieve.gen.irs.relax.tree import (
     Bind,
     Binding,
@@ -25,25 +27,26 @@ from opsieve.gen.irs.relax.types import Type
 from opsieve.gen.irs.tvm.nodes import ObjectNode
 
 
+def _fields(expr: Expr, *hows: str) -> Iterator[Any]:
+    """The parts of an expression that hold one of these, by the table of kinds."""
+    kind = BY_CLASS.get(type(expr))
+    for part in kind.parts if kind else ():
+        if part.how in hows:
+            yield getattr(expr, part.name)
+
+
 def parts(expr: Expr) -> Iterator[Expr]:
     """The leaves that an operation reads directly; not what stands in branches and local functions."""
-    if isinstance(expr, Tuple):
-        yield from expr.fields
-    elif isinstance(expr, Projection):
-        yield expr.tuple
-    elif isinstance(expr, Call):
-        if isinstance(expr.op, Var | GlobalVar):
-            yield expr.op
-        yield from expr.args
-    elif isinstance(expr, If):
-        yield expr.condition
+    for part in _fields(expr, "expr", "expr*", "op"):
+        if isinstance(part, tuple):
+            yield from part
+        elif not isinstance(part, RelaxOperator | Extern):
+            yield part
 
 
 def bodies(expr: Expr) -> tuple[Seq, ...]:
     """The sequences nested in an expression."""
-    if isinstance(expr, If):
-        return (expr.then, expr.other)
-    return (expr.body,) if isinstance(expr, Function) else ()
+    return tuple(_fields(expr, "seq"))
 
 
 def expressions(root: Expr | Seq | Binding) -> Iterator[Expr]:
@@ -145,30 +148,25 @@ class Rebuild:
         """Any expression, rebuilt."""
         if isinstance(expr, Var):
             return self.leaf(self.var(expr))
-        if isinstance(expr, Tuple):
-            return self.leaf(Tuple(tuple(map(self.expr, expr.fields))))
-        if isinstance(expr, Projection):
-            return self.value(Projection(self.expr(expr.tuple), expr.index, self.type(expr.type)))
-        if isinstance(expr, Call):
-            op = self.expr(expr.op) if isinstance(expr.op, Var | GlobalVar) else expr.op
-            # only a variable is called by a local name
-            assert isinstance(op, RelaxOperator | GlobalVar | Extern | Var)
-            return self.value(
-                replace(
-                    expr,
-                    op=op,
-                    args=tuple(map(self.expr, expr.args)),
-                    type=self.type(expr.type),
-                    type_args=tuple(map(self.type, expr.type_args)),
-                )
-            )
-        if isinstance(expr, If):
-            return self.value(
-                If(self.expr(expr.condition), self.seq(expr.then), self.seq(expr.other), self.type(expr.type))
-            )
+        if isinstance(expr, Tuple | Projection | Call | If):
+            parts = {
+                part.name: self.part(part.how, getattr(expr, part.name))
+                for part in BY_CLASS[type(expr)].parts
+            }
+            made: Expr = type(expr)(**parts)
+            return self.leaf(made) if isinstance(made, Tuple) else self.value(made)
         if isinstance(expr, Function):
             return self.value(self.function(expr))
         return self.leaf(expr)
+
+    def part(self, how: str, value: Any) -> Any:
+        """A part of an operation, by the table of kinds."""
+        if how.endswith("*"):
+            return tuple(self.part(how[:-1], item) for item in value)
+        if how == "op":
+            return value if isinstance(value, RelaxOperator | Extern) else self.expr(value)
+        ways: dict[str, Callable[[Any], Any]] = {"expr": self.expr, "seq": self.seq, "type": self.type}
+        return ways[how](value) if how in ways else value
 
     def function(self, function: Function) -> Function:
         """A function: its parameters, body and result."""

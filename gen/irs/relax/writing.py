@@ -1,44 +1,16 @@
 """A module as the nodes of TVM's JSON."""
 
-from opsieve.gen.irs.relax.tree import (
-    Attributes,
-    Bind,
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    Expr,
-    Extern,
-    Function,
-    GlobalVar,
-    If,
-    Module,
-    Projection,
-    RelaxOperator,
-    Scalar,
-    Seq,
-    ShapeValue,
-    Text,
-    Tuple,
-    Var,
-)
-from opsieve.gen.irs.relax.types import (
-    FuncType,
-    PrimType,
-    RelaxTensorType,
-    Shape,
-    ShapeType,
-    Size,
-    StringType,
-    Sym,
-    TupleType,
-    Type,
-)
+from collections.abc import Callable
+from typing import Any
+
+from opsieve.gen.irs.relax import tree as R
+from opsieve.gen.irs.relax import types as T
+from opsieve.gen.irs.relax.kinds import BY_CLASS
 from opsieve.gen.irs.tvm.nodes import ObjectNode, Pairs, Value, encode, schema
 from opsieve.gen.irs.tvm.tensors import to_node
 
 
-def to_json(module: Module) -> str:
+def to_json(module: R.Module) -> str:
     """TVM's JSON of a module; equal modules give equal text."""
     return encode(_Writer(module).module())
 
@@ -57,17 +29,42 @@ def number(value: int | float | bool, dtype: str) -> ObjectNode:
 
 
 class _Writer:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: R.Module) -> None:
         self._module = module
         self._vars: dict[str, ObjectNode] = {}
-        self._types: dict[Type, ObjectNode] = {}
-        self._sizes: dict[Size, ObjectNode] = {}
+        self._types: dict[T.Type, ObjectNode] = {}
+        self._sizes: dict[T.Size, ObjectNode] = {}
         self._globals = {name: node("ir.GlobalVar", name_hint=name) for name, _ in module.functions}
+        # How each part of the table of kinds is written; what is missing here stands as it is.
+        self._writers: dict[str, Callable[[Any], Value]] = {
+            "expr": self.expr, "seq": self.node, "type": self.type, "size": self.size, "param": self.var,
+            "block": self.block, "op": self.op, "array": to_node, "dictionary": _dictionary,
+            "attributes": _attributes, "shape": lambda sizes: self.node(R.ShapeValue(sizes)),
+            "element": lambda dtype: self.type(T.PrimType(dtype)) if dtype else None,
+            "derivation": lambda name: ObjectNode("ir.EnvFunc", raw=name) if name else None,
+        }  # fmt: skip
+
+    def part(self, how: str, value: Any) -> Value:
+        """Write a part, as the table of kinds says."""
+        if how.endswith("?"):
+            return None if value is None else self.part(how[:-1], value)
+        if how.endswith("*"):
+            return tuple(self.part(how[:-1], item) for item in value)
+        written: Value = self._writers[how](value) if how in self._writers else value
+        return written
+
+    def node(self, item: Any) -> ObjectNode:
+        """Write an expression, a sequence or a type that is in the table of kinds."""
+        kind = BY_CLASS[type(item)]
+        fields = {field: self.part(how, getattr(item, name)) for field, name, how in kind.parts}
+        if "ty" in schema()[kind.key]:
+            fields["ty"] = self.type(item.type)
+        return ObjectNode(kind.key, fields)
 
     def module(self) -> ObjectNode:
         functions: list[tuple[Value, Value]] = []
         for name, function in self._module.functions:
-            written = self.function(function) if isinstance(function, Function) else function
+            written = self.node(function) if isinstance(function, R.Function) else function
             self._globals[name].fields["ty"] = written["ty"]
             functions.append((self._globals[name], written))
         return node(
@@ -79,138 +76,63 @@ class _Writer:
             global_infos=Pairs(),
         )
 
-    def function(self, function: Function) -> ObjectNode:
-        params = tuple(map(self.var, function.params))
-        return node(
-            "relax.expr.Function",
-            ty=self.type(function.type),
-            attrs=_dictionary(function.attrs),
-            params=params,
-            body=self.seq(function.body),
-            ret_ty=self.type(function.result),
-            is_pure=function.pure,
-        )
-
-    def seq(self, seq: Seq) -> ObjectNode:
-        blocks = tuple(map(self.block, seq.blocks))
-        return node("relax.expr.SeqExpr", ty=self.type(seq.type), blocks=blocks, body=self.expr(seq.body))
-
-    def block(self, block: BindingBlock) -> ObjectNode:
+    def block(self, block: R.BindingBlock) -> ObjectNode:
         kind = "relax.expr.DataflowBlock" if block.dataflow else "relax.expr.BindingBlock"
         return node(kind, bindings=tuple(map(self.binding, block.bindings)))
 
-    def binding(self, binding: Binding) -> ObjectNode:
+    def binding(self, binding: R.Binding) -> ObjectNode:
         var, value = self.var(binding.var), self.expr(binding.value)
-        if isinstance(binding, Bind):
+        if isinstance(binding, R.Bind):
             return node("relax.expr.VarBinding", var=var, value=value)
         return node("relax.expr.MatchCast", var=var, value=value, ty=self.type(binding.type))
 
-    def var(self, var: Var) -> ObjectNode:
+    def var(self, var: R.Var) -> ObjectNode:
         if var.name not in self._vars:
             kind = "relax.expr.DataflowVar" if var.dataflow else "ir.Var"
             self._vars[var.name] = node(kind, ty=self.type(var.type), name=var.name)
         return self._vars[var.name]
 
-    def expr(self, expr: Expr) -> ObjectNode:
-        if isinstance(expr, Var):
+    def expr(self, expr: R.Expr) -> ObjectNode:
+        if isinstance(expr, R.Var):
             return self.var(expr)
-        if isinstance(expr, Constant):
-            return node("ir.GenericConst", ty=self.type(expr.type), value=to_node(expr.array))
-        if isinstance(expr, Scalar):
+        if isinstance(expr, R.GlobalVar):
+            return self._globals[expr.name]
+        if isinstance(expr, R.Scalar):
             if isinstance(expr.value, int | float):  # a boolean is an int here
                 return number(expr.value, expr.dtype)
             return self.size(expr.value)
-        if isinstance(expr, ShapeValue):
-            return self.shape(expr.sizes)
-        if isinstance(expr, Text):
-            return node("ir.StringImm", ty=self.type(expr.type), value=expr.value)
-        if isinstance(expr, Tuple):
-            return node("ir.Tuple", ty=self.type(expr.type), fields=tuple(map(self.expr, expr.fields)))
-        if isinstance(expr, GlobalVar):
-            return self._globals[expr.name]
-        if isinstance(expr, Extern):
-            attrs = _dictionary(())
-            return node(
-                "relax.expr.ExternFunc", ty=self.type(expr.type), attrs=attrs, global_symbol=expr.name
-            )
-        return self.operation(expr)
+        written = self.node(expr)
+        if isinstance(expr, R.Extern):
+            written.fields["attrs"] = _dictionary(())
+        return written
 
-    def operation(self, expr: "Projection | Call | If | Function") -> ObjectNode:
-        if isinstance(expr, Projection):
-            whole = self.expr(expr.tuple)
-            return node("ir.TupleGetItem", ty=self.type(expr.type), tuple_value=whole, index=expr.index)
-        if isinstance(expr, Function):
-            return self.function(expr)
-        if isinstance(expr, If):
-            condition, kind = self.expr(expr.condition), self.type(expr.type)
-            then, other = self.seq(expr.then), self.seq(expr.other)
-            return node("relax.expr.If", ty=kind, cond=condition, true_branch=then, false_branch=other)
-        op = (
-            ObjectNode("ir.Op", raw=expr.op.name)
-            if isinstance(expr.op, RelaxOperator)
-            else self.expr(expr.op)
-        )
-        return node(
-            "ir.Call",
-            ty=self.type(expr.type),
-            op=op,
-            args=tuple(map(self.expr, expr.args)),
-            attrs=None if expr.attrs is None else _attributes(expr.attrs),
-            ty_args=tuple(map(self.type, expr.type_args)),
-        )
+    def op(self, op: "R.RelaxOperator | R.GlobalVar | R.Extern | R.Var") -> ObjectNode:
+        return ObjectNode("ir.Op", raw=op.name) if isinstance(op, R.RelaxOperator) else self.expr(op)
 
-    def type(self, kind: Type) -> ObjectNode:
+    def type(self, kind: T.Type) -> ObjectNode:
         if kind not in self._types:
-            self._types[kind] = self.new_type(kind)
+            self._types[kind] = self.node(kind)
         return self._types[kind]
 
-    def new_type(self, kind: Type) -> ObjectNode:
-        if isinstance(kind, RelaxTensorType):
-            shape = None if kind.shape is None else self.shape(kind.shape)
-            dtype = self.type(PrimType(kind.dtype)) if kind.dtype else None
-            return node("relax.TensorType", shape=shape, dtype=dtype, ndim=kind.rank)
-        if isinstance(kind, ShapeType):
-            sizes = None if kind.sizes is None else tuple(map(self.size, kind.sizes))
-            return node("relax.ShapeType", values=sizes, ndim=kind.rank)
-        if isinstance(kind, PrimType):
-            return node("ir.PrimType", dtype=kind.dtype)
-        if isinstance(kind, TupleType):
-            return node("ir.TupleType", fields=tuple(map(self.type, kind.fields)))
-        if isinstance(kind, FuncType):
-            params = None if kind.params is None else tuple(map(self.type, kind.params))
-            derive = ObjectNode("ir.EnvFunc", raw=kind.derive) if kind.derive else None
-            return node(
-                "relax.FuncType",
-                params=params,
-                ret=self.type(kind.result),
-                derive_func=derive,
-                purity=kind.pure,
-            )
-        return node("ir.StringType" if isinstance(kind, StringType) else "relax.AnyType")
-
-    def shape(self, sizes: Shape) -> ObjectNode:
-        kind = self.type(ShapeType(sizes))
-        return node("relax.expr.ShapeExpr", ty=kind, values=kind["values"])
-
-    def size(self, size: Size) -> ObjectNode:
+    def size(self, size: T.Size) -> ObjectNode:
         if size not in self._sizes:
             self._sizes[size] = self.new_size(size)
         return self._sizes[size]
 
-    def new_size(self, size: Size) -> ObjectNode:
+    def new_size(self, size: T.Size) -> ObjectNode:
         if isinstance(size, int):
             return number(size, "int64")
-        if isinstance(size, Sym):
-            return self.var(Var(size.name, PrimType(size.dtype)))
+        if isinstance(size, T.Sym):
+            return self.var(R.Var(size.name, T.PrimType(size.dtype)))
         left, right = self.size(size.left), self.size(size.right)
-        return node(f"prim.{size.op}", ty=self.type(PrimType("int64")), a=left, b=right)
+        return node(f"prim.{size.op}", ty=self.type(T.PrimType("int64")), a=left, b=right)
 
 
 def _dictionary(items: tuple[tuple[str, Value], ...]) -> ObjectNode:
     return node("ir.DictAttrs", __dict__=Pairs(items))
 
 
-def _attributes(attrs: Attributes) -> ObjectNode:
+def _attributes(attrs: R.Attributes) -> ObjectNode:
     declared = schema().get(attrs.kind, {})
     return ObjectNode(
         attrs.kind, {name: _immediate(value, declared.get(name, "")) for name, value in attrs.items}
