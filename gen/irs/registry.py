@@ -74,12 +74,9 @@ def read_program(path: Path) -> Program:
             f"{shown(path, 160)} is code, which opsieve does not run; `opsieve import --script` makes a case"
             " of TVMScript of your own"
         )
-    claiming = [ir_named(ONNX)] if path.suffix == ir_named(ONNX).suffix else [*_by_suffix(path.suffix)]
-    return first_program(claiming or [ir_named(ONNX)], lambda ir: ir.read(path))
-
-
-def _by_suffix(suffix: str) -> Iterator[IR[Program]]:
-    return (ir for ir in all_irs() if ir.suffix == suffix)
+    onnx = ir_named(ONNX)
+    claiming = [] if path.suffix == onnx.suffix else [ir for ir in all_irs() if ir.suffix == path.suffix]
+    return first_program(claiming or [onnx], lambda ir: ir.read(path))
 
 
 def first_program(irs: Iterable[IR[Program]], read: Callable[[IR[Program]], Program]) -> Program:

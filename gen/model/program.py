@@ -112,11 +112,6 @@ class Program(ABC):
         return len(self.operators())
 
     @property
-    def function_count(self) -> int:
-        """How many functions it consists of."""
-        return 1
-
-    @property
     def fault(self) -> Broken | None:
         """What is wrong with a program that was made to be wrong; None for any other."""
         return None

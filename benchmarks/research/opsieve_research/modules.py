@@ -20,7 +20,7 @@ class ModuleMetrics:
     def add(self, program: Program) -> None:
         """One more module."""
         self.modules += 1
-        self._functions += program.function_count
+        self._functions += len(getattr(program, "functions", [program]))
         self._calls.update(program.operators())
         self._edges.update(program.edges())
         self._signatures.add(tuple(str(kind) for kind in program.inputs().values()))

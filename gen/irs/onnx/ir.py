@@ -1,34 +1,14 @@
 """The record of ONNX, the IR that the generator's core is written in."""
 
-from onnx import ModelProto
-
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.irs.ir import IR, Lines, ScriptFacts
+from opsieve.gen.irs.onnx.drawing import graph_lines
 from opsieve.gen.irs.onnx.graph_facts import graph_details
 from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.irs.onnx.payload import older, payload
 from opsieve.gen.irs.onnx.program import MODEL, OnnxProgram
 from opsieve.gen.model.lowering import lower_ir
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.model.tensors import Value
-
-
-def _load(data: bytes, passes: tuple[str, ...], name: str) -> OnnxProgram:
-    return OnnxProgram(data, name)
-
-
-def _seed_inputs(program: OnnxProgram, seed: int) -> dict[str, Value]:
-    return seeded_inputs(program.proto, seed)
-
-
-def _graph(program: OnnxProgram) -> ModelProto:
-    return program.proto
-
-
-def _lines(program: OnnxProgram) -> Lines:
-    from opsieve.gen.irs.onnx.drawing import graph_lines
-
-    return graph_lines(program.proto.graph)
 
 
 def _describe(program: OnnxProgram) -> Lines:
@@ -46,14 +26,14 @@ ONNX = IR(
     suffix=".onnx",
     files=(MODEL,),
     read=load_program,
-    load=_load,
+    load=lambda data, passes, name: OnnxProgram(data, name),
     validator="checker",
     checker="checker",
-    seed_inputs=_seed_inputs,
+    seed_inputs=lambda program, seed: seeded_inputs(program.proto, seed),
     payload=payload,
     lower=lambda program: lower_ir(program.data),
     older=older,
-    graph=_graph,
+    graph=lambda program: program.proto,
     details=lambda program: graph_details(program.proto),
     usual_features=50.0,
     rewrites="opsieve.gen.rewrites.onnx_rewriting:REWRITES",
@@ -71,7 +51,7 @@ ONNX = IR(
         serialised=True,
         trusts_baseline=False,
     ),
-    lines=_lines,
+    lines=lambda program: graph_lines(program.proto.graph),
     describe=_describe,
     operators=_operators,
 )

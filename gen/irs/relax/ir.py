@@ -1,18 +1,11 @@
 """The record of Relax, TVM's IR of graphs."""
 
-from collections.abc import Mapping
-
 from opsieve.gen.data.inputs import seeded_values
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.ir import OtherBuilds
 from opsieve.gen.irs.relax.program import RelaxProgram
 from opsieve.gen.irs.tvm.ir import tvm_ir
 from opsieve.gen.irs.tvm.nodes import MalformedGraph
-from opsieve.gen.model.tensors import Value
-
-
-def _seed_inputs(program: RelaxProgram, seed: int) -> Mapping[str, Value]:
-    return seeded_values(program.inputs(), seed, program.shapes())
 
 
 def _is_editable(program: RelaxProgram) -> bool:
@@ -28,7 +21,7 @@ def _is_editable(program: RelaxProgram) -> bool:
 
 RELAX = tvm_ir(
     RelaxProgram,
-    seed_inputs=_seed_inputs,
+    seed_inputs=lambda program, seed: seeded_values(program.inputs(), seed, program.shapes()),
     # TVM checks a module in the stage `import`, so an error behind that is about a module that it found valid.
     checked_by="TVM's own check of the module",
     # TVM's check infers the type of every result anew and compares it with what the module declares.

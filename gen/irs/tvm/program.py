@@ -99,11 +99,6 @@ class TvmProgram(Program):
                 found[str(key.get("name_hint"))] = value
         return found
 
-    @property
-    def function_count(self) -> int:
-        """How many functions the module has."""
-        return len(self.functions)
-
     @cached_property
     def entry(self) -> ObjectNode:
         """The function that is run; BadInput when there is none."""
