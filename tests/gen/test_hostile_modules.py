@@ -16,6 +16,8 @@ from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.registry import make_inputs
+from opsieve.gen.irs.relax.reading import from_json
+from opsieve.gen.irs.tvm.nodes import MalformedGraph
 from opsieve.gen.irs.tvm.program import TvmProgram
 
 Graph = dict[str, Any]
@@ -123,6 +125,21 @@ def test_nothing_of_a_strangers_module_runs_here(
             assert sentence.isprintable()
     assert not mark.exists()
     assert ("tvm" in sys.modules) == loaded
+
+
+@pytest.mark.parametrize("data", ["x", {}], ids=["text", "no-fields"])
+def test_a_node_without_its_fields_is_refused_or_not_needed(data: Any) -> None:
+    reasons = []
+    for place, node in enumerate(module()["nodes"]):
+        if isinstance(node.get("data"), dict):
+            graph = module()
+            graph["nodes"][place] = {"type": node["type"], "data": data}
+            try:
+                from_json(json.dumps(graph))
+            except MalformedGraph as error:
+                reasons.append(str(error))
+    assert len(reasons) > 100
+    assert max(map(len, reasons)) < 500
 
 
 def test_a_name_that_is_code_is_no_plain_module_and_so_is_never_read_back() -> None:

@@ -59,6 +59,9 @@ class ObjectNode:
     raw: Any = None
 
     def __getitem__(self, name: str) -> "Value":
+        """A field; MalformedGraph where it is absent."""
+        if name not in self.fields:
+            raise MalformedGraph(f"a node of type {self.type[:60]!r} has no field {name!r}")
         return self.fields[name]
 
     def get(self, name: str) -> "Value":
