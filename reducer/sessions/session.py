@@ -254,7 +254,8 @@ class Session:
         """Check the certificate of a result again. NoFailure when it does not fail."""
         case = self._opened()
         story = self._story()
-        premise = self._premise(case, story.target)
+        level = story.level if story.level in LEVELS else self._level
+        premise = self._premise(case, story.target, level)
         if premise is None:
             raise BadInput(
                 "--verify and --check cannot be used together: a script's answers are no certificate of ours."
@@ -263,7 +264,6 @@ class Session:
         form = form_of(case.program)
         start = form.subject(case)
         source = premise.target.baseline
-        level = story.level if story.level in LEVELS else self._level
         rules = Rules(
             form,
             [
@@ -287,8 +287,8 @@ class Session:
         request = self.request
         return open_case(request.path, request.inputs, request.expected, request.seed)
 
-    def _premise(self, case: Case, named: str = "") -> Premise | None:
-        """What fails; None when the user's own script says so."""
+    def _premise(self, case: Case, named: str = "", level: Level | None = None) -> Premise | None:
+        """What fails, held fixed at a level (that of the request); None when the user's own script says so."""
         if self.request.script is not None:
             return None
         named = named or target_of(self.request.path) or case.parameters.get("target", "")
@@ -301,7 +301,7 @@ class Session:
         premise = find(case, [resolve(target) for target in targets], against, self.pool[0])
         kind, reason = premise.failure.verdict.kind, shown(premise.reason, 400)
         self.listener.say(f"{premise.target.display}: {kind}: {reason}")
-        self.listener.say(premise.held(self._level))
+        self.listener.say(premise.held(level or self._level))
         return premise
 
     def _story(self) -> "_Story":

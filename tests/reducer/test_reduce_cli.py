@@ -115,9 +115,10 @@ def test_verify_contradicts_a_story_that_claims_too_much(tmp_path: Path) -> None
     save(Case(program, {"x": np.ones((2, 3), np.float32)}, parameters={"target": "fake:crash@Relu"}), folder)
     story = {"target": "fake:crash@Relu", "level": "loose", "minimal": True, "same": True, "nodes_after": 3}
     (folder / "reduction.json").write_text(json.dumps(story))
-    code, printed, _ = reduce(folder, "--verify", "--json")
+    code, printed, talk = reduce(folder, "--verify", "--json")
     facts = json.loads(printed)
     assert (code, facts["minimal"]) == (1, False)
+    assert "held fixed: a crash" in talk  # at the level of the story, not of this request
     assert {part["part"] for part in facts["parts"] if part["same"]} >= {"a", "y"}
     code, printed, _ = reduce(folder, "-o", tmp_path / "out", "--same", "loose", "--json")
     facts = json.loads(printed)
