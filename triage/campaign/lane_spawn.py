@@ -78,7 +78,7 @@ class ProcessLane:
                 return
 
     def stop(self) -> None:
-        """Have it end with the piece that it is at; one that has no question is told with its next one."""
+        """Have it end with the piece that it is at; without a question it ends with its next one."""
         with self._lock, suppress(OSError):  # where it is dead, `ask` says so
             if self._is_asked and not self._is_stopped:
                 self._send_stop()

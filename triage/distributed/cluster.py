@@ -194,7 +194,7 @@ class ClusterLane:
         self._begin = b""
 
     def begin(self, message: Begin) -> None:
-        """Remember whose tests it will do: each task is told."""
+        """Keep the message that every task is sent first: whose tests it does."""
         self._begin = encode(message)
 
     def ask(self, question: Question) -> Iterator[Answer]:
