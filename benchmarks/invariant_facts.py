@@ -272,5 +272,7 @@ FACTS: dict[str, Callable[..., Any]] = {
 
 
 if __name__ == "__main__":
+    # Some files of this folder have the names of modules of tests/support.
+    sys.path.pop(0)
     repository, row, *group = sys.argv[1:]
     json.dump(FACTS[row](Path(repository), *group) if group else FACTS[row](), sys.stdout)

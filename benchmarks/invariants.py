@@ -313,6 +313,19 @@ def compare(before: Any, now: Any, at: str = "") -> Iterator[str]:
         yield f"{at}: {json.dumps(before)} -> {json.dumps(now)}"
 
 
+def text_of(table: dict[str, Any]) -> str:
+    """The table as JSON that a diff shows well: a line for each row, or for each value of a long one."""
+    rows = []
+    for name, value in table["rows"].items():
+        line = json.dumps(value, ensure_ascii=False)
+        if len(line) > 400:
+            inner = (f"   {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items())
+            line = "{\n" + ",\n".join(inner) + "\n  }"
+        rows.append(f"  {json.dumps(name)}: {line}")
+    head = json.dumps({"versions": table["versions"]}, indent=1).removesuffix("\n}")
+    return head + ',\n "rows": {\n' + ",\n".join(rows) + "\n }\n}\n"
+
+
 def compute(row: Row, checkout: Checkout) -> Any:
     """A row's value, {"not here": REASON} or {"error": MESSAGE}."""
     with tempfile.TemporaryDirectory(prefix="invariants-") as scratch:
@@ -386,7 +399,7 @@ def main() -> int:
                 table["rows"][row.name] = value
     if options.update:
         table = {"versions": versions(), "rows": dict(sorted(table["rows"].items()))}
-        TABLE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        TABLE.write_text(text_of(table), encoding="utf-8")
         return 0
     print(f"{len(rows) - different} of {len(rows)} rows are as in the table.")
     return int(different > 0)
