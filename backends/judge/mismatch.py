@@ -13,6 +13,7 @@ from opsieve.backends.compare import Comparison, compare, error
 from opsieve.backends.judge.derived_types import RULE, derive, describe_type, find_contradictions, judge_types
 from opsieve.backends.judge.discontinuities import excuses
 from opsieve.backends.judge.discontinuity_points import Ask, points
+from opsieve.backends.judge.integer_results import wrong_by_integers
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
 from opsieve.backends.judge.levels import disagreement
 from opsieve.backends.judge.localise import Dispute, Finding, settle
@@ -305,21 +306,22 @@ class MismatchJudge:
                     break
                 answer = session.ask(oracle).outputs
                 if answer is not None and name in answer:
-                    # Another compiler can share the fault, its unoptimised build above all: it counts up to
-                    # the screen.
+                    # Another compiler can have the same fault: it counts up to the screen.
                     errors = [*errors, min(error(answer[name], self.truth[name]), screen)]
             if _shared(own, errors, screen):
                 self.rules.append("peers-share-the-error")
                 del self.left[name]
 
     def peers_of(self, name: str) -> list[ResolvedTarget]:
-        """Who is asked how far off an honest compiler is: the unoptimised build, and others only where it is
-        wrong too.
+        """Return the compilers that tell how far off an honest compiler is.
+
+        Other builds of the target's compiler are none: they share its kernels. Where its unoptimised build is
+        right, no other compiler is asked, for the optimiser alone is in question.
         """
         session, baseline = self.session, self.session.target.baseline
         if baseline is not None and session.agrees(baseline, self.truth, (name,), self.terms):
-            return [baseline]
-        return [oracle for oracle in (baseline, *session.oracles) if oracle is not None]
+            return []
+        return [oracle for oracle in session.oracles if independent(session.target, oracle)]
 
     def drop_discontinuities(self) -> None:
         """Leave out what a value near a discontinuity explains."""
@@ -333,7 +335,8 @@ class MismatchJudge:
             session.graph, session.inputs, self.outputs, wrong, session.dtypes, session.policy, ask,
             wide=self.arbiter == FLOAT64,
         )  # fmt: skip
-        for name in found:
+        excused = set(found) - wrong_by_integers(session.graph, session.inputs, self.outputs, found, ask)
+        for name in filter(excused.__contains__, found):
             self.rules.append("jump")
             del self.left[name]
 

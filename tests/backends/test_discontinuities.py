@@ -1,5 +1,6 @@
 """Mismatches behind operators that jump: excused when a rounding error explains them, not otherwise."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from opsieve.backends.compare import POLICY
 from opsieve.backends.judge.discontinuities import excuses
 from opsieve.backends.judge.discontinuity_points import points, severed, shifted
+from opsieve.backends.judge.integer_results import wrong_by_integers
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.observation import Observation
@@ -290,3 +292,41 @@ def test_how_many_values_are_not_zero_can_be_a_matter_of_rounding() -> None:
     feeds = {"x": np.float32([0, 1, 2])}
     assert Candidate("a", 1e-9).excused(proto, feeds, {"y": "int64"}) == ("y",)
     assert Candidate("a", 0.5).excused(proto, feeds, {"y": "int64"}) == ()
+
+
+class FusesIntegers:
+    """A compiler that takes a division of integers and the product behind it for nothing."""
+
+    def __init__(self) -> None:
+        self.lab = InProcessLab()
+
+    def observe(self, who: str, proto: ModelProto, feeds: Values) -> Observation:
+        target = {"candidate": NATIVE, "native": NATIVE, "float64": FLOAT64}[who]
+        seen = self.lab.observe(target, OnnxProgram(proto.SerializeToString()), feeds)
+        outputs = dict(seen.outputs or {})
+        if who == "candidate" and "y" in outputs:
+            cast = self.lab.observe(NATIVE, OnnxProgram(tapped(proto, ["c"]).SerializeToString()), feeds)
+            outputs["y"] = (cast.outputs or {})["c"]
+            if "a" in outputs:  # asked for what goes into the cast, it computes otherwise
+                outputs["y"] = outputs["y"] + 1
+        return replace(seen, outputs=outputs)
+
+
+def test_what_integers_alone_make_wrong_is_not_excused() -> None:
+    nodes = [
+        node("Mul", "x scale", "a"), node("Cast", "a", "c", to=I),
+        node("Div", "c three", "d"), node("Mul", "d three", "y"),
+    ]  # fmt: skip
+    proto = model(nodes, {"y": I}, scale=np.float32(1.7), three=np.int64(3))
+    # So large that rounding before the cast moves it by more than the division does.
+    feeds = {"x": np.linspace(1e6, 9e6, 16).astype(np.float32)}
+    compiler = FusesIntegers()
+    got = compiler.observe("candidate", proto, feeds).outputs or {}
+    excused = excuses(proto, feeds, got, ["y"], {"y": "int64"}, POLICY, compiler.observe)
+    assert excused == ("y",)
+    assert wrong_by_integers(proto, feeds, got, excused, compiler.observe) == {"y"}
+    right = compiler.observe("native", proto, feeds).outputs or {}
+    assert (
+        wrong_by_integers(proto, feeds, right, excused, lambda _, *asked: compiler.observe("native", *asked))
+        == set()
+    )

@@ -1,0 +1,63 @@
+"""Results that integers alone make: they are exact, so that no rounding error excuses a wrong one."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from opsieve.backends.compare import identical
+from opsieve.backends.judge.discontinuity_points import Ask, Values, severed
+from opsieve.backends.judge.pieces import constants, tapped
+from opsieve.backends.reference.hazards import inputs_of
+from opsieve.gen.model.tensors import read_tensor
+
+
+def wrong_by_integers(
+    model: ModelProto, inputs: Values, got: Mapping[str, Any], names: Sequence[str], ask: Ask
+) -> set[str]:
+    """Return the outputs among `names` that integer arithmetic alone makes wrong.
+
+    Integers are exact, so no rounding error excuses what is computed from them. The candidate is asked for
+    the integers at which such a computation begins; from those, an output has a single right value.
+    """
+    made = [name for node in model.graph.node for name in node.output if name]
+    native = ask("native", tapped(model, made), inputs).outputs
+    if native is None:
+        return set()
+    integers = {name for name, value in {**inputs, **native}.items() if _is_integer(value)}
+    integers.update(name for name, tensor in constants(model).items() if _is_integer(read_tensor(tensor)))
+    wrong = set()
+    for name in names:
+        begin = sorted(_integers_behind(model, name, integers) & set(made))
+        # Where the output begins nothing, it is a result of floats itself.
+        if name in begin:
+            continue
+        own = ask("candidate", tapped(model, begin), inputs).outputs
+        if own is None or not identical(own.get(name), got[name]):
+            continue
+        feeds = {**inputs, **{each: own[each] for each in begin}}
+        right = ask("native", severed(model, begin, [name]), feeds).outputs
+        if right is not None and not identical(right.get(name), got[name]):
+            wrong.add(name)
+    return wrong
+
+
+def _integers_behind(model: ModelProto, output: str, integers: Collection[str]) -> set[str]:
+    """Return the tensors from which nodes that read integers alone compute an output; itself where none do."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    begin, left = set[str](), [output]
+    while left:
+        name = left.pop()
+        node = makers.get(name)
+        reads = list(filter(None, inputs_of(node))) if node is not None else []
+        bodies = node is not None and any(each.HasField("g") or each.graphs for each in node.attribute)
+        if bodies or not reads or not all(each in integers for each in (name, *reads)):
+            begin.add(name)
+        else:
+            left += reads
+    return begin
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iub"
