@@ -48,7 +48,9 @@ class Request:
 
 @dataclass(frozen=True)
 class BackendFacts:
-    """What a backend states about itself, in attributes of the same names; it may leave out all but `name`."""
+    """What a backend states about itself, in attributes of the same names; it may leave out all but
+    `name`.
+    """
 
     name: str  # as targets write it
     package: str = ""  # its distribution on PyPI, "" for none: what `==release` installs
@@ -66,8 +68,8 @@ class BackendFacts:
     helper: bool = False
     # Backends with the same word share code: agreement between them counts as one witness. "": its name.
     family: str = ""
-    # Another compiler, as a target is written, that runs its result: where that compiler fails on the original
-    # program alike, the fault is its own.
+    # Another compiler, as a target is written, that runs its result: where that compiler fails on the
+    # original program alike, the fault is its own.
     runs_on: str = ""
     unchanged: Mapping[str, str] = field(default_factory=dict)  # options with which it changes nothing
     # Its `unsupported` is always about the program as it was given, never about what it made of it.
@@ -75,12 +77,12 @@ class BackendFacts:
     # A program of the user's does the work: its words stand in the target and in `options["command"]`.
     runs_command: bool = False
     libraries: str = ""  # the option that names libraries for its workers to load: paths joined with `+`
-    # Options with which its only output is `model`, the bytes of its optimised graph as uint8: for hints where
-    # a reduction looks first.
+    # Options with which its only output is `model`, the bytes of its optimised graph as uint8: for hints
+    # where a reduction looks first.
     shows_graph: Mapping[str, str] = field(default_factory=dict)
     counts_applications: bool = False  # its passes can be stopped after a number of applications
-    # CPU milliseconds by IR of a usual program of 5 to 30 nodes, judged, where onnxruntime takes 10: campaigns
-    # share out their time by it.
+    # CPU milliseconds by IR of a usual program of 5 to 30 nodes, judged, where onnxruntime takes 10:
+    # campaigns share out their time by it.
     milliseconds: Mapping[str, float] = field(default_factory=dict)
 
     # `network`; devices (`/dev/nvidia*`); other files and folders that its workers read in their sandbox
@@ -89,7 +91,8 @@ class BackendFacts:
     shares_zygote_of: str = ""  # the backend whose zygote forks its workers, which call its `load` then
     maps_tensors: bool = False  # it reads large tensors from `Request.mapped`
     version_of_distribution: bool = False  # `load` returns what the installed distribution states
-    # For `--coverage`: how a library's file name begins -> the root of its source files' paths ("": all of it)
+    # For `--coverage`: how a library's file name begins -> the root of its source files' paths ("": all of
+    # it)
     native_sources: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -139,8 +142,8 @@ class WritesScripts(Protocol):
         """
 
     def script_of_module(self, ir: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
-        """Return the same for a module of TVM; `run` is fed TVMScript where `text` says so, else TVM's JSON, and runs the
-        passes first.
+        """Return the same for a module of TVM; `run` is fed TVMScript where `text` says so, else TVM's JSON,
+        and runs the passes first.
         """
 
     def brief(

@@ -22,8 +22,8 @@ GROUP = "opsieve.backends"
 REWRITE = "rewrite"  # an option that every backend has: it is no matter of the compiler's
 
 
-# How a worker finds a backend: the name of its module, the `__init__.py` of the outermost package around it (the
-# module's own file where there is no package), and the attribute of the module.
+# How a worker finds a backend: the name of its module, the `__init__.py` of the outermost package around it
+# (the module's own file where there is no package), and the attribute of the module.
 Location = tuple[str, str, str]
 
 
@@ -157,8 +157,8 @@ class ResolvedTarget:
 
     @property
     def showing_graph(self) -> "ResolvedTarget | None":
-        """The same build, but that it gives its optimised graph and computes nothing (`BackendFacts.shows_graph`);
-        None where it cannot.
+        """The same build, but that it gives its optimised graph and computes nothing
+        (`BackendFacts.shows_graph`); None where it cannot.
         """
         shows = self.facts.shows_graph
         return self.with_options(**shows) if shows else None
@@ -183,8 +183,9 @@ class ResolvedTarget:
 
     @property
     def zygote(self) -> tuple[str, str]:
-        """What serves the target: its backend, or the one that shares its zygote (`BackendFacts.shares_zygote_of`),
-        and the release or `@` and the build, with what only its sandbox shows.
+        """What serves the target: its backend, or the one that shares its zygote
+        (`BackendFacts.shares_zygote_of`), and the release or `@` and the build, with what only its sandbox
+        shows.
         """
         version = f"@{self.build}" if self.build else self.release
         version = "+".join([version, *self.libraries])

@@ -97,10 +97,12 @@ def measured(given: argparse.Namespace, disk: Path) -> dict[str, Any]:
     index = opsieve("index", "--store", store)
     now = os.times()
     return {
-        "kills": dict(disturbed.killed), "full": given.full, "paused_for_space": disturbed.paused, "runs": disturbed.runs, "tests": tests,
-        "equal": not different, "different": different, "index_says": index.strip(), "reads": reader.reads,
+        "kills": dict(disturbed.killed), "full": given.full, "paused_for_space": disturbed.paused,
+        "runs": disturbed.runs, "tests": tests, "equal": not different, "different": different,
+        "index_says": index.strip(), "reads": reader.reads,
         "complaints": complaints + disturbed.complaints + reader.complaints,
-        "wall_s": round(time.monotonic() - begun), "cpu_s": round(sum(now[:4]) - sum(cpu[:4])), "load": round(os.getloadavg()[0], 1),
+        "wall_s": round(time.monotonic() - begun), "cpu_s": round(sum(now[:4]) - sum(cpu[:4])),
+        "load": round(os.getloadavg()[0], 1),
     }  # fmt: skip
 
 

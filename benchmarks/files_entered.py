@@ -2,11 +2,12 @@
 
     python benchmarks/files_entered.py [--names] [--repository FOLDER]
 
-A file counts when one of its functions is called in the main process or, of `fuzz`, in a lane; importing a file
-does not count, workers of compilers do not either. The lane of `fuzz` runs as a thread, as the tests run it
-(tests/support/thread_lanes.py), so that one profiler sees all. On dcbb0cb this prints 173 for `reduce` and 227 for
-`fuzz` with seed 0, 217 to 227 with the seeds 0 to 4. The review of dcbb0cb says 204 and 219: it drew the seed of
-`fuzz`, and how it counted 31 files more of `reduce` is not known (it counts the same 59 of the reducer and 5 of tui).
+A file counts when one of its functions is called in the main process or, of `fuzz`, in a lane; importing a
+file does not count, workers of compilers do not either. The lane of `fuzz` runs as a thread, as the tests run
+it (tests/support/thread_lanes.py), so that one profiler sees all. On dcbb0cb this prints 173 for `reduce` and
+227 for `fuzz` with seed 0, 217 to 227 with the seeds 0 to 4. The review of dcbb0cb says 204 and 219: it drew
+the seed of `fuzz`, and how it counted 31 files more of `reduce` is not known (it counts the same 59 of the
+reducer and 5 of tui).
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Rows of invariants.py that import the code: `python benchmarks/invariant_facts.py REPOSITORY ROW [GROUP]` prints one as JSON.
+"""Rows of invariants.py that import the code: `python benchmarks/invariant_facts.py REPOSITORY ROW [GROUP]`
+prints one as JSON.
 
 It runs in the current folder, which is empty, with tests/support on the path.
 """
@@ -29,9 +30,9 @@ MODEL = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[2, 3] x) => (float[2, 3] y) { h = Relu(x) t = Tanh(h) y = Neg(t) }
 """
 REPORT = f"It is wrong.\n```\n{MODEL}```\n"
-# Each group runs in this order in a folder of its own, in one process, with model.onnx, report.md, a copy of the small
-# store and junk.onnx. SAMPLE is samples/pad-conv-weight-load-error; CASE a stored crash, MERGED a fingerprint of
-# onnxruntime.
+# Each group runs in this order in a folder of its own, in one process, with model.onnx, report.md, a copy of
+# the small store and junk.onnx. SAMPLE is samples/pad-conv-weight-load-error; CASE a stored crash, MERGED a
+# fingerprint of onnxruntime.
 COMMANDS = """
 [run-and-reduce]
 run model.onnx -t fake

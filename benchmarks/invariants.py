@@ -1,4 +1,5 @@
-"""Check what must not change: bytes from equal seeds, verdicts, reductions, fingerprints, JSON keys, exit codes.
+"""Check what must not change: bytes from equal seeds, verdicts, reductions, fingerprints, JSON keys, exit
+codes.
 
     python benchmarks/invariants.py [--quick] [--only ROW...]   compare with benchmarks/invariants.json
     python benchmarks/invariants.py --update [--only ROW...]    write the table
@@ -37,11 +38,12 @@ HERE = Path(__file__).resolve().parent
 TABLE = HERE / "invariants.json"
 PRODUCT = ("src", "gen", "backends", "triage", "reducer", "bisect", "tui")
 LIBRARIES = (
-    "numpy", "onnx", "onnxruntime", "apache-tvm", "z3-solver", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim", "onnx-ir",
+    "numpy", "onnx", "onnxruntime", "apache-tvm", "z3-solver", "onnxoptimizer", "onnxsim", "onnxscript",
+    "onnxslim", "onnx-ir",
 )  # fmt: skip
 ONNX_STRATEGIES = (
-    "isra", "nnsmith", "disruptive", "mix", "declarative", "randoop", "pad-slice", "hirfuzz", "pattern", "chains", "mutate",
-    "documented", "function-rewrite",
+    "isra", "nnsmith", "disruptive", "mix", "declarative", "randoop", "pad-slice", "hirfuzz", "pattern",
+    "chains", "mutate", "documented", "function-rewrite",
 )  # fmt: skip
 TVM_STRATEGIES = ["relax", "relax-passes", "relax-mutate", "tir"]
 # Optimisers and compilers that the development environment installs.

@@ -10,10 +10,10 @@ at the end.
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide|outputs|all]
         [--fault crash|error|mismatch|all]
 
-`two-bugs`: models that hold two bugs of one compiler. `scale`: a bug among so many nodes. `hosts`: real bugs in
-ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `hints`:
-the checks for nodes of each bug alone in a random host. `kinds`: a case of every kind of failure. `compilers`: a
-failure of each compiler, and its script in an environment of its own.
+`two-bugs`: models that hold two bugs of one compiler. `scale`: a bug among so many nodes. `hosts`: real bugs
+in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy.
+`hints`: the checks for nodes of each bug alone in a random host. `kinds`: a case of every kind of failure.
+`compilers`: a failure of each compiler, and its script in an environment of its own.
 """
 
 import argparse

@@ -283,9 +283,7 @@ def draw(seen: Sequence[Look], folder: Path) -> None:
     minutes, tenths = seen[-1].seconds / 60, rates(seen, 10)
     of_tenths = {
         "tests": [((place + 0.5) * minutes / 10, max(0.0, each["tests_a_cpu_second"])) for place, each in enumerate(tenths)],
-        "seconds of work, as backends state it": [
-            ((place + 0.5) * minutes / 10, max(0.0, each["work_a_cpu_second"])) for place, each in enumerate(tenths)
-        ],
+        "seconds of work, as backends state it": [((place + 0.5) * minutes / 10, max(0.0, each["work_a_cpu_second"])) for place, each in enumerate(tenths)],
     }  # fmt: skip
     plots = {
         "memory": line_plot("Proportional memory of a campaign", "minutes", "MB", parts),

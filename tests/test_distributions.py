@@ -28,8 +28,8 @@ KINDS = {
     "tests": {*CODE, ".c", ".json", ".log", ".onnx", ".pb", ".svg", ".toml", ".txt"},
 }
 FILES = {
-    "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "PKG-INFO", "README.md", "SECURITY.md", "constraints.txt",
-    "hatch_build.py", "pyproject.toml", ".gitignore",
+    "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "PKG-INFO", "README.md", "SECURITY.md",
+    "constraints.txt", "hatch_build.py", "pyproject.toml", ".gitignore",
 }  # fmt: skip
 MEGABYTE = 1_000_000
 

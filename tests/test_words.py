@@ -1,7 +1,7 @@
 """The product's language moves towards that of the field: each share may only get better.
 
-The ceilings are the shares of 2026-11-25. A change that lowers a share lowers its ceiling; the goals are those of
-the style guide. The figures are alarms: a name such as `make_made` meets them and helps no reader.
+The ceilings are the shares of 2026-11-25. A change that lowers a share lowers its ceiling; the goals are
+those of the style guide. The figures are alarms: a name such as `make_made` meets them and helps no reader.
 """
 
 import ast

@@ -145,8 +145,8 @@ def _run(
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         going = run(
-            opened, campaign, plan, request.limits, lanes=jobs, tests=request.tests, seconds=left, programs=session.programs,
-            coverage=session.coverage,
+            opened, campaign, plan, request.limits, lanes=jobs, tests=request.tests, seconds=left,
+            programs=session.programs, coverage=session.coverage,
         )  # fmt: skip
         try:
             for done in going:

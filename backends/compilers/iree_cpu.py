@@ -1,8 +1,8 @@
 """IREE: an MLIR compiler and runtime, through its ONNX importer, on the CPU.
 
-https://iree.dev/guides/ml-frameworks/onnx/: a model becomes torch-mlir's dialect, then StableHLO's relatives, then machine code (`llvm-cpu`) or the
-bytecode of its reference backend (`vmvx`). `opt` is `--iree-opt-level`; O0 is the unoptimised build. All is
-done inside the worker.
+https://iree.dev/guides/ml-frameworks/onnx/: a model becomes torch-mlir's dialect, then StableHLO's relatives,
+then machine code (`llvm-cpu`) or the bytecode of its reference backend (`vmvx`). `opt` is `--iree-opt-level`;
+O0 is the unoptimised build. All is done inside the worker.
 """
 
 from __future__ import annotations

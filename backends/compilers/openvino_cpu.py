@@ -1,9 +1,10 @@
 """OpenVINO on the CPU, through its ONNX front end.
 
-https://docs.openvino.ai/ describes the CPU device. It has no build without optimisations; what can be turned off by itself are the snippets
-(element-wise subgraphs made into machine code) and the low-precision transformations. Sums are in float32:
-left alone, the device takes bfloat16 where the processor has it. By design it computes int64 as int32 and
-float64 as float32, so that what needs the wider type is refused here and not called a wrong result.
+https://docs.openvino.ai/ describes the CPU device. It has no build without optimisations; what can be turned
+off by itself are the snippets (element-wise subgraphs made into machine code) and the low-precision
+transformations. Sums are in float32: left alone, the device takes bfloat16 where the processor has it. By
+design it computes int64 as int32 and float64 as float32, so that what needs the wider type is refused here
+and not called a wrong result.
 """
 
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple

@@ -1,9 +1,9 @@
 """tinygrad, through its own ONNX runner.
 
-https://docs.tinygrad.org/ describes it. Its default device here is `python`, which interprets the code that tinygrad generates and needs
-nothing beside it; the others make machine code with `clang`, LLVM or tinygrad's own assembler, and all three
-want a `clang` on PATH. Nothing is compiled before it runs: `compile` builds the lazy graph, kernels are
-generated in the stage `run`.
+https://docs.tinygrad.org/ describes it. Its default device here is `python`, which interprets the code that
+tinygrad generates and needs nothing beside it; the others make machine code with `clang`, LLVM or tinygrad's
+own assembler, and all three want a `clang` on PATH. Nothing is compiled before it runs: `compile` builds the
+lazy graph, kernels are generated in the stage `run`.
 """
 
 import contextlib

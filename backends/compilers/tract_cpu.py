@@ -1,8 +1,8 @@
 """tract: an inference engine in Rust, through its Python binding.
 
-https://github.com/sonos/tract describes it. A model is read, analysed (every shape and type must come out), decluttered and
-optimised for the processor; the binding leaves none of these steps out, so there is no unoptimised build to
-compare with.
+https://github.com/sonos/tract describes it. A model is read, analysed (every shape and type must come out),
+decluttered and optimised for the processor; the binding leaves none of these steps out, so there is no
+unoptimised build to compare with.
 """
 
 import os

@@ -1,15 +1,15 @@
 """apache-tvm on the CPU: ONNX models through the importer of Relax, Relax modules and TIR functions as they
 are.
 
-https://tvm.apache.org/docs/ describes Relax and its pipelines. The pipelines differ in what optimises before the lowering that
-all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero` runs the `zero`
-pipeline (constant folding and fusion) first, `target` is `relax.get_default_pipeline` of the target. With
-`default` every `opt` runs the same passes; with `target` level 0 leaves three out (measured on 0.27).
-`disabled` takes names of passes joined with `+`, of Relax and of TIR (`FuseOps+tirx.Simplify`); `FuseOps@2`
-is the second application alone. TVM cannot do without some of them: leaving those out is an error, or a
-crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it changed the
-module. `check` asks for the round trips of a Relax module: by TVM's printer and parser (`text`), by its JSON
-(`json`).
+https://tvm.apache.org/docs/ describes Relax and its pipelines. The pipelines differ in what optimises before
+the lowering that all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero`
+runs the `zero` pipeline (constant folding and fusion) first, `target` is `relax.get_default_pipeline` of the
+target. With `default` every `opt` runs the same passes; with `target` level 0 leaves three out (measured on
+0.27). `disabled` takes names of passes joined with `+`, of Relax and of TIR (`FuseOps+tirx.Simplify`);
+`FuseOps@2` is the second application alone. TVM cannot do without some of them: leaving those out is an
+error, or a crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it
+changed the module. `check` asks for the round trips of a Relax module: by TVM's printer and parser (`text`),
+by its JSON (`json`).
 """
 
 import contextlib

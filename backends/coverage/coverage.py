@@ -257,8 +257,8 @@ def own_libraries(backend: Backend, modules: Sequence[str]) -> list[tuple[Path, 
     """The libraries that are the compiler's own code, and the root of its source files where it is known (""
     else).
 
-    A backend can say which they are (`BackendFacts.native_sources`); by default they are what lies in the folder of its
-    package.
+    A backend can say which they are (`BackendFacts.native_sources`); by default they are what lies in the
+    folder of its package.
     """
     sources = facts_of(backend).native_sources
     if sources:

@@ -44,7 +44,9 @@ def wrong_by_integers(
 
 
 def _integers_behind(model: ModelProto, output: str, integers: Collection[str]) -> set[str]:
-    """Return the tensors from which nodes that read integers alone compute an output; itself where none do."""
+    """Return the tensors from which nodes that read integers alone compute an output; itself where none
+    do.
+    """
     makers = {name: node for node in model.graph.node for name in node.output}
     begin, left = set[str](), [output]
     while left:

@@ -1,5 +1,5 @@
-"""Programs of another IR than ONNX in a corpus: those that lie in a folder as cases, and what an importer makes
-of ONNX models, in a worker.
+"""Programs of another IR than ONNX in a corpus: those that lie in a folder as cases, and what an importer
+makes of ONNX models, in a worker.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ def imported(name: str, cases: Sequence[Case], workers: Workers) -> list[Program
 
 
 def ir_corpus(name: str, folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[str]]:
-    """The programs of an IR of the cases under a folder, those imported from its ONNX models, and one line for
-    each case that has none.
+    """The programs of an IR of the cases under a folder, those imported from its ONNX models, and one line
+    for each case that has none.
 
     BadInput when there is nothing to begin with.
     """

@@ -1,9 +1,9 @@
 """Operators as they were before opset 13, for models of that age: attributes that became inputs or went,
 other defaults, other rules. DequantizeLinear is that of opsets before 19, for which onnx 1.23 has none.
 
-https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator takes the newest version's defaults and rules for most:
-Softmax is not flattened, `axis` and `broadcast` of Add are an error, so is every `consumed_inputs`. What it
-has right by version (Slice, Squeeze, the reductions...) is left to it.
+https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator takes the newest
+version's defaults and rules for most: Softmax is not flattened, `axis` and `broadcast` of Add are an error,
+so is every `consumed_inputs`. What it has right by version (Slice, Squeeze, the reductions...) is left to it.
 """
 
 import functools
@@ -152,7 +152,8 @@ def _dropout_with_bool(x: Array, ratio: float = 0.5) -> Any:
 
 
 def _normalised(
-    x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1
+    x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float = 1e-5,
+    momentum: float = 0.9, spatial: int = 1
 ) -> Any:  # fmt: skip
     """BatchNormalization in test mode; statistics are of channels, or of every element of an item where
     `spatial` is 0.
@@ -212,7 +213,8 @@ def _dequantised(x: Array, scale: Array, zero: Array | None = None, axis: int = 
 
 
 def _product(
-    a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, broadcast: int = 0
+    a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,
+    broadcast: int = 0
 ) -> Array:  # fmt: skip
     """Gemm, whose third operand is broadcast where it says so."""
     made = alpha * ((a.T if transA else a) @ (b.T if transB else b))
@@ -257,16 +259,12 @@ def _tiled(x: Array, times: Array, axis: Array) -> Array:
 _FORMS: tuple[tuple[int, Mapping[str, Function]], ...] = (
     (19, {"DequantizeLinear": _dequantised}),
     (13, {name: _flattened(each) for name, each in (("Softmax", _softmax), ("LogSoftmax", _log_softmax), ("Hardmax", _hardmax))}),
-    (12, {"Dropout": _dropout_with_bool}),
-    (11, {"Resize": _resized, "Scatter": _scattered, "Pad": _pad_by}),
-    (10, {"Dropout": _dropout, "Upsample": _resized}),
-    (9, {"BatchNormalization": _normalised}),
+    (12, {"Dropout": _dropout_with_bool}), (11, {"Resize": _resized, "Scatter": _scattered, "Pad": _pad_by}),
+    (10, {"Dropout": _dropout, "Upsample": _resized}), (9, {"BatchNormalization": _normalised}),
     (8, {"Max": _of_one_shape(np.maximum), "Min": _of_one_shape(np.minimum), "Sum": _of_one_shape(np.add), "Mean": _of_one_shape(np.add, mean=True)}),
     (7, {name: _binary(each) for name, each in _BINARY.items()}),
     (7, {"Div": _binary(_divided), "Pow": _binary(_powered), "PRelu": _prelu, "Upsample": _upsampled}),
-    (7, {"Gemm": _product, "AveragePool": _averaged}),
-    (6, {"Clip": _clipped, "Tile": _tiled}),
-    (5, {"Reshape": _reshaped}),
-    (2, {"Split": _parted}),
+    (7, {"Gemm": _product, "AveragePool": _averaged}), (6, {"Clip": _clipped, "Tile": _tiled}),
+    (5, {"Reshape": _reshaped}), (2, {"Split": _parted}),
     (4, {"Concat": lambda *parts, axis=1: np.concatenate(parts, axis)}),
 )  # fmt: skip

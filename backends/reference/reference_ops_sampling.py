@@ -8,7 +8,8 @@ GridSample, of images alone, and fails where a side is 1. Its Resize takes a siz
 for `length_resized`, and -0.5 for the place of a result of one element by `pytorch_half_pixel`, which is 0 by
 the page.
 
-https://onnx.ai/onnx/operators/onnx__GridSample.html, over any number of dimensions; the cubic kernel is R. Keys' with -0.75, as there.
+https://onnx.ai/onnx/operators/onnx__GridSample.html, over any number of dimensions; the cubic kernel is R.
+Keys' with -0.75, as there.
 """
 
 import functools
@@ -32,8 +33,8 @@ _SHIFTED = 16  # the first opset in which RoiAlign shifts regions, unless an att
 class RoiAlign(op_roi_align.RoiAlign):
     """RoiAlign whose regions lie as the model's opset says.
 
-    https://onnx.ai/onnx/operators/onnx__RoiAlign.html: `output_half_pixel` "to omit the pixel shift for the input (use this for a
-    backward-compatible behavior)".
+    https://onnx.ai/onnx/operators/onnx__RoiAlign.html: `output_half_pixel` "to omit the pixel shift for the
+    input (use this for a backward-compatible behavior)".
     """
 
     def _run(  # type: ignore[no-untyped-def, override]  # the evaluator calls it by inputs and attribute names
@@ -50,8 +51,9 @@ def _resized_places(
 ) -> tuple[Array, Array | None]:
     """The places in the input of the elements made, by the page: its `length_resized` is the number of them.
 
-    https://onnx.ai/onnx/operators/onnx__Resize.html, `coordinate_transformation_mode`. `sizes` are the scale, the size of the input, its
-    product with the scale, the number of elements made, and the region of interest.
+    https://onnx.ai/onnx/operators/onnx__Resize.html, `coordinate_transformation_mode`. `sizes` are the scale,
+    the size of the input, its product with the scale, the number of elements made, and the region of
+    interest.
     """
     scale, given, _, count, *region = sizes
     if mode == "pytorch_half_pixel" and count == 1:
@@ -86,8 +88,8 @@ class GridSample(OpRun):
 class DeformConv(OpRun):
     """DeformConv over any number of dimensions, in the precision of its inputs.
 
-    https://onnx.ai/onnx/operators/onnx__DeformConv.html: a convolution each tap of which is read, linearly between elements and zero
-    outside, at a place moved by `offset` and weighted by `mask`.
+    https://onnx.ai/onnx/operators/onnx__DeformConv.html: a convolution each tap of which is read, linearly
+    between elements and zero outside, at a place moved by `offset` and weighted by `mask`.
     """
 
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names

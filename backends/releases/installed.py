@@ -12,8 +12,9 @@ def installed_version(target: ResolvedTarget) -> str:
     """What the distribution of its package states, where the package lies in it; "" where only the import
     tells.
 
-    So it is for a release or a build, for a backend that does not say so (`BackendFacts.version_of_distribution`),
-    and for a package that workers, which look into the environment alone, would import from elsewhere.
+    So it is for a release or a build, for a backend that does not say so
+    (`BackendFacts.version_of_distribution`), and for a package that workers, which look into the environment
+    alone, would import from elsewhere.
     """
     facts = target.facts
     own = target.zygote == (target.name, "")

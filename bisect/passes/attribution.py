@@ -7,10 +7,10 @@ debugging (Zeller and Hildebrandt 2002), and confirmed the other way round by ru
 all others off. A compiler cannot do without some passes: skipping them is an error or a crash, which is no
 cure. Where that happens the passes are tried one by one to learn which those are.
 
-Backends that can be attributed have an option `trace`. With `trace=on` they print a line `opsieve pass ran NAME`
-as a pass begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host NAME` for one
-that only runs others. Lines that onnxruntime itself prints are understood too: they are what is left when it
-crashed.
+Backends that can be attributed have an option `trace`. With `trace=on` they print a line `opsieve pass ran
+NAME` as a pass begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host
+NAME` for one that only runs others. Lines that onnxruntime itself prints are understood too: they are what is
+left when it crashed.
 """
 
 import re

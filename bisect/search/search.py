@@ -17,10 +17,10 @@ of tests is log2(n) over the channel's capacity, log2(1 + p (1 - p)^((1 - p) / p
 Skipped versions give no answer and are not tested again; candidates that only untestable versions could tell
 apart form one group, and the group is the answer: the smallest set that can be proven.
 
-`ReproductionRate` is how often a failing version shows its failure, measured by repeated runs of one that fails.
-Under a flat prior the chance has a Beta(1 + failures, 1 + runs - failures) posterior. The search keeps it beside
-the weights of the candidates and learns more with every answer, so that what it states holds for the chance as
-it is, not for a guess of it.
+`ReproductionRate` is how often a failing version shows its failure, measured by repeated runs of one that
+fails. Under a flat prior the chance has a Beta(1 + failures, 1 + runs - failures) posterior. The search keeps
+it beside the weights of the candidates and learns more with every answer, so that what it states holds for
+the chance as it is, not for a guess of it.
 """
 
 import math

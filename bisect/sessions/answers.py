@@ -1,4 +1,5 @@
-"""What the searches found: the keys of `opsieve bisect --json` (docs/reference/json.md) as dataclasses, and `culprit.json`.
+"""What the searches found: the keys of `opsieve bisect --json` (docs/reference/json.md) as dataclasses, and
+`culprit.json`.
 
 That file stands beside a case, for triage and for people. It is one object with a key for each kind of search
 that was made, `releases`, `commits` and `passes`; its value is what the command prints with `--json`. A new

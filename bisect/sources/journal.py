@@ -1,5 +1,5 @@
-"""The probes of a search on disk, so that a finished search costs nothing to repeat and a killed one loses one
-probe.
+"""The probes of a search on disk, so that a finished search costs nothing to repeat and a killed one loses
+one probe.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""What one version shows of a case: good, bad with which fingerprint, or to be skipped; and the changes in a row of outcomes."""
+"""What one version shows of a case: good, bad with which fingerprint, or to be skipped; and the changes in a
+row of outcomes.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -34,9 +36,9 @@ class VersionOutcome:
     `trait` is what of the failure survives from one release to another: line numbers, status codes and
     offsets into a binary do not. `stage` says how far the version got: one that gave outputs, wrong ones or
     where it should not, `done`. `levels_differ`: the unoptimised build gives other outputs, and nobody else
-    confirms either; None where that was not asked. `flaky`: it failed in some of its runs only. `message` is what the compiler
-    said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad because the
-    expected outputs of the case are others, though oracles contradict them.
+    confirms either; None where that was not asked. `flaky`: it failed in some of its runs only. `message` is
+    what the compiler said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad
+    because the expected outputs of the case are others, though oracles contradict them.
     """
 
     state: State

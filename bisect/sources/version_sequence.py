@@ -1,9 +1,10 @@
-"""A row of versions, such as the releases of a package, that a case is tried on: a search, or a sweep over all of them.
+"""A row of versions, such as the releases of a package, that a case is tried on: a search, or a sweep over
+all of them.
 
 Plug-ins bring other rows. They are found by entry point in the group `opsieve.version_sources`: an entry is a
 function `open_source(case, target, argument, offline)` that returns a context manager of a `VersionSource`;
-`opsieve bisect CASE --source NAME:ARGUMENT` opens it (docs/how-to/bisect.md shows one). Commits are no row, and
-have a search of their own.
+`opsieve bisect CASE --source NAME:ARGUMENT` opens it (docs/how-to/bisect.md shows one). Commits are no row,
+and have a search of their own.
 
 Several probes run at once, on threads, so that Ctrl-C is always heard, and SIGTERM as Ctrl-C.
 """

@@ -1,7 +1,7 @@
 """What samplers ask of a program under construction, and the rates at which they decide.
 
-Two classes answer: the one whose sizes are numbers (gen/graph/graph_builder.py), and the one whose sizes are open
-(gen/strategies/nnsmith/symbolic_builder.py). A sampler that asks only for what is here serves both.
+Two classes answer: the one whose sizes are numbers (gen/graph/graph_builder.py), and the one whose sizes are
+open (gen/strategies/nnsmith/symbolic_builder.py). A sampler that asks only for what is here serves both.
 """
 
 from collections.abc import Sequence

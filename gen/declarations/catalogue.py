@@ -1,8 +1,9 @@
-"""What operators there are: as ONNX has them at an opset, as they are declared, and what a program may use of them.
+"""What operators there are: as ONNX has them at an opset, as they are declared, and what a program may use of
+them.
 
-Of ONNX's own schemas come slots, element types and attributes, read once each. Declarations are found by entry point
-(`opsieve.operators`): each is a tuple of `Operator`. Adding an operator is adding a declaration to a family's module, or
-a module with an entry point.
+Of ONNX's own schemas come slots, element types and attributes, read once each. Declarations are found by
+entry point (`opsieve.operators`): each is a tuple of `Operator`. Adding an operator is adding a declaration
+to a family's module, or a module with an entry point.
 """
 
 import functools
@@ -236,7 +237,9 @@ def commutes(name: str) -> bool:
 
 
 def qualified_name(domain: str, name: str) -> str:
-    """The name by which an operator is declared, as nodes name it: with its domain, the standard one left out."""
+    """The name by which an operator is declared, as nodes name it: with its domain, the standard one left
+    out.
+    """
     return name if domain in ("", "ai.onnx") else f"{domain}::{name}"
 
 

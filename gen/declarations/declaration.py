@@ -4,8 +4,8 @@ A declaration is data and a few plain functions over "int-like" sizes (gen/decla
 Which element types an operator takes at which opset, how many inputs it has and which are optional is read
 from ONNX's own schemas (gen/declarations/catalogue.py), so a declaration never repeats it.
 
-    infer(ins, attrs)       [(dtype, shape), ...], the types of the outputs; sizes may be terms, None is left out
-    requires(ins, attrs)    relations that a valid instance satisfies, beyond what the schema says
+    infer(ins, attrs)       [(dtype, shape), ...], the types of the outputs; sizes may be terms, None is left
+    out requires(ins, attrs)    relations that a valid instance satisfies, beyond what the schema says
     parts                   what an instance has beside its first input, in the order of drawing
     sample(builder, x)      where parts do not do: a valid Instance whose first input is `x`, or None
     symbolic                whether that also runs on open sizes (nnsmith), or the sampler that does
@@ -63,7 +63,9 @@ def hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 def magnitude(
     largest: Callable[[Ins, Mapping[str, Any]], Size],
 ) -> Callable[[Ins, Mapping[str, Any]], Bounds]:
-    """The interval of numbers of either sign whose magnitude is at most what a function of the instance says."""
+    """The interval of numbers of either sign whose magnitude is at most what a function of the instance
+    says.
+    """
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         size = largest(ins, attrs)
@@ -78,7 +80,9 @@ def nothing(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def axis_inside(default: int, beyond: int = 0) -> Callable[[Ins, Mapping[str, Any]], list[Truth]]:
-    """Relations of an operator along one axis: it is one of the first input's, or up to `beyond` behind the last."""
+    """Relations of an operator along one axis: it is one of the first input's, or up to `beyond` behind the
+    last.
+    """
 
     def requires(ins: Ins, attrs: Mapping[str, Any]) -> list[Truth]:
         rank, axis = len(ins[0].shape), attrs.get("axis", default)

@@ -1,8 +1,9 @@
 """What else is known of an operator: rounding, rows of a batch, undefined results.
 
-Declarations name these rules; the judge, the reducer and metamorphic tests ask for them. docs/explanation/oracles.md
-tells why each undefined result is there. What ONNX does define is not here: a Clip whose minimum is above its maximum,
-ties of TopK and ArgMax, integer casts that drop high bits. Sources: the ONNX operator pages.
+Declarations name these rules; the judge, the reducer and metamorphic tests ask for them.
+docs/explanation/oracles.md tells why each undefined result is there. What ONNX does define is not here: a
+Clip whose minimum is above its maximum, ties of TopK and ArgMax, integer casts that drop high bits. Sources:
+the ONNX operator pages.
 """
 
 import enum

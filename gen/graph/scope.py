@@ -1,4 +1,6 @@
-"""What a program under construction knows: the tensors that nodes may read, which results hang together, totals."""
+"""What a program under construction knows: the tensors that nodes may read, which results hang together,
+totals.
+"""
 
 from __future__ import annotations
 

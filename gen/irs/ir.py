@@ -53,7 +53,8 @@ class Rewritten:
     inputs: dict[str, Value]
 
 
-# Of a program, its inputs and a text that chooses some of the places ("": all of them): None where it fits nowhere.
+# Of a program, its inputs and a text that chooses some of the places ("": all of them): None where it fits
+# nowhere.
 Rewriter = Callable[[P, Mapping[str, Value], str], Rewritten | None]
 
 
@@ -103,8 +104,8 @@ class IR(Generic[P]):
         name: Its name in case.json, in targets' facts and in requests to workers.
         suffix: How the name of a file with a program ends.
         files: The files of a program in a case folder, the one that holds the program first.
-        read: The program in a file and in what lies beside it. BadInput when it cannot be read, AnotherIR when
-            it is a program of another IR in the same kind of file.
+        read: The program in a file and in what lies beside it. BadInput when it cannot be read, AnotherIR
+            when it is a program of another IR in the same kind of file.
         load: The program of its bytes, its passes and its name.
         validator: The target that says whether a program is valid at all.
         checker: The same, where compilers do not refuse invalid programs by themselves; "" where they do.
@@ -115,13 +116,13 @@ class IR(Generic[P]):
         graph: The program as an ONNX model, for the judge's analyses of graphs; None where it has none.
         details: Ranks of tensors and classes of attributes, for the fingerprint of a small program.
         checked_by: Who has found a program valid once it is past the stage `import`; "" for nobody.
-        declared_types: Types of outputs that bind every compiler, as those of shape inference bind them where there
-            is a `graph`.
+        declared_types: Types of outputs that bind every compiler, as those of shape inference bind them where
+            there is a `graph`.
         can_be_undefined: Whether a valid program can read memory that nobody wrote.
         timed_repeats: How many further runs its time is taken from.
         other_builds: Builds that may contradict a target, by the name of its backend.
-        strategies: The strategies that make programs of it, and the share of the time of targets that each has in
-            `--strategy mix`, in thousandths.
+        strategies: The strategies that make programs of it, and the share of the time of targets that each
+            has in `--strategy mix`, in thousandths.
         usual_features: Features (operators and edges) of a program that costs what a backend states.
         rewrites: Rewrites that keep a program's meaning: `module:MAPPING` of a name to a `Rewriter`.
         evaluator: The reference's evaluator: `module:function`, a backend's `prepare`.

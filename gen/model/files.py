@@ -1,8 +1,9 @@
 """Reading files that may be hostile: regular files only, bounded, inside their folder.
 
-`BUDGET` holds all limits on what one untrusted model with its values takes of the main process. Whoever walks, unfolds
-or makes something of what was read counts against them, and says in a sentence what was too much. Graphs of TVM have
-limits of their kind beside them (`gen/irs/tvm/limits.py`). All that is done is linear in bytes, nodes and elements.
+`BUDGET` holds all limits on what one untrusted model with its values takes of the main process. Whoever
+walks, unfolds or makes something of what was read counts against them, and says in a sentence what was too
+much. Graphs of TVM have limits of their kind beside them (`gen/irs/tvm/limits.py`). All that is done is
+linear in bytes, nodes and elements.
 """
 
 import io

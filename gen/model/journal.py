@@ -19,7 +19,9 @@ _T = TypeVar("_T")
 
 
 class Journal(Generic[_T]):
-    """The records of one kind in the file at `path`, which need not be there; at most `limit` bytes are read."""
+    """The records of one kind in the file at `path`, which need not be there; at most `limit` bytes are
+    read.
+    """
 
     def __init__(self, path: Path, kind: type[_T], limit: int = 64 << 20):
         self.path = path

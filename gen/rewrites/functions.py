@@ -4,10 +4,12 @@ What a program computes stays the same, so its outputs are to be those of the pr
 composes functions from subgraphs, parts that hang together become functions, one inside another now and then.
 Its three rewrites of a function f, in the terms of ONNX, where a function is no value:
 
-    closure   f becomes a local closure of a new g: the calls go to g, where f stands in the branch of an If that
+    closure   f becomes a local closure of a new g: the calls go to g, where f stands in the branch of an If
+    that
               captures g's parameters
-    handed    f is wrapped in an empty function: what f takes or gives goes through a function that hands it on
-    through   f is called and returned by a new g of the same parameters, which forwards its attributes; the
+    handed    f is wrapped in an empty function: what f takes or gives goes through a function that hands it
+    on through   f is called and returned by a new g of the same parameters, which forwards its attributes;
+    the
               calls go to g
 """
 

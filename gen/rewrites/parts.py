@@ -38,10 +38,10 @@ _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
 class RewriteRates:
     """How often, as rates between 0 and 1.
 
-    A function gives every result (`all_results`), has names of its own, keeps an attribute as it is (`fixed`),
-    has a `default` for one, which its call has `relied_on`. An equal node calls the same function (`shared`), a
-    call is `repeated`, and its twin is read (`twin_read`). A branch has a call of the function where its nodes
-    would do (`plain_call`); what is handed on is handed before the call (`handed_before`).
+    A function gives every result (`all_results`), has names of its own, keeps an attribute as it is
+    (`fixed`), has a `default` for one, which its call has `relied_on`. An equal node calls the same function
+    (`shared`), a call is `repeated`, and its twin is read (`twin_read`). A branch has a call of the function
+    where its nodes would do (`plain_call`); what is handed on is handed before the call (`handed_before`).
     """
 
     all_results: float = 0.1

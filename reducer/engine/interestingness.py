@@ -24,7 +24,8 @@ class CheckResult:
     `same`: it shows the failure. `slippage`: it fails otherwise; `key` is then that failure's fingerprint.
     `gone`: it is well, or could not be run. `invalid`: it is no valid program and was not run. `why` is for
     the journal. `by_rewriting`: what an edit rewrites besides
-    loses the failure without the edit too. `wrong` names the outputs that differ, where the failure is a mismatch.
+    loses the failure without the edit too. `wrong` names the outputs that differ, where the failure is a
+    mismatch.
     """
 
     kind: ResultKind

@@ -1,7 +1,7 @@
 """A second search at a fixpoint: two edits at once, of which neither keeps the failure alone.
 
-Only edits that touch the same are paired: of pairs of any edits of the samples 2 of 1,327 kept the failure, and
-these two were coupled.
+Only edits that touch the same are paired: of pairs of any edits of the samples 2 of 1,327 kept the failure,
+and these two were coupled.
 """
 
 import itertools
@@ -19,8 +19,8 @@ _MOST = 120  # pairs of one subject
 
 @dataclass
 class PairsPass(Generic[S]):
-    """Pairs of coupled single edits of other passes, as far as the budget goes: of each two dimensions in turn,
-    the first edits first.
+    """Pairs of coupled single edits of other passes, as far as the budget goes: of each two dimensions in
+    turn, the first edits first.
 
     `left` is how many pairs of the subject seen last were not made. Pairs that give the same candidate as
     another, or as a single edit, are left out.

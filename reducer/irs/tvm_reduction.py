@@ -1,5 +1,5 @@
-"""Modules of TVM as forms that `opsieve.reducer.sessions.reduction` reduces: Relax modules and TIR functions, with the
-passes that belong to them.
+"""Modules of TVM as forms that `opsieve.reducer.sessions.reduction` reduces: Relax modules and TIR functions,
+with the passes that belong to them.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,6 @@
-"""How a changed model becomes a subject: its types are inferred, and every declaration that still holds stays."""
+"""How a changed model becomes a subject: its types are inferred, and every declaration that still holds
+stays.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -89,7 +91,9 @@ def _by_graph(model: onnx.ModelProto) -> dict[Path, Types]:
 
 
 def _graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onnx.GraphProto]]:
-    """The graph and every body in it, as `graphs` gives them; only operators that have bodies are looked at."""
+    """The graph and every body in it, as `graphs` gives them; only operators that have bodies are looked
+    at.
+    """
     yield path, graph
     for place in owners(graph):
         node = graph.node[place]

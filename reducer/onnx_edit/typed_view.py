@@ -1,4 +1,6 @@
-"""A subject flattened into numbered tensors and nodes with their types, and the edits that change a copy of it."""
+"""A subject flattened into numbered tensors and nodes with their types, and the edits that change a copy of
+it.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -81,7 +83,9 @@ class View:
 
 
 def view(subject: Subject) -> View:
-    """The subject flattened, with the types that inference, the inputs' values and the recorded values give."""
+    """The subject flattened, with the types that inference, the inputs' values and the recorded values
+    give.
+    """
     reader = _ViewReader(subject, {entry.domain: entry.version for entry in subject.model.opset_import})
     reader.read(subject.model.graph, infer_types(subject).graph, (), {})
     return View(subject, tuple(reader.tensors), tuple(reader.steps), reader.known)

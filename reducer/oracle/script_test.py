@@ -24,8 +24,8 @@ _TAIL = 4096  # bytes at the end of what a script prints in which its last line 
 
 @dataclass(frozen=True)
 class ScriptTest:
-    """A user's own test: `SCRIPT MODEL INPUTS`, run in a folder of its own; exit code 0 means that it is still
-    interesting.
+    """A user's own test: `SCRIPT MODEL INPUTS`, run in a folder of its own; exit code 0 means that it is
+    still interesting.
 
     MODEL is an .onnx file, or `module.json` of a module of TVM with `passes.json` beside it; INPUTS a folder
     of ONNX's `input_K.pb`, in the order of the program's inputs. Tensors over 1 MB lie in read-only files

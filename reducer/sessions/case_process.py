@@ -1,7 +1,7 @@
 """One case reduced in a process of its own: started, waited for, and stopped when its time is over.
 
-The process writes what it says to stderr and the facts as JSON to stdout. It ends with 0, with the `exit_code` of a
-BadInput, or with 130 after a signal, its best so far saved.
+The process writes what it says to stderr and the facts as JSON to stdout. It ends with 0, with the
+`exit_code` of a BadInput, or with 130 after a signal, its best so far saved.
 """
 
 import ctypes

@@ -288,7 +288,9 @@ class Session:
         return open_case(request.path, request.inputs, request.expected, request.seed)
 
     def _premise(self, case: Case, named: str = "", level: Level | None = None) -> Premise | None:
-        """What fails, held fixed at a level (that of the request); None when the user's own script says so."""
+        """What fails, held fixed at a level (that of the request); None when the user's own script says
+        so.
+        """
         if self.request.script is not None:
             return None
         named = named or target_of(self.request.path) or case.parameters.get("target", "")

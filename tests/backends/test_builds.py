@@ -35,7 +35,8 @@ from opsieve.gen.errors import BadInput
 from opsieve.tui import api
 
 PATHS = st.text(
-    st.characters(exclude_characters="\0", exclude_categories=["Cs"]) | st.sampled_from(":=,%@+/ ~\n"), min_size=1, max_size=30
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]) | st.sampled_from(":=,%@+/ ~\n"),
+    min_size=1, max_size=30
 )  # fmt: skip
 OPTIONS = st.lists(
     st.tuples(

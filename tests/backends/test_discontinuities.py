@@ -251,17 +251,10 @@ def test_surgery_keeps_the_meaning(values: list[float]) -> None:
 def requantised(scale: float) -> ModelProto:
     """x uint8[1,4] times the unit matrix, scaled by 0.1 * 0.5 / `scale`."""
     graph = helper.make_graph(
-        [node("QLinearMatMul", "x as az w bs bz ys yz", "y")],
-        "g",
+        [node("QLinearMatMul", "x as az w bs bz ys yz", "y")], "g",
         [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 4])],
         [helper.make_tensor_value_info("y", TensorProto.UINT8, [1, 4])],
-        [
-            numpy_helper.from_array(np.asarray(value), name)
-            for name, value in {
-                "as": np.float32(0.1), "az": np.uint8(0), "w": np.eye(4, dtype=np.uint8), "bs": np.float32(0.5),
-                "bz": np.uint8(0), "ys": np.float32(scale), "yz": np.uint8(0),
-            }.items()
-        ],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in {"as": np.float32(0.1), "az": np.uint8(0), "w": np.eye(4, dtype=np.uint8), "bs": np.float32(0.5), "bz": np.uint8(0), "ys": np.float32(scale), "yz": np.uint8(0),}.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 

@@ -110,12 +110,7 @@ def test_what_is_run_of_both_must_have_one_type() -> None:
 
 @pytest.mark.parametrize(
     ("meaning", "message"),
-    [
-        ("environment", "Load model from augmented_model.onnx failed: Unsupported model IR version: 14, max supported IR version: 13"),
-        ("unsupported", "NOT_IMPLEMENTED : Could not find an implementation for RandomUniformLike(22)"),
-        ("unsupported", "Failed to find proper ai.onnx domain"),
-        ("error", "Graph ctor should have created NodeArg for initializer. Missing: fb9f06f1"),
-    ],
+    [("environment", "Load model from augmented_model.onnx failed: Unsupported model IR version: 14, max supported IR version: 13"), ("unsupported", "NOT_IMPLEMENTED : Could not find an implementation for RandomUniformLike(22)"), ("unsupported", "Failed to find proper ai.onnx domain"), ("error", "Graph ctor should have created NodeArg for initializer. Missing: fb9f06f1"),],
 )  # fmt: skip
 def test_what_calibration_cannot_run_is_told_from_a_bug(meaning: str, message: str) -> None:
     assert plugin("onnxruntime-quantization").backend.classify("compile", "Fail", message) == meaning

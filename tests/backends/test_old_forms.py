@@ -36,19 +36,11 @@ def old(operator: str, opset: int, fed: dict[str, Any], outputs: int = 1, **attr
 
 
 KERNELS: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = [
-    *(
-        (name, opset, {"x": X}, {"axis": axis} if axis is not None else {})
-        for name in ("Softmax", "LogSoftmax", "Hardmax")
-        for opset in (7, 11, 12)
-        for axis in (None, 0, 2, 3)
-    ),
+    *((name, opset, {"x": X}, {"axis": axis} if axis is not None else {}) for name in ("Softmax", "LogSoftmax", "Hardmax") for opset in (7, 11, 12) for axis in (None, 0, 2, 3)),
     *(("BatchNormalization", opset, {"x": X, **FOUR}, {"epsilon": 0.01}) for opset in (7, 9, 12)),
-    ("Clip", 7, {"x": X}, {"min": -0.5, "max": 0.5}),
-    ("Clip", 6, {"x": X}, {"min": -0.5}),
-    ("Clip", 11, {"x": X, "low": np.float32(-0.5)}, {}),
-    ("Dropout", 7, {"x": X}, {"ratio": 0.3}),
-    ("Dropout", 10, {"x": X}, {}),
-    ("Dropout", 12, {"x": X}, {}),
+    ("Clip", 7, {"x": X}, {"min": -0.5, "max": 0.5}), ("Clip", 6, {"x": X}, {"min": -0.5}),
+    ("Clip", 11, {"x": X, "low": np.float32(-0.5)}, {}), ("Dropout", 7, {"x": X}, {"ratio": 0.3}),
+    ("Dropout", 10, {"x": X}, {}), ("Dropout", 12, {"x": X}, {}),
     *(("ReduceSum", opset, {"x": X}, {"axes": [1, -1] if opset == 11 else [1], "keepdims": 0}) for opset in (7, 11)),
     *((name, 11, {"x": X}, {"axes": [0, 2]}) for name in ("ReduceMean", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceProd")),
     *((name, 12, {"x": X}, {"axes": [3]}) for name in ("ReduceMax", "ReduceMin", "ReduceSumSquare")),
@@ -56,8 +48,7 @@ KERNELS: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = [
     *(("Squeeze", opset, {"x": X[:1]}, {"axes": [0]}) for opset in (7, 11)),
     *(("Unsqueeze", opset, {"x": X}, {"axes": [0, 4]}) for opset in (7, 11)),
     ("Slice", 7, {"x": X}, {"axes": [1, 3], "starts": [1, -3], "ends": [3, 99]}),
-    ("Split", 7, {"x": X}, {"axis": 1, "split": [1, 2]}),
-    ("Split", 11, {"x": X}, {"axis": 2}),
+    ("Split", 7, {"x": X}, {"axis": 1, "split": [1, 2]}), ("Split", 11, {"x": X}, {"axis": 2}),
     *(("Pad", 7, {"x": X}, {"pads": [0, 0, 1, 2, 0, 0, 2, 1], "mode": mode}) for mode in ("constant", "edge", "reflect")),
     ("Upsample", 7, {"x": X}, {"scales": [1.0, 1.0, 2.0, 3.0]}),
     ("Upsample", 7, {"x": X}, {"scales": [1.0, 1.0, 2.0, 2.0], "mode": "linear"}),
@@ -66,8 +57,7 @@ KERNELS: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = [
     ("Resize", 10, {"x": X, "s": np.float32([1, 1, 2, 2])}, {"mode": "linear"}),
     ("TopK", 7, {"x": X}, {"k": 2, "axis": 1}),
     ("Gemm", 7, {"a": X[0, 0], "b": X[0, 1].T.copy(), "c": X[0, 0, 0, :4]}, {"alpha": 0.5}),
-    ("PRelu", 7, {"x": X, "s": X[0, :, :1, :1].copy()}, {}),
-    ("Max", 7, {"a": X, "b": -X}, {}),
+    ("PRelu", 7, {"x": X, "s": X[0, :, :1, :1].copy()}, {}), ("Max", 7, {"a": X, "b": -X}, {}),
     ("Mean", 7, {"a": X, "b": -2 * X}, {}),
     ("MaxPool", 7, {"x": X}, {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [0, 1, 1, 1]}),
     ("AveragePool", 7, {"x": X}, {"kernel_shape": [2, 2], "pads": [1, 0, 0, 1]}),
@@ -78,8 +68,7 @@ KERNELS: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = [
     ("Pad", 11, {"x": X, "p": np.array([0, 0, -1, 2, 0, 0, 0, -1])}, {"mode": "edge"}),
     ("Scatter", 9, {"x": X[0, 0], "i": np.array([[2, 0]]), "u": np.float32([[7, 8]])}, {"axis": 0}),
     ("OneHot", 9, {"i": np.array([1, 0, 2]), "d": np.array(3), "v": np.float32([0, 1])}, {}),
-    ("Flatten", 7, {"x": X}, {"axis": 2}),
-    ("LpNormalization", 7, {"x": X}, {"axis": 1, "p": 1}),
+    ("Flatten", 7, {"x": X}, {"axis": 2}), ("LpNormalization", 7, {"x": X}, {"axis": 1, "p": 1}),
     ("InstanceNormalization", 7, {"x": X, "scale": FOUR["scale"], "bias": FOUR["bias"]}, {}),
     ("LSTM", 7, {"x": X[0], "w": X[:1, 0, :, :].repeat(2, 1).copy(), "r": X[:1, 1, :, :2].repeat(2, 1).copy()}, {"hidden_size": 2}),
 ]  # fmt: skip
@@ -126,14 +115,8 @@ PAGES: list[tuple[str, int, dict[str, Any], dict[str, Any], Any]] = [
     ("Dropout", 1, {"x": A}, {"is_test": 1, "ratio": 0.5, "consumed_inputs": [0]}, A),
     ("Upsample", 1, {"x": A}, {"height_scale": 2.0, "width_scale": 1.0}, A.repeat(2, 2)),
     ("Pad", 1, {"x": A}, {"paddings": [0, 0, 1, 0, 0, 0, 0, 0], "value": 2.0}, np.pad(A, [(0, 0), (0, 0), (1, 0), (0, 0)], constant_values=2)),
-    (
-        "BatchNormalization", 1, {"x": A, **FOUR}, {"is_test": 1, "consumed_inputs": [0, 0, 0, 1, 1], "epsilon": 0.01},
-        FOUR["scale"][:, None, None] * (A - FOUR["mean"][:, None, None]) / np.sqrt(FOUR["var"][:, None, None] + 0.01) + FOUR["bias"][:, None, None],
-    ),
-    (
-        "BatchNormalization", 7, {"x": A[:, 0, 0, :3].copy(), **FOUR}, {"spatial": 0, "epsilon": 0.01},
-        FOUR["scale"] * (A[:, 0, 0, :3] - FOUR["mean"]) / np.sqrt(FOUR["var"] + 0.01) + FOUR["bias"],
-    ),
+    ("BatchNormalization", 1, {"x": A, **FOUR}, {"is_test": 1, "consumed_inputs": [0, 0, 0, 1, 1], "epsilon": 0.01}, FOUR["scale"][:, None, None] * (A - FOUR["mean"][:, None, None]) / np.sqrt(FOUR["var"][:, None, None] + 0.01) + FOUR["bias"][:, None, None],),
+    ("BatchNormalization", 7, {"x": A[:, 0, 0, :3].copy(), **FOUR}, {"spatial": 0, "epsilon": 0.01}, FOUR["scale"] * (A[:, 0, 0, :3] - FOUR["mean"]) / np.sqrt(FOUR["var"] + 0.01) + FOUR["bias"],),
 ]  # fmt: skip
 
 

@@ -375,11 +375,7 @@ LACKING: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("Pad", {"x": np.arange(12.0, dtype=np.float32).reshape(3, 4), "p": np.array([-1, 2, 1, -3])}, {}),
     ("Pad", {"x": np.arange(12.0, dtype=np.float32).reshape(3, 4), "p": np.array([-1, 0, 1, -2])}, {"mode": "reflect"}),
     ("GlobalLpPool", {"x": np.arange(-6.0, 6, dtype=np.float32).reshape(1, 2, 3, 2)}, {"p": 3}),
-    (
-        "MaxRoiPool",
-        {"x": np.arange(50.0, dtype=np.float32).reshape(1, 2, 5, 5), "r": np.float32([[0, 1, 1, 6, 5], [0, 7, 2, 7, 3]])},
-        {"pooled_shape": [2, 3], "spatial_scale": 0.5},
-    ),
+    ("MaxRoiPool", {"x": np.arange(50.0, dtype=np.float32).reshape(1, 2, 5, 5), "r": np.float32([[0, 1, 1, 6, 5], [0, 7, 2, 7, 3]])}, {"pooled_shape": [2, 3], "spatial_scale": 0.5},),
     ("TfIdfVectorizer", {"x": np.array([3, 1, 1, 2])}, {"mode": "IDF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0, "ngram_counts": [0], "ngram_indexes": [1, 0], "pool_int64s": [1, 2]}),
 ]  # fmt: skip
 

@@ -41,17 +41,7 @@ def test_a_product_and_a_gather_are_what_numpy_says() -> None:
 
 @pytest.mark.parametrize(
     ("function", "why"),
-    [
-        (loop(N.store(B, N.load(A, N.binary("Add", I, N.integer(1))), I)), "index 4 outside"),
-        (loop(N.store(B, N.load(A, I), ZERO), N.PARALLEL), "meet in memory"),
-        (loop(N.store(B, N.load(B, N.binary("FloorMod", N.binary("Add", I, N.integer(1)), N.integer(4))), I), N.VECTORIZED), "meet"),
-        (loop(N.store(B, N.cast(N.binary("FloorDiv", I, I), "float32"), I)), "division by zero"),
-        (loop(N.store(B, N.call("tirx.log", "float32", N.load(A, I)), I)), "tirx.log"),
-        (loop(N.store(B, N.cast(N.binary("Mul", I, N.integer(1 << 30)), "float32"), I)), "overflows"),
-        (N.function([A, B], N.sequence(N.allocate(c := N.buffer("C", (1,))), N.store(B, N.load(c, ZERO), ZERO))), "nobody wrote"),
-        (loop(N.store(B, N.cast(N.call("prim.clz", "int32", I), "float32"), I)), "leading zeros"),
-        (loop(N.evaluate(N.call("tirx.assume", "bool", N.binary("LT", I, N.integer(2))))), "assumption"),
-    ],
+    [(loop(N.store(B, N.load(A, N.binary("Add", I, N.integer(1))), I)), "index 4 outside"), (loop(N.store(B, N.load(A, I), ZERO), N.PARALLEL), "meet in memory"), (loop(N.store(B, N.load(B, N.binary("FloorMod", N.binary("Add", I, N.integer(1)), N.integer(4))), I), N.VECTORIZED), "meet"), (loop(N.store(B, N.cast(N.binary("FloorDiv", I, I), "float32"), I)), "division by zero"), (loop(N.store(B, N.call("tirx.log", "float32", N.load(A, I)), I)), "tirx.log"), (loop(N.store(B, N.cast(N.binary("Mul", I, N.integer(1 << 30)), "float32"), I)), "overflows"), (N.function([A, B], N.sequence(N.allocate(c := N.buffer("C", (1,))), N.store(B, N.load(c, ZERO), ZERO))), "nobody wrote"), (loop(N.store(B, N.cast(N.call("prim.clz", "int32", I), "float32"), I)), "leading zeros"), (loop(N.evaluate(N.call("tirx.assume", "bool", N.binary("LT", I, N.integer(2))))), "assumption"),],
 )  # fmt: skip
 def test_a_function_without_a_defined_result_says_why(function: ObjectNode, why: str) -> None:
     with pytest.raises(Undefined, match=why):

@@ -41,7 +41,8 @@ class Anvil:
     irs = ("onnx", "relax", "tir")
     helper = True  # nobody looks for its bugs unasked
     options: Mapping[str, tuple[str, ...]] = {
-        "faults": (), "level": ("on", "off"), "disabled": (), "trace": ("off", "on"), "seed": (), "like": ("", "1.0")
+        "faults": (), "level": ("on", "off"), "disabled": (), "trace": ("off", "on"), "seed": (),
+        "like": ("", "1.0")
     }  # fmt: skip
     main_option = "faults"
     baseline: Mapping[str, str] = {"level": "off"}

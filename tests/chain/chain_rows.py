@@ -100,11 +100,9 @@ def usual_cells(row: Row) -> dict[str, Cell]:
         "reduce": Cell(0, rf"(?s)after +{row.nodes} .*verified: the reduced model still shows the same failure\n.*1-minimal"),
         "verify": Cell(0, "1-minimal: no single remaining edit preserves the failure"),
         "attribute": Cell(0, rf"pass {row.guilty}: skipping it cures the failure; it causes the failure alone"),
-        "export": Cell(0, rf"repro\.py  {row.kind}: "),
-        "script": Cell(1, "BUG: "),
+        "export": Cell(0, rf"repro\.py  {row.kind}: "), "script": Cell(1, "BUG: "),
         "bisect": Cell(0, rf"First bad release {re.escape(row.bad)} \(last good {re.escape(row.good)}\)"),
-        "add": Cell(0, rf"fail {row.kind}"),
-        "corpus": Cell(0, "still-failing"),
+        "add": Cell(0, rf"fail {row.kind}"), "corpus": Cell(0, "still-failing"),
         "diff": Cell(1, "newly-failing"),
     }  # fmt: skip
 
@@ -284,12 +282,9 @@ ROWS: tuple[Row, ...] = (
 )  # fmt: skip
 # Bugs of real releases: the sample is the program, and `bad` the first release with the bug.
 REAL_ROWS: tuple[Row, ...] = (
-    Row("onnxruntime-wrong", Cause.WRONG, "mismatch", "onnxruntime==1.20.0", "pad-maxpool-wrong-value", nodes=2,
-        guilty="Pad_Fusion", good="1.19.2", bad="1.20.0"),
-    Row("onnxruntime-error", Cause.REFUSES, "error", "onnxruntime==1.21.0", "layernorm-fusion-run-error", nodes=6,
-        guilty="SimplifiedLayerNormFusion", good="1.20.1", bad="1.21.0"),
-    Row("onnxruntime-load-error", Cause.REFUSES, "error", "onnxruntime==1.24.1", "if-constant-load-error", nodes=1,
-        guilty="ConstantFolding", good="1.23.2", bad="1.24.1"),
+    Row("onnxruntime-wrong", Cause.WRONG, "mismatch", "onnxruntime==1.20.0", "pad-maxpool-wrong-value", nodes=2, guilty="Pad_Fusion", good="1.19.2", bad="1.20.0"),
+    Row("onnxruntime-error", Cause.REFUSES, "error", "onnxruntime==1.21.0", "layernorm-fusion-run-error", nodes=6, guilty="SimplifiedLayerNormFusion", good="1.20.1", bad="1.21.0"),
+    Row("onnxruntime-load-error", Cause.REFUSES, "error", "onnxruntime==1.24.1", "if-constant-load-error", nodes=1, guilty="ConstantFolding", good="1.23.2", bad="1.24.1"),
 )  # fmt: skip
 # Causes that lead to other verdicts.
 NEVER_A_FAILURE: Mapping[Cause, str] = {

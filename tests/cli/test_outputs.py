@@ -26,9 +26,11 @@ ON_A_STORE = (  # in this order: each sees what those before it did
 )  # fmt: skip
 FAULTY = "fake:wrong@Tanh"
 ON_A_CASE = (
-    f"run case -t fake -t {FAULTY}", f"reduce case -t {FAULTY} -o small", "run small/model.onnx -t fake", f"attribute small -t {FAULTY}",
-    f"export small -t {FAULTY} --as script -o repro.py", f"export small -t {FAULTY} --as issue -o issue.md", "export case -t fake --as script",
-    "bisect case --releases fake", "import case -o taken", "import nothing", "sample nothing-like-this", "metrics case",
+    f"run case -t fake -t {FAULTY}", f"reduce case -t {FAULTY} -o small", "run small/model.onnx -t fake",
+    f"attribute small -t {FAULTY}", f"export small -t {FAULTY} --as script -o repro.py",
+    f"export small -t {FAULTY} --as issue -o issue.md", "export case -t fake --as script",
+    "bisect case --releases fake", "import case -o taken", "import nothing", "sample nothing-like-this",
+    "metrics case",
 )  # fmt: skip
 GENERATED = (  # figures move whenever the generator does, words do not
     f"fuzz -t {FAULTY} --no-probe --strategy isra --nodes 5 --tests 16 --seed 3 --store found", "fuzz --store found --resume --tests 16",

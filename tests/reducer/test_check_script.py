@@ -107,7 +107,9 @@ def load_case(path: Path, values: np.ndarray) -> Case:
 def test_data_of_large_tensors_is_written_once_and_a_script_that_truncates_it_harms_nothing(
     tmp_path: Path,
 ) -> None:
-    """The model is what ONNX reads; the file stays the same from run to run, and is made anew once damaged."""
+    """The model is what ONNX reads; the file stays the same from run to run, and is made anew once
+    damaged.
+    """
     subject = large(tmp_path)
     before = hashlib.sha256((tmp_path / "w.bin").read_bytes()).hexdigest()
     log = tmp_path / "log"

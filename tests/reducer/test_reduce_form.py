@@ -221,7 +221,9 @@ class DropAndShorten:
 
 
 def test_an_edit_whose_rewriting_loses_the_failure_by_itself_says_nothing_of_its_part() -> None:
-    """The rewriting is tried once without an edit; the certificate counts what it lost, and is not minimal."""
+    """The rewriting is tried once without an edit; the certificate counts what it lost, and is not
+    minimal.
+    """
     test, passes = Together([]), [DropAndShorten()]
     rules = Rules(Sentences(), [test], Valid(), control=lambda best, candidate: _shorter(best, 0))
     engine = Engine(("aa", "b", "c"), rules, Journal(""))

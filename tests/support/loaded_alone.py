@@ -20,8 +20,8 @@ print(eval(sys.argv[4]))
 
 
 def loaded_alone(module: str, missing: Sequence[str], expression: str) -> str:
-    """What is printed of `expression` over `module`, one of opsieve's, in an interpreter that has not installed
-    opsieve and lacks the `missing` packages.
+    """What is printed of `expression` over `module`, one of opsieve's, in an interpreter that has not
+    installed opsieve and lacks the `missing` packages.
     """
     arguments = ['["' + '", "'.join(missing) + '"]', str(CHILD), module, expression]
     done = subprocess.run(

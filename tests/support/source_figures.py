@@ -1,6 +1,7 @@
 """Figures of the product's sources: statements by folder, and how its names and docstrings are worded.
 
-A statement is an AST statement that is no docstring, so wrapped lines, comments and documentation cost nothing.
+A statement is an AST statement that is no docstring, so wrapped lines, comments and documentation cost
+nothing.
 """
 
 import ast
@@ -16,8 +17,8 @@ from repository import ROOT
 FOLDERS = ("gen", "backends", "triage", "reducer", "bisect", "tui", "src")
 # How a docstring reads that opens with a relative clause without a noun, or that says what is not.
 HEADLESS = (
-    " what of ", " that which ", " what is ", " what it ", " of which ", " of what ", " what a ", " what was ",
-    " what they ", " what the ", " what no ", " by what ",
+    " what of ", " that which ", " what is ", " what it ", " of which ", " of what ", " what a ",
+    " what was ", " what they ", " what the ", " what no ", " by what ",
 )  # fmt: skip
 NEGATIONS = (" none ", " nobody ", " no more ", " is no ", " are no ", " nothing ", " neither ", " nor ")
 PARTICIPLES = {

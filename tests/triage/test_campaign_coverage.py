@@ -1,5 +1,5 @@
-"""The coverage of campaigns: recorded, kept over an interruption, compared; functions of TIR that are built upon
-those that reach something new.
+"""The coverage of campaigns: recorded, kept over an interruption, compared; functions of TIR that are built
+upon those that reach something new.
 """
 
 import json

@@ -228,10 +228,7 @@ def test_words_that_blame_no_operator_or_several_teach_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("batch|0", "[]"), ("batch|x", "{}"), ("batch|0", '{"shares": {"isra": "x"}, "known": {}}'), ("yield", "nothing"),
-        ("known|fake|k", "[1]"), ("tests|fake", "many"), ("lack|fake|Add", "x"), ("yield", "[" * 10**5),
-    ],
+    [("batch|0", "[]"), ("batch|x", "{}"), ("batch|0", '{"shares": {"isra": "x"}, "known": {}}'), ("yield", "nothing"), ("known|fake|k", "[1]"), ("tests|fake", "many"), ("lack|fake|Add", "x"), ("yield", "[" * 10**5),],
 )  # fmt: skip
 def test_decisions_that_make_no_sense_are_refused_with_a_sentence(
     name: str, value: str, tmp_path: Path

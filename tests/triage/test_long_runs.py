@@ -72,8 +72,9 @@ def test_new_failures_are_looked_into_beside_the_hunt(
 ) -> None:
     reports = (tmp_path / "r.md", tmp_path / "r.html")
     code, out, err = opsieve(
-        "fuzz", "-t", "fake:error@Relu", "--strategy", "isra", "--nodes", "6", "--minutes", "0.6", "--seed", "3", "--store",
-        tmp_path / "s", "--auto-triage", "90%", "--report", reports[0], "--report", reports[1], "--json", capsys=capsys,
+        "fuzz", "-t", "fake:error@Relu", "--strategy", "isra", "--nodes", "6", "--minutes", "0.6", "--seed",
+        "3", "--store", tmp_path / "s", "--auto-triage", "90%", "--report", reports[0], "--report",
+        reports[1], "--json", capsys=capsys,
     )  # fmt: skip
     facts = json.loads(out)
     assert code == 1, err
@@ -118,8 +119,8 @@ def test_reports_hold_what_is_new_and_nothing_of_it_is_taken_for_markup() -> Non
         "known_failures": [{"target": "fake", "feature": HOSTILE, "fingerprint": "k", "left_out": 4}],
     }  # fmt: skip
     row = {
-        "id": "c1", "title": HOSTILE, "targets": [HOSTILE], "members": 3, "nodes": 9, "reduced": 2, "guilty_pass": HOSTILE,
-        "first_bad": "",
+        "id": "c1", "title": HOSTILE, "targets": [HOSTILE], "members": 3, "nodes": 9, "reduced": 2,
+        "guilty_pass": HOSTILE, "first_bad": "",
     }  # fmt: skip
     text = markdown_report(facts, [row])
     assert "1 that no other campaign of the store has met, 1 met before" in text.replace("\\", "")

@@ -50,16 +50,7 @@ BRIDGE = at(9, "tvm_ffi.core.Function.__call__", "python/tvm_ffi/cython/function
 
 @pytest.mark.parametrize(
     "messages",
-    [
-        ("Check failed: the LHS b has no known shape", "Check failed: the LHS weight has no known shape"),
-        ("the RHS lv2 of the product has rank 3", "the RHS gv of the product has rank 3"),
-        ("Mismatched type on argument #1, expected `ffi.Array` but got `ffi.SmallStr`",
-         "Mismatched type on argument #1, expected `ffi.Array` but got `ffi.String`"),
-        ("Mismatched type, got N11onnxruntime6TensorE there", "Mismatched type, got N11onnxruntime9TensorSeqE there"),
-        ('input 0 has [name: "perm"\ntype: INTS\n] which cannot be lowered', "input 0 has [] which cannot be lowered"),
-        ("expected 3 but got 4 for (Selu)", "expected 3 but got 4 for n7 (MaxPool)"),
-        ("Cannot use a relax.expr.Var as a shape", "Cannot use a relax.expr.Constant as a shape"),
-    ],
+    [("Check failed: the LHS b has no known shape", "Check failed: the LHS weight has no known shape"), ("the RHS lv2 of the product has rank 3", "the RHS gv of the product has rank 3"), ("Mismatched type on argument #1, expected `ffi.Array` but got `ffi.SmallStr`", "Mismatched type on argument #1, expected `ffi.Array` but got `ffi.String`"), ("Mismatched type, got N11onnxruntime6TensorE there", "Mismatched type, got N11onnxruntime9TensorSeqE there"), ('input 0 has [name: "perm"\ntype: INTS\n] which cannot be lowered', "input 0 has [] which cannot be lowered"), ("expected 3 but got 4 for (Selu)", "expected 3 but got 4 for n7 (MaxPool)"), ("Cannot use a relax.expr.Var as a shape", "Cannot use a relax.expr.Constant as a shape"),],
 )  # fmt: skip
 def test_names_of_values_and_types_do_not_split_a_bug(tmp_path: Path, messages: tuple[str, str]) -> None:
     found = clusters(tmp_path, *(record(message, at(5, "_impl_v13"), CALL) for message in messages))

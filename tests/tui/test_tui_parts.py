@@ -112,7 +112,8 @@ def test_a_graph_is_drawn_with_rails_that_join_pass_and_end() -> None:
         Box("out", ("m",), (), "◎"),
     ]
     assert drawn(boxes) == [
-        ("○", "x"), ("│ ○", "y"), ("● │", "Pad"), ("●─╯", "Add"), ("●─╮", "Split"), ("●─╯", "Mul"), ("◎", "out"),
+        ("○", "x"), ("│ ○", "y"), ("● │", "Pad"), ("●─╯", "Add"), ("●─╮", "Split"), ("●─╯", "Mul"),
+        ("◎", "out"),
     ]  # fmt: skip
 
 
@@ -309,10 +310,7 @@ def test_a_command_is_shown_as_one_would_type_it() -> None:
 def test_a_replay_tells_verdict_outcomes_and_a_map() -> None:
     job = Job(1, "replay", "c1", (("x",),), state="done")
     told = json.dumps(
-        {
-            "verdict": "fail", "reason": "y is wrong", "target": "fake", "outcomes": [["fake", "1.0", "ok", 0.5]], "source": "reference",
-            "error_maps": [{"output": "y", "shape": [2, 2], "rows": [" █", "  "], "fraction": 0.25, "worst": 3.0, "within": 0.1}],
-        }
+        {"verdict": "fail", "reason": "y is wrong", "target": "fake", "outcomes": [["fake", "1.0", "ok", 0.5]], "source": "reference", "error_maps": [{"output": "y", "shape": [2, 2], "rows": [" █", "  "], "fraction": 0.25, "worst": 3.0, "within": 0.1}],}
     ).encode()  # fmt: skip
     job.results = [told]
     text = "\n".join("".join(part for part, _ in line) for line in replay_lines(job))

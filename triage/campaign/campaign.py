@@ -2,8 +2,8 @@
 
 Tests are numbered, and the number gives the seed: what is done is known by one number, whatever the order in
 which lanes finish, because results are recorded in order. Lanes are processes that make, run and judge by
-themselves (triage/campaign/lane_process.py); this one gives them numbers and writes what comes back. Where the
-schedule decides so, further targets are asked about a test before it is recorded.
+themselves (triage/campaign/lane_process.py); this one gives them numbers and writes what comes back. Where
+the schedule decides so, further targets are asked about a test before it is recorded.
 """
 
 import hashlib
@@ -136,8 +136,8 @@ def run(
     if coverage is not None or (programs is not None and type(programs) is not Planned):
         programs = programs or Planned(plan, campaign.seed)
         yield from run_guided(
-            store, campaign, limits, lanes=lanes, tests=tests, seconds=seconds, programs=programs, coverage=coverage,
-            metamorphic=plan.metamorphic, further=plan.further,
+            store, campaign, limits, lanes=lanes, tests=tests, seconds=seconds, programs=programs,
+            coverage=coverage, metamorphic=plan.metamorphic, further=plan.further,
         )  # fmt: skip
         return
     end = time.monotonic() + seconds if seconds else float("inf")

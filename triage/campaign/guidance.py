@@ -1,10 +1,12 @@
-"""Campaigns whose programs depend on what earlier ones reached, or on a corpus, and those whose coverage is recorded.
+"""Campaigns whose programs depend on what earlier ones reached, or on a corpus, and those whose coverage is
+recorded.
 
-Their lanes are threads of this process, which all look at one coverage; programs are made here, in order. Without
-a loop a program follows from the campaign's seed and its number alone. In Tzer's loop (gen/irs/tir/fuzzing.py) a
-TIR function with its passes that reached native code which no other had becomes a seed. Its first seeds are
-functions that TVM makes of ONNX models and of Relax modules (Tzer, section 4.2, takes those of TVM's model zoo).
-Relax modules are mutated from a corpus, those that TVM's importer makes of ONNX models.
+Their lanes are threads of this process, which all look at one coverage; programs are made here, in order.
+Without a loop a program follows from the campaign's seed and its number alone. In Tzer's loop
+(gen/irs/tir/fuzzing.py) a TIR function with its passes that reached native code which no other had becomes a
+seed. Its first seeds are functions that TVM makes of ONNX models and of Relax modules (Tzer, section 4.2,
+takes those of TVM's model zoo). Relax modules are mutated from a corpus, those that TVM's importer makes of
+ONNX models.
 
 Coverage of ONNX models is only recorded: building upon models that reach something new did not pay
 (docs/benchmarks/tir.md).

@@ -3,9 +3,10 @@ died.
 
 The pool is an executor of threads, each of which asks one lane: a process of this machine, or a task of a
 cluster. A question is answered piece by piece. A lane does batches of `mix.BATCH` seeds, since programs are
-guided by those before them in their batch; of targets that are slow it has part of one. The first lane has the
-cores to itself until its first answer: others would import the same compilers beside it, and a first test would
-take as many times longer. Questions go only so far ahead of what is recorded, so that what waits here is bounded.
+guided by those before them in their batch; of targets that are slow it has part of one. The first lane has
+the cores to itself until its first answer: others would import the same compilers beside it, and a first test
+would take as many times longer. Questions go only so far ahead of what is recorded, so that what waits here
+is bounded.
 """
 
 import threading

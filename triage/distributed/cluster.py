@@ -5,7 +5,8 @@ Each lane of the pool is a thread here that sends one question at a time as a ta
 the same generator and the same compilers as this process are left out. A worker that is lost is Dask's to
 replace; what its lane had begun is done again.
 
-https://distributed.dask.org/en/stable/ ; Dask pickles what it sends: a scheduler and its workers trust each other.
+https://distributed.dask.org/en/stable/ ; Dask pickles what it sends: a scheduler and its workers trust each
+other.
 """
 
 import math

@@ -1,6 +1,8 @@
-"""The worker's side of a Dask cluster: lanes that do tests, kept for the next question, and the files of a case as they travel.
+"""The worker's side of a Dask cluster: lanes that do tests, kept for the next question, and the files of a
+case as they travel.
 
-Questions and answers are the frames of `campaign/lane_messages.py`. A lane that is not asked for a while ends.
+Questions and answers are the frames of `campaign/lane_messages.py`. A lane that is not asked for a while
+ends.
 """
 
 import os

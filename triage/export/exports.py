@@ -1,4 +1,5 @@
-"""What one failure is exported as: a name for a file, and its bytes. The zip holds the folder that every command takes.
+"""What one failure is exported as: a name for a file, and its bytes. The zip holds the folder that every
+command takes.
 
 Nothing is written here and no compiler runs; a worker prints the model.
 """

@@ -1,4 +1,5 @@
-"""What a fingerprint takes from a program: the names that it gives its values, and the shape of a small graph.
+"""What a fingerprint takes from a program: the names that it gives its values, and the shape of a small
+graph.
 
 A message may hold a name of the program without any quotes (`node conv1/relu_7 has no ...`). Such names vary
 between programs and are no part of a bug's message, so `normalise` replaces them. A word that an author wrote
@@ -52,8 +53,8 @@ def _is_telling(name: str) -> bool:
 
 
 def program_signature(program: Program) -> Signature:
-    """The signature of a program, bodies included; an empty one for more than `MOST_NODES` nodes. No code of a
-    compiler runs.
+    """The signature of a program, bodies included; an empty one for more than `MOST_NODES` nodes. No code of
+    a compiler runs.
     """
     operators = program.operators()
     if len(operators) > MOST_NODES:

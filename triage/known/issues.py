@@ -1,4 +1,5 @@
-"""Public issues as people export them, the index of them that a store keeps, and which of them a cluster probably is.
+"""Public issues as people export them, the index of them that a store keeps, and which of them a cluster
+probably is.
 
     gh issue list -R microsoft/onnxruntime --state all --limit 5000 --json
     number,title,body,url,state,comments > ort.json

@@ -1,4 +1,5 @@
-"""A public report as somebody saved it, Markdown or HTML: its prose, its blocks of code, and how the failure was seen.
+"""A public report as somebody saved it, Markdown or HTML: its prose, its blocks of code, and how the failure
+was seen.
 
 The facts are versions of packages, the level and passes of the optimiser, and execution providers. What a
 report says is hostile: nothing in it is run, sizes are bounded, every expression here is linear. HTML is read

@@ -1,8 +1,8 @@
 """The models that a public report holds: scripts of numpy and onnx.helper, and text of onnx.parser.
 
-A script is read from its syntax tree: nothing is run or evaluated. Only literals, arithmetic on small numbers,
-and the calls in `CALLS` have a value; whatever depends on anything else has none. Random draws are drawn anew
-with a fixed seed: their values are not the reporter's. Sizes are bounded.
+A script is read from its syntax tree: nothing is run or evaluated. Only literals, arithmetic on small
+numbers, and the calls in `CALLS` have a value; whatever depends on anything else has none. Random draws are
+drawn anew with a fixed seed: their values are not the reporter's. Sizes are bounded.
 """
 
 import ast

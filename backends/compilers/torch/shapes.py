@@ -193,7 +193,8 @@ def shape_of(n: Any, x: Any) -> Any:
 
 ASKS = {
     "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "Slice": (1, 2, 3, 4), "Expand": (1,),
-    "Tile": (1,), "Pad": (1, 2, 3), "CenterCropPad": (1,), "Trilu": (1,), "OneHot": (1,), "ConstantOfShape": (0,),
+    "Tile": (1,), "Pad": (1, 2, 3), "CenterCropPad": (1,), "Trilu": (1,), "OneHot": (1,),
+    "ConstantOfShape": (0,),
 }  # fmt: skip
 ALSO = {"Range": (0, 1, 2)}
 TABLE: dict[str, Callable[..., Any]] = {

@@ -233,7 +233,8 @@ class Inductor(Compiled):
     }
     main_option = "level"
     baseline: Mapping[str, str] = {
-        "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "", "applications": "",
+        "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "",
+        "applications": "",
     }  # fmt: skip
     lacks: tuple[str, ...] = (*Torch.lacks, "it needs g++")
 

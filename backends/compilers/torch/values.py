@@ -10,10 +10,11 @@ import torch
 from onnx import numpy_helper
 
 DTYPES = {
-    "float32": torch.float32, "uint8": torch.uint8, "int8": torch.int8, "uint16": torch.uint16, "int16": torch.int16,
-    "int32": torch.int32, "int64": torch.int64, "bool": torch.bool, "float16": torch.float16, "float64": torch.float64,
-    "uint32": torch.uint32, "uint64": torch.uint64, "complex64": torch.complex64, "complex128": torch.complex128,
-    "bfloat16": torch.bfloat16, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e4m3fnuz": torch.float8_e4m3fnuz,
+    "float32": torch.float32, "uint8": torch.uint8, "int8": torch.int8, "uint16": torch.uint16,
+    "int16": torch.int16, "int32": torch.int32, "int64": torch.int64, "bool": torch.bool,
+    "float16": torch.float16, "float64": torch.float64, "uint32": torch.uint32, "uint64": torch.uint64,
+    "complex64": torch.complex64, "complex128": torch.complex128, "bfloat16": torch.bfloat16,
+    "float8_e4m3fn": torch.float8_e4m3fn, "float8_e4m3fnuz": torch.float8_e4m3fnuz,
     "float8_e5m2": torch.float8_e5m2, "float8_e5m2fnuz": torch.float8_e5m2fnuz,
 }  # fmt: skip
 NAMES = {dtype: name for name, dtype in DTYPES.items()}

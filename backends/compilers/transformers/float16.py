@@ -1,9 +1,9 @@
 """Converters of models to float16 as compilers: onnxconverter-common's, and the one in onnxruntime's wheel.
 
-https://github.com/microsoft/onnxconverter-common (float16.py) and onnxruntime.transformers.float16, which began as its copy. Inputs and outputs keep
-their types. Constants may lie half a step of float16 from what they were, after the clamp that both tools
-state; what is run for values has float32 for float16 again (narrowing.py). A model with float16 of its own is
-`unsupported` here.
+https://github.com/microsoft/onnxconverter-common (float16.py) and onnxruntime.transformers.float16, which
+began as its copy. Inputs and outputs keep their types. Constants may lie half a step of float16 from what
+they were, after the clamp that both tools state; what is run for values has float32 for float16 again
+(narrowing.py). A model with float16 of its own is `unsupported` here.
 """
 
 from __future__ import annotations

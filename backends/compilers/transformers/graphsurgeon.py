@@ -1,7 +1,8 @@
 """onnx-graphsurgeon as a compiler: a model imported, folded, cleaned, sorted and exported, run by onnxruntime
 with its optimiser off.
 
-https://github.com/NVIDIA/TensorRT/tree/main/tools/onnx-graphsurgeon; `fold` has it fold constants, for which it runs onnxruntime itself.
+https://github.com/NVIDIA/TensorRT/tree/main/tools/onnx-graphsurgeon; `fold` has it fold constants, for which
+it runs onnxruntime itself.
 """
 
 from __future__ import annotations

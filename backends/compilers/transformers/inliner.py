@@ -1,9 +1,9 @@
 """onnx.inliner as a compiler: the model without calls of its functions, run by onnxruntime with its optimiser
 off.
 
-https://onnx.ai/onnx/api/inliner.html; `functions=schema` also inlines every operator that ONNX defines by a function body, for which
-`==release` wants onnx 1.19 or later. Kernels that onnxruntime lacks for the operators of such a body are its
-lack.
+https://onnx.ai/onnx/api/inliner.html; `functions=schema` also inlines every operator that ONNX defines by a
+function body, for which `==release` wants onnx 1.19 or later. Kernels that onnxruntime lacks for the
+operators of such a body are its lack.
 """
 
 from __future__ import annotations

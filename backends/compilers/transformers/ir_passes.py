@@ -1,7 +1,8 @@
 """onnx-ir's graph passes as a compiler: what they make of a model is run by onnxruntime with its optimiser
 off.
 
-https://onnx.ai/ir-py/api/ir_passes_common.html; a pass is named as its class is, without `Pass`. Left alone, those run that tidy any model.
+https://onnx.ai/ir-py/api/ir_passes_common.html; a pass is named as its class is, without `Pass`. Left alone,
+those run that tidy any model.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 from opsieve.backends.compilers.transformers import pass_options, targets
 
 USUAL = (
-    "Inline", "LiftConstantsToInitializers", "LiftSubgraphInitializersToMainGraph", "DeduplicateInitializers", "CommonSubexpressionElimination",
-    "IdentityElimination", "RemoveUnusedNodes", "RemoveUnusedFunctions", "RemoveUnusedOpsets", "NameFix", "TopologicalSort", "OutputFix",
+    "Inline", "LiftConstantsToInitializers", "LiftSubgraphInitializersToMainGraph", "DeduplicateInitializers",
+    "CommonSubexpressionElimination", "IdentityElimination", "RemoveUnusedNodes", "RemoveUnusedFunctions",
+    "RemoveUnusedOpsets", "NameFix", "TopologicalSort", "OutputFix",
 )  # fmt: skip
 
 

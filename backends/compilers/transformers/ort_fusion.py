@@ -1,10 +1,10 @@
 """onnxruntime.transformers.optimizer as a compiler: its fusions written in Python, run by onnxruntime with
 its optimiser off.
 
-https://github.com/microsoft/onnxruntime/tree/main/onnxruntime/python/tools/transformers; it comes in onnxruntime's wheel. `level` has
-onnxruntime optimise the model first, for which this tool imports torch. `skip` takes the names of fusions as
-`FusionOptions` has them, without `enable_`. A fused operator for which onnxruntime has no kernel on the CPU
-is its lack: the tool fuses for other devices too.
+https://github.com/microsoft/onnxruntime/tree/main/onnxruntime/python/tools/transformers; it comes in
+onnxruntime's wheel. `level` has onnxruntime optimise the model first, for which this tool imports torch.
+`skip` takes the names of fusions as `FusionOptions` has them, without `enable_`. A fused operator for which
+onnxruntime has no kernel on the CPU is its lack: the tool fuses for other devices too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from opsieve.backends.compilers.transformers import pass_options, targets
 
 MODELS = (
-    "bert", "bart", "bert_tf", "bert_keras", "clip", "conformer", "gpt2", "gpt2_tf", "gpt_neox", "phi", "qwen3", "sam2", "swin", "tnlr",
-    "t5", "unet", "vae", "vit", "mmdit",
+    "bert", "bart", "bert_tf", "bert_keras", "clip", "conformer", "gpt2", "gpt2_tf", "gpt_neox", "phi",
+    "qwen3", "sam2", "swin", "tnlr", "t5", "unet", "vae", "vit", "mmdit",
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """The optimised model that onnxruntime saves, read again and run by onnxruntime with its optimiser off.
 
-https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html (offline mode): what is saved must load, and mean
-what the model meant. Where onnxruntime fails while it optimises, that is a failure of the target
-`onnxruntime` at this level, and `environment` here.
+https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html (offline mode): what is
+saved must load, and mean what the model meant. Where onnxruntime fails while it optimises, that is a failure
+of the target `onnxruntime` at this level, and `environment` here.
 """
 
 from __future__ import annotations

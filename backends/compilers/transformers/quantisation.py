@@ -1,10 +1,10 @@
 """onnxruntime.quantization as a compiler: the model quantised, statically (QDQ, calibrated with the inputs of
 the test) or dynamically.
 
-https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html. Quantised constants may lie half a step of their scale from what
-they were; what is run for values has the quantisation undone (narrowing.py): quantised constants as they
-were, pairs of QuantizeLinear and DequantizeLinear taken out, integer products as products. A model with
-quantised parts of its own is `unsupported` here.
+https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html. Quantised constants may lie
+half a step of their scale from what they were; what is run for values has the quantisation undone
+(narrowing.py): quantised constants as they were, pairs of QuantizeLinear and DequantizeLinear taken out,
+integer products as products. A model with quantised parts of its own is `unsupported` here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Shape inference as a compiler: what is declared for the values of a model must be what they are.
 
-https://onnx.ai/onnx/api/shape_inference.html and onnxruntime.tools.symbolic_shape_infer. Every tensor of the graph for which the tool
-declares a type becomes an output; the model is run by onnxruntime with its optimiser off, and a value of
-another element type, rank or size than its declaration has is an error of the tool. A size by name is held
-against the other values of that name.
+https://onnx.ai/onnx/api/shape_inference.html and onnxruntime.tools.symbolic_shape_infer. Every tensor of the
+graph for which the tool declares a type becomes an output; the model is run by onnxruntime with its optimiser
+off, and a value of another element type, rank or size than its declaration has is an error of the tool. A
+size by name is held against the other values of that name.
 """
 
 from __future__ import annotations

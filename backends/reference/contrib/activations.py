@@ -1,8 +1,8 @@
 """Activations of com.microsoft, and products and convolutions that end in one.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Gelu, FastGelu, BiasGelu, QuickGelu, FusedConv, FusedGemm,
-FusedMatMul, TransposeMatMul, ScaledSiLU; the layouts of com.microsoft.nchwc are described in
-onnxruntime/core/mlas/lib/snchwc.cpp.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Gelu, FastGelu, BiasGelu,
+QuickGelu, FusedConv, FusedGemm, FusedMatMul, TransposeMatMul, ScaledSiLU; the layouts of com.microsoft.nchwc
+are described in onnxruntime/core/mlas/lib/snchwc.cpp.
 """
 
 import math
@@ -74,7 +74,8 @@ def _scaled_silu(x: Array, scale: Array | None = None, alpha: float = 1.0) -> Ar
 
 
 def _conv(
-    x: Array, w: Array, b: Array | None = None, z: Array | None = None, activation: str = "", activation_params: Sequence[float] = (), **attributes: Any
+    x: Array, w: Array, b: Array | None = None, z: Array | None = None, activation: str = "",
+    activation_params: Sequence[float] = (), **attributes: Any
 ) -> Array:  # fmt: skip
     """Conv, with `z` added to it before the activation."""
     made = standard("Conv", x, w, b, **attributes)

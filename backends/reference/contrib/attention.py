@@ -1,9 +1,9 @@
 """Attention of com.microsoft, and what goes with it.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Attention, MultiHeadAttention, DecoderMaskedMultiHeadAttention,
-QAttention, GroupQueryAttention, SparseAttention, LinearAttention, RotaryEmbedding, MRotaryEmbedding. Arrays
-are [batch, heads, length, size] inside. A masked key has `mask_filter_value` added to its score, so a row of
-masked keys alone is not open: all are equal again.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Attention, MultiHeadAttention,
+DecoderMaskedMultiHeadAttention, QAttention, GroupQueryAttention, SparseAttention, LinearAttention,
+RotaryEmbedding, MRotaryEmbedding. Arrays are [batch, heads, length, size] inside. A masked key has
+`mask_filter_value` added to its score, so a row of masked keys alone is not open: all are equal again.
 """
 
 from collections.abc import Mapping
@@ -78,8 +78,8 @@ def _behind(past: Array | None, new: Array) -> Array:
 
 
 def _self_attention(
-    projected: Array, sizes: Any, mask: Array | None, past: Array | None, bias: Array | None, num_heads: int, unidirectional: int,
-    scale: float | None, mask_filter_value: float,
+    projected: Array, sizes: Any, mask: Array | None, past: Array | None, bias: Array | None, num_heads: int,
+    unidirectional: int, scale: float | None, mask_filter_value: float,
 ) -> Any:  # fmt: skip
     """Attention of Q, K and V that lie beside each other; the new keys and values, behind those of the
     past.
@@ -92,9 +92,10 @@ def _self_attention(
 
 
 def _attention(
-    x: Array, w: Array, b: Array | None = None, mask: Array | None = None, past: Array | None = None, bias: Array | None = None,
-    past_length: Array | None = None, num_heads: int = 1, unidirectional: int = 0, scale: float | None = None,
-    mask_filter_value: float = _MASKED, qkv_hidden_sizes: Any = None, do_rotary: int = 0, past_present_share_buffer: int = 0, **_: Any,
+    x: Array, w: Array, b: Array | None = None, mask: Array | None = None, past: Array | None = None,
+    bias: Array | None = None, past_length: Array | None = None, num_heads: int = 1, unidirectional: int = 0,
+    scale: float | None = None, mask_filter_value: float = _MASKED, qkv_hidden_sizes: Any = None,
+    do_rotary: int = 0, past_present_share_buffer: int = 0, **_: Any,
 ) -> Any:  # fmt: skip
     if do_rotary or past_present_share_buffer:
         raise not_computed("Attention with rotary embedding or a shared buffer is not computed")
@@ -106,9 +107,10 @@ def _attention(
 
 
 def _quantised_attention(
-    x: Array, w: Array, b: Array, x_scale: Array, w_scale: Array, mask: Array | None = None, x_zero: Array | None = None,
-    w_zero: Array | None = None, past: Array | None = None, num_heads: int = 1, unidirectional: int = 0, scale: float | None = None,
-    mask_filter_value: float = _MASKED, do_rotary: int = 0, past_present_share_buffer: int = 0,
+    x: Array, w: Array, b: Array, x_scale: Array, w_scale: Array, mask: Array | None = None,
+    x_zero: Array | None = None, w_zero: Array | None = None, past: Array | None = None, num_heads: int = 1,
+    unidirectional: int = 0, scale: float | None = None, mask_filter_value: float = _MASKED,
+    do_rotary: int = 0, past_present_share_buffer: int = 0,
 ) -> Any:  # fmt: skip
     if do_rotary or past_present_share_buffer:
         raise not_computed("QAttention with rotary embedding or a shared buffer is not computed")
@@ -136,9 +138,11 @@ def _unpacked(
 
 
 def _multi_head(
-    query: Array, key: Array | None = None, value: Array | None = None, b: Array | None = None, mask: Array | None = None,
-    bias: Array | None = None, past_key: Array | None = None, past_value: Array | None = None, past_length: Array | None = None,
-    cache: Array | None = None, num_heads: int = 1, unidirectional: int = 0, scale: float | None = None, mask_filter_value: float = _MASKED,
+    query: Array, key: Array | None = None, value: Array | None = None, b: Array | None = None,
+    mask: Array | None = None, bias: Array | None = None, past_key: Array | None = None,
+    past_value: Array | None = None, past_length: Array | None = None, cache: Array | None = None,
+    num_heads: int = 1, unidirectional: int = 0, scale: float | None = None,
+    mask_filter_value: float = _MASKED,
 ) -> Any:  # fmt: skip
     if past_length is not None or cache is not None:
         raise not_computed("MultiHeadAttention with a shared buffer is not computed")
@@ -156,9 +160,10 @@ def _multi_head(
 
 
 def _decoder_masked(
-    query: Array, key: Array | None = None, value: Array | None = None, mask: Array | None = None, bias: Array | None = None,
-    past_key: Array | None = None, past_value: Array | None = None, past_length: Array | None = None, beams: Array | None = None,
-    cache: Array | None = None, b: Array | None = None, num_heads: int = 1, scale: float | None = None,
+    query: Array, key: Array | None = None, value: Array | None = None, mask: Array | None = None,
+    bias: Array | None = None, past_key: Array | None = None, past_value: Array | None = None,
+    past_length: Array | None = None, beams: Array | None = None, cache: Array | None = None,
+    b: Array | None = None, num_heads: int = 1, scale: float | None = None,
     mask_filter_value: float = _MASKED, past_present_share_buffer: int = 0, output_qk: int = 0,
 ) -> Any:  # fmt: skip
     """One query; keys by head are those of cross attention. A buffer that past and present share has free
@@ -176,7 +181,8 @@ def _decoder_masked(
         buffers, length = (past_key.copy(), past_value.copy()), int(past_length.reshape(-1)[0])
         past_key, past_value = past_key[:, :, :length], past_value[:, :, :length]
     made = _multi_head(
-        query, key, value, b, mask, bias, past_key, past_value, num_heads=num_heads, scale=scale, mask_filter_value=mask_filter_value
+        query, key, value, b, mask, bias, past_key, past_value, num_heads=num_heads, scale=scale,
+        mask_filter_value=mask_filter_value
     )  # fmt: skip
     if buffers is None:
         return made
@@ -204,8 +210,8 @@ def _by_head(x: Array, num_heads: int, rotary: int, width: int) -> Array:
 
 
 def _rotary(
-    x: Array, places: Array, cos: Array, sin: Array, interleaved: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0,
-    is_packed_batching: int = 0, scale: float = 1.0,
+    x: Array, places: Array, cos: Array, sin: Array, interleaved: int = 0, num_heads: int = 0,
+    rotary_embedding_dim: int = 0, is_packed_batching: int = 0, scale: float = 1.0,
 ) -> Array:  # fmt: skip
     wide = _by_head(x, num_heads, rotary_embedding_dim, cos.shape[1])
     at = (
@@ -229,8 +235,9 @@ def _streams(section: Any, layout: int, width: int) -> Array:
 
 
 def _multimodal_rotary(
-    x: Array, places: Array, cos: Array, sin: Array, mrope_section: Any = (), mrope_layout: int = 0, interleaved: int = 0,
-    num_heads: int = 0, rotary_embedding_dim: int = 0, is_packed_batching: int = 0, scale: float = 1.0,
+    x: Array, places: Array, cos: Array, sin: Array, mrope_section: Any = (), mrope_layout: int = 0,
+    interleaved: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0, is_packed_batching: int = 0,
+    scale: float = 1.0,
 ) -> Array:  # fmt: skip
     wide = _by_head(x, num_heads, rotary_embedding_dim, cos.shape[1])
     streams, angles = _streams(mrope_section, mrope_layout, cos.shape[1]), np.arange(cos.shape[1])
@@ -251,11 +258,13 @@ def _kept(past: Array | None, new: Array, start: Array, total: int) -> Array:
 
 
 def _grouped(
-    query: Array, key: Array | None, value: Array | None, past_key: Array | None, past_value: Array | None, ends: Array, total: Array,
-    cos: Array | None = None, sin: Array | None = None, places: Array | None = None, bias: Array | None = None, sink: Array | None = None,
-    k_scale: Array | None = None, v_scale: Array | None = None, q_norm: Array | None = None, k_norm: Array | None = None,
-    num_heads: int = 1, kv_num_heads: int = 1, softcap: float = 0.0, do_rotary: int = 0, causal: int = 1, scale: float | None = None,
-    local_window_size: int = -1, rotary_interleaved: int = 0, qk_output: int = 0, smooth_softmax: int = 0, sliding_window_cache: int = 0,
+    query: Array, key: Array | None, value: Array | None, past_key: Array | None, past_value: Array | None,
+    ends: Array, total: Array, cos: Array | None = None, sin: Array | None = None,
+    places: Array | None = None, bias: Array | None = None, sink: Array | None = None,
+    k_scale: Array | None = None, v_scale: Array | None = None, q_norm: Array | None = None,
+    k_norm: Array | None = None, num_heads: int = 1, kv_num_heads: int = 1, softcap: float = 0.0,
+    do_rotary: int = 0, causal: int = 1, scale: float | None = None, local_window_size: int = -1,
+    rotary_interleaved: int = 0, qk_output: int = 0, smooth_softmax: int = 0, sliding_window_cache: int = 0,
     k_quant_type: str = "NONE", v_quant_type: str = "NONE", seen: Array | None = None, **_: Any,
 ) -> Any:  # fmt: skip
     """Query heads in groups that share a key; `ends` is the place of each item's last key. `seen` limits the
@@ -297,8 +306,9 @@ def _grouped_parts(query: Array, key: Array | None, value: Array | None, count: 
 
 
 def _sparse(
-    query: Array, key: Array | None, value: Array | None, past_key: Array, past_value: Array, rows: Array, columns: Array, total: Array,
-    lengths: Array, cos: Array | None = None, sin: Array | None = None, num_heads: int = 1, sparse_block_size: int = 16, **attributes: Any,
+    query: Array, key: Array | None, value: Array | None, past_key: Array, past_value: Array, rows: Array,
+    columns: Array, total: Array, lengths: Array, cos: Array | None = None, sin: Array | None = None,
+    num_heads: int = 1, sparse_block_size: int = 16, **attributes: Any,
 ) -> Any:  # fmt: skip
     """GroupQueryAttention of blocks that a mask in CSR names; layouts are taken in turn by the heads."""
     whole = int(total.reshape(-1)[0])
@@ -312,13 +322,15 @@ def _sparse(
     first = 0 if length == whole else whole - length
     seen = wide[np.newaxis, :, first : first + length, :whole]
     return _grouped(
-        query, key, value, past_key, past_value, lengths - 1, total, cos, sin, num_heads=num_heads, seen=seen, **attributes
+        query, key, value, past_key, past_value, lengths - 1, total, cos, sin, num_heads=num_heads, seen=seen,
+        **attributes
     )[:3]  # fmt: skip
 
 
 def _linear(
-    query: Array, key: Array, value: Array, past: Array | None = None, decay: Array | None = None, beta: Array | None = None,
-    q_num_heads: int = 1, kv_num_heads: int = 1, scale: float = 0.0, update_rule: str = "gated_delta", state_window: int = 0, chunk_size: int = 64,
+    query: Array, key: Array, value: Array, past: Array | None = None, decay: Array | None = None,
+    beta: Array | None = None, q_num_heads: int = 1, kv_num_heads: int = 1, scale: float = 0.0,
+    update_rule: str = "gated_delta", state_window: int = 0, chunk_size: int = 64,
 ) -> Any:  # fmt: skip
     """The recurrence over the steps; a state is [batch, heads, d_k, d_v]."""
     size = query.shape[-1] // q_num_heads

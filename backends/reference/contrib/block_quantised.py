@@ -1,8 +1,9 @@
 """Products with weights that are quantised in blocks of a few bits, and mixtures of experts, which have such
 weights.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: MatMulNBits, MatMulBnb4, GatherBlockQuantized, MoE, QMoE. The numbers of FP4 and NF4 are
-those of QLoRA (https://arxiv.org/pdf/2305.14314.pdf, appendix E) and of bitsandbytes.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: MatMulNBits, MatMulBnb4,
+GatherBlockQuantized, MoE, QMoE. The numbers of FP4 and NF4 are those of QLoRA
+(https://arxiv.org/pdf/2305.14314.pdf, appendix E) and of bitsandbytes.
 """
 
 from collections.abc import Mapping
@@ -64,8 +65,9 @@ def _zero_points(zeros: Array | None, bits: int, scales: Array) -> Array:
 
 
 def _matmul(
-    a: Array, b: Array, scales: Array, zeros: Array | None = None, groups: Array | None = None, bias: Array | None = None, K: int = 0,
-    N: int = 0, bits: int = 4, block_size: int = 32, accuracy_level: int = 0, weight_prepacked: int = 0,
+    a: Array, b: Array, scales: Array, zeros: Array | None = None, groups: Array | None = None,
+    bias: Array | None = None, K: int = 0, N: int = 0, bits: int = 4, block_size: int = 32,
+    accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Array:  # fmt: skip
     """A times the transposed [N, K] matrix of weights; accuracy levels below 4 are ways to the same
     numbers.
@@ -83,7 +85,8 @@ def _matmul(
 
 
 def _bnb4(
-    a: Array, b: Array, absmax: Array, K: int = 0, N: int = 0, block_size: int = 16, quant_type: int = 0, transB: int = 1, training_mode: int = 0
+    a: Array, b: Array, absmax: Array, K: int = 0, N: int = 0, block_size: int = 16, quant_type: int = 0,
+    transB: int = 1, training_mode: int = 0
 ) -> Array:  # fmt: skip
     """The high half of a byte comes first here."""
     pairs = b.reshape(-1)
@@ -94,8 +97,8 @@ def _bnb4(
 
 
 def _gather(
-    data: Array, indices: Array, scales: Array, zeros: Array | None = None, bits: int = 4, block_size: int = 128, quantize_axis: int = 1,
-    gather_axis: int = 0,
+    data: Array, indices: Array, scales: Array, zeros: Array | None = None, bits: int = 4,
+    block_size: int = 128, quantize_axis: int = 1, gather_axis: int = 0,
 ) -> Array:  # fmt: skip
     """Gather of dequantised data; an index out of range gives zeros."""
     axis, block = quantize_axis % data.ndim, block_size
@@ -143,9 +146,10 @@ _ACTIVATIONS: Mapping[str, Function] = {
 
 
 def _mixture(
-    x: Array, logits: Array, weights: Any, biases: Any, k: int = 1, activation_type: str = "relu", normalize_routing_weights: int = 0,
-    use_sparse_mixer: int = 0, swiglu_fusion: int = 0, activation_alpha: float = 1.0, activation_beta: float = 0.0,
-    swiglu_limit: float | None = None, router_weights: Array | None = None,
+    x: Array, logits: Array, weights: Any, biases: Any, k: int = 1, activation_type: str = "relu",
+    normalize_routing_weights: int = 0, use_sparse_mixer: int = 0, swiglu_fusion: int = 0,
+    activation_alpha: float = 1.0, activation_beta: float = 0.0, swiglu_limit: float | None = None,
+    router_weights: Array | None = None,
 ) -> Array:  # fmt: skip
     """The k experts of the largest probability, weighted by it (by its share of the k when normalised).
 
@@ -184,17 +188,19 @@ def _layer(value: Array, weights: Array, biases: Array | None, expert: int) -> A
 
 
 def _moe(
-    x: Array, logits: Array, w1: Array, b1: Array | None, w2: Array, b2: Array | None = None, w3: Array | None = None, b3: Array | None = None,
-    **attributes: Any,
+    x: Array, logits: Array, w1: Array, b1: Array | None, w2: Array, b2: Array | None = None,
+    w3: Array | None = None, b3: Array | None = None, **attributes: Any,
 ) -> Array:  # fmt: skip
     return _mixture(x, logits, (w1, w2, w3), (b1, b2, b3), **attributes)
 
 
 def _quantised_moe(
-    x: Array, logits: Array, w1: Array, s1: Array | None, b1: Array | None, w2: Array, s2: Array | None, b2: Array | None = None,
-    w3: Array | None = None, s3: Array | None = None, b3: Array | None = None, z1: Array | None = None, z2: Array | None = None,
-    z3: Array | None = None, router_weights: Array | None = None, *scaled: Array | None, expert_weight_bits: int = 4, block_size: int = 0,
-    quant_type: str = "int", weights_prepacked: int = -1, accuracy_level: int = 0, **attributes: Any,
+    x: Array, logits: Array, w1: Array, s1: Array | None, b1: Array | None, w2: Array, s2: Array | None,
+    b2: Array | None = None, w3: Array | None = None, s3: Array | None = None, b3: Array | None = None,
+    z1: Array | None = None, z2: Array | None = None, z3: Array | None = None,
+    router_weights: Array | None = None, *scaled: Array | None, expert_weight_bits: int = 4,
+    block_size: int = 0, quant_type: str = "int", weights_prepacked: int = -1, accuracy_level: int = 0,
+    **attributes: Any,
 ) -> Array:  # fmt: skip
     if quant_type != "int" or scaled or weights_prepacked == 1:
         raise not_computed("experts with weights of other kinds than plain integers are not computed")

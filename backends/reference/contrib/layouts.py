@@ -1,9 +1,9 @@
 """Operators of com.microsoft that move, cut out or measure values, convolutions of its own, and the blocked
 layout of com.microsoft.nchwc.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: ExpandDims, GatherND, Trilu, Unique, Pad, Range, SampleOp, UnfoldTensor,
-CropAndResize, GridSample, CDist, Inverse, DynamicTimeWarping, NhwcMaxPool, ConvTransposeWithDynamicPads,
-CausalConvWithState. Those that ONNX has by now are ONNX's.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: ExpandDims, GatherND, Trilu,
+Unique, Pad, Range, SampleOp, UnfoldTensor, CropAndResize, GridSample, CDist, Inverse, DynamicTimeWarping,
+NhwcMaxPool, ConvTransposeWithDynamicPads, CausalConvWithState. Those that ONNX has by now are ONNX's.
 """
 
 from collections.abc import Mapping
@@ -136,8 +136,8 @@ def _conv_transpose(
 
 
 def _causal_conv(
-    x: Array, w: Array, b: Array | None = None, past: Array | None = None, activation: str = "none", ndim: int = 1, dilation: int = 1,
-    channels_last: int = 0, state_window: int = 0,
+    x: Array, w: Array, b: Array | None = None, past: Array | None = None, activation: str = "none",
+    ndim: int = 1, dilation: int = 1, channels_last: int = 0, state_window: int = 0,
 ) -> Any:  # fmt: skip
     """A convolution of each channel by itself [batch, channels, length] that sees the past only, and the
     elements that the next call needs.

@@ -1,9 +1,9 @@
 """Normalisations of com.microsoft, with what is added before them and gated behind them.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: SkipLayerNormalization, SkipSimplifiedLayerNormalization,
-EmbedLayerNormalization, QEmbedLayerNormalization, GatedRMSNorm, BranchwiseRMSNorm, EngramGate, GatedAdd,
-HyperConnectionPreMix and -PostMix, LinearAttentionGate; SimplifiedLayerNormalization stands in ONNX's own
-domain, and is no operator of ONNX's.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: SkipLayerNormalization,
+SkipSimplifiedLayerNormalization, EmbedLayerNormalization, QEmbedLayerNormalization, GatedRMSNorm,
+BranchwiseRMSNorm, EngramGate, GatedAdd, HyperConnectionPreMix and -PostMix, LinearAttentionGate;
+SimplifiedLayerNormalization stands in ONNX's own domain, and is no operator of ONNX's.
 """
 
 from collections.abc import Mapping
@@ -57,8 +57,9 @@ def _simplified(x: Array, scale: Array, axis: int = -1, epsilon: float = 1e-5, s
 
 
 def _embedded(
-    ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, scale: Array, bias: Array,
-    mask: Array | None = None, position_ids: Array | None = None, epsilon: float = 1e-12, mask_index_type: int = 0,
+    ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, scale: Array,
+    bias: Array, mask: Array | None = None, position_ids: Array | None = None, epsilon: float = 1e-12,
+    mask_index_type: int = 0,
 ) -> Any:  # fmt: skip
     """The sum of up to three embeddings, normalised, how many words of the mask are there, and the sum."""
     batch, length = ids.shape
@@ -81,8 +82,8 @@ def _leading_ones(mask: Array) -> Array:
 
 
 def _quantised_embedded(
-    ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, scale: Array, bias: Array,
-    mask: Array | None, *quantisation: Any, epsilon: float = 1e-12,
+    ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, scale: Array,
+    bias: Array, mask: Array | None, *quantisation: Any, epsilon: float = 1e-12,
 ) -> Any:  # fmt: skip
     scales, zeros = quantisation[:5], quantisation[5:]
     tables = [
@@ -140,7 +141,8 @@ def _post_mix(
 
 
 def _engram(
-    key: Array, query: Array, value: Array, key_scale: Array, query_scale: Array, out_scale: Array | None = None, epsilon: float = 1e-5
+    key: Array, query: Array, value: Array, key_scale: Array, query_scale: Array,
+    out_scale: Array | None = None, epsilon: float = 1e-5
 ) -> Any:  # fmt: skip
     dot = (rms(key, epsilon)[0] * key_scale * rms(query, epsilon)[0] * query_scale).sum(
         axis=-1, keepdims=True

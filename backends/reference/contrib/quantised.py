@@ -1,6 +1,7 @@
 """Operators of com.microsoft over quantised tensors: real = scale * (quantised - zero point).
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: QuantizeLinear, DequantizeLinear, QLinearAdd, -AveragePool,
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: QuantizeLinear, DequantizeLinear,
+QLinearAdd, -AveragePool,
 -Concat, -Conv, -GlobalAveragePool, -LeakyRelu, -Mul, -Sigmoid, -Softmax, -Where, QGemm,
 DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulInteger16. Each dequantises, computes in the type of its
 scales and quantises: rounded half to even before the zero point is added, then saturated.
@@ -63,7 +64,8 @@ def _unary(function: Function) -> Function:
 
 def _binary(function: Function) -> Function:
     def run(
-        a: Array, a_scale: Array, a_zero: Array | None, b: Array, b_scale: Array, b_zero: Array | None, scale: Array, zero: Array | None = None
+        a: Array, a_scale: Array, a_zero: Array | None, b: Array, b_scale: Array, b_zero: Array | None,
+        scale: Array, zero: Array | None = None
     ) -> Array:  # fmt: skip
         real = function(dequantised(a, a_scale, a_zero), dequantised(b, b_scale, b_zero))
         return quantised(np.asarray(real), scale, zero, dtype=a.dtype)
@@ -102,7 +104,8 @@ def _concat(scale: Array, zero: Array, *parts: Array, axis: int = 0) -> Array:
 
 
 def _where(
-    chosen: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array, y_zero: Array, scale: Array, zero: Array
+    chosen: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array, y_zero: Array,
+    scale: Array, zero: Array
 ) -> Array:  # fmt: skip
     return quantised(
         np.where(chosen, dequantised(x, x_scale, x_zero), dequantised(y, y_scale, y_zero)), scale, zero
@@ -110,8 +113,8 @@ def _where(
 
 
 def _conv(
-    x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, scale: Array, zero: Array, bias: Array | None = None,
-    channels_last: int = 0, **attributes: Any,
+    x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, scale: Array,
+    zero: Array, bias: Array | None = None, channels_last: int = 0, **attributes: Any,
 ) -> Array:  # fmt: skip
     x = np.moveaxis(x, -1, 1) if channels_last else x
     sums = standard(
@@ -122,8 +125,9 @@ def _conv(
 
 
 def _gemm(
-    a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, c: Array | None = None, scale: Array | None = None,
-    zero: Array | None = None, alpha: float = 1.0, transA: int = 0, transB: int = 0,
+    a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, c: Array | None = None,
+    scale: Array | None = None, zero: Array | None = None, alpha: float = 1.0, transA: int = 0,
+    transB: int = 0,
 ) -> Array:  # fmt: skip
     """Gemm; `c` is quantised by alpha * a_scale * b_scale. Without a scale of the result that is real."""
     left = a.astype(np.int64) - a_zero
@@ -136,7 +140,8 @@ def _gemm(
 def dynamically_quantised(x: Array) -> tuple[Array, Array, Array]:
     """X as uint8 by the range of its own values, with the scale and zero point.
 
-    https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html, in float32, as its scale is one: what is off by less falls to other ties.
+    https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html, in float32, as its scale is one: what is
+    off by less falls to other ties.
     """
     narrow = x.astype(np.float32)
     low, high = np.minimum(narrow.min(initial=0), 0), np.maximum(narrow.max(initial=0), 0)
@@ -146,7 +151,8 @@ def dynamically_quantised(x: Array) -> tuple[Array, Array, Array]:
 
 
 def _to_float(
-    a: Array, b: Array, a_scale: Array, b_scale: Array, a_zero: Array | None = None, b_zero: Array | None = None, bias: Array | None = None
+    a: Array, b: Array, a_scale: Array, b_scale: Array, a_zero: Array | None = None,
+    b_zero: Array | None = None, bias: Array | None = None
 ) -> Array:  # fmt: skip
     left, right = a.astype(np.int64) - _along(a_zero, a, -1), b.astype(np.int64) - _along(b_zero, b, None)
     made = (left @ right) * (np.asarray(_along(a_scale, a, None)) * _along(b_scale, b, None))

@@ -1,6 +1,7 @@
 """LSTMs of com.microsoft: one with attention to a memory, and one whose products are of integers.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: AttnLSTM, DynamicQuantizeLSTM. The equations of the cell are those of ONNX's LSTM.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: AttnLSTM, DynamicQuantizeLSTM.
+The equations of the cell are those of ONNX's LSTM.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,11 @@ from opsieve.backends.reference.reference_ops_recurrent import Step, activations
 
 
 def _attentive(
-    x: Array, w: Array, r: Array, b: Array | None = None, lengths: Array | None = None, h: Array | None = None, c: Array | None = None,
-    p: Array | None = None, query: Array | None = None, memory_weights: Array | None = None, v: Array | None = None, memory: Array | None = None,
-    memory_lengths: Array | None = None, layer: Array | None = None, direction: str = "forward", **attributes: Any,
+    x: Array, w: Array, r: Array, b: Array | None = None, lengths: Array | None = None,
+    h: Array | None = None, c: Array | None = None, p: Array | None = None, query: Array | None = None,
+    memory_weights: Array | None = None, v: Array | None = None, memory: Array | None = None,
+    memory_lengths: Array | None = None, layer: Array | None = None, direction: str = "forward",
+    **attributes: Any,
 ) -> Any:  # fmt: skip
     """An LSTM that is given X beside its attention state: that state stands behind H while the steps run, and
     is zero at first.
@@ -74,8 +77,9 @@ def _attending(
 
 
 def _quantised(
-    x: Array, w: Array, r: Array, b: Array | None, lengths: Array | None, h: Array | None, c: Array | None, p: Array | None,
-    w_scale: Array, w_zero: Array, r_scale: Array, r_zero: Array, direction: str = "forward", **attributes: Any,
+    x: Array, w: Array, r: Array, b: Array | None, lengths: Array | None, h: Array | None, c: Array | None,
+    p: Array | None, w_scale: Array, w_zero: Array, r_scale: Array, r_zero: Array, direction: str = "forward",
+    **attributes: Any,
 ) -> Any:  # fmt: skip
     """X as a whole, and H at each step, are quantised as DynamicQuantizeLinear does before they are
     multiplied.

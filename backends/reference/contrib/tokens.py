@@ -1,8 +1,8 @@
 """Operators of com.microsoft on words and their numbers.
 
-https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Tokenizer, MurmurHash3, NGramRepeatBlock, NGramHashMapping, VarlenNGramHashMapping, BifurcationDetector,
-WordConvEmbedding. MurmurHash3 is that of https://github.com/aappleby/smhasher (x86, 32 bits), over the bytes
-of an element.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Tokenizer, MurmurHash3,
+NGramRepeatBlock, NGramHashMapping, VarlenNGramHashMapping, BifurcationDetector, WordConvEmbedding.
+MurmurHash3 is that of https://github.com/aappleby/smhasher (x86, 32 bits), over the bytes of an element.
 """
 
 import itertools
@@ -49,7 +49,8 @@ def _hashes(x: Array, positive: int = 1, seed: int = 0) -> Array:
 
 
 def _tokenized(
-    x: Array, mark: int = 0, mincharnum: int = 1, pad_value: str = "", separators: Sequence[str] | None = None, tokenexp: str | None = None
+    x: Array, mark: int = 0, mincharnum: int = 1, pad_value: str = "",
+    separators: Sequence[str] | None = None, tokenexp: str | None = None
 ) -> Array:  # fmt: skip
     """Strings [..., C] as rows of tokens [..., C, D]; regular expressions are re2's, of which those that
     Python reads alike are taken.
@@ -99,9 +100,9 @@ def _no_repeats(ids: Array, scores: Array, ngram_size: int = 1) -> Array:
 
 
 def _ngram_hashes(
-    ids: Array, multipliers: Array, sizes: Array, past: Array | None = None, offsets: Array | None = None, end: Array | None = None,
-    segments: Array | None = None, past_segments: Array | None = None, max_ngram_size: int = 2, n_head_per_ngram: int = 1, pad_id: int = 0,
-    reset_on_eos: int = 0,
+    ids: Array, multipliers: Array, sizes: Array, past: Array | None = None, offsets: Array | None = None,
+    end: Array | None = None, segments: Array | None = None, past_segments: Array | None = None,
+    max_ngram_size: int = 2, n_head_per_ngram: int = 1, pad_id: int = 0, reset_on_eos: int = 0,
 ) -> Any:  # fmt: skip
     """Hashes of the n-grams that end at each token, [batch, length, (max_ngram_size - 1) * heads], and the
     ids that the next call needs.
@@ -135,8 +136,9 @@ def _ngram_hashes(
 
 
 def _packed_ngram_hashes(
-    ids: Array, multipliers: Array, sizes: Array, bounds: Array, past: Array | None = None, offsets: Array | None = None, end: Array | None = None,
-    segments: Array | None = None, past_segments: Array | None = None, captured: Array | None = None, state_update_capacity: int = 0,
+    ids: Array, multipliers: Array, sizes: Array, bounds: Array, past: Array | None = None,
+    offsets: Array | None = None, end: Array | None = None, segments: Array | None = None,
+    past_segments: Array | None = None, captured: Array | None = None, state_update_capacity: int = 0,
     max_ngram_size: int = 2, pad_id: int = 0, **attributes: Any,
 ) -> Any:  # fmt: skip
     """The same for requests of several lengths that stand behind each other, with the state after each of

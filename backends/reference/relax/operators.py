@@ -363,13 +363,14 @@ _PAIRS: Mapping[str, Callable[[Any, Any], Any]] = _FLOOR | {
     "greater_equal": np.greater_equal, "less": np.less, "less_equal": np.less_equal, "outer": np.outer,
 }  # fmt: skip
 _UNARIES: Mapping[str, Callable[[Any], Any]] = {
-    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
-    "atanh": np.arctanh, "ceil": np.ceil, "cos": np.cos, "cosh": np.cosh, "erf": _erf, "exp": np.exp,
-    "floor": np.floor, "log": np.log, "negative": np.negative, "round": _round, "trunc": np.trunc,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": _sigmoid, "sign": np.sign, "sin": np.sin, "sinh": np.sinh,
-    "sqrt": np.sqrt, "square": np.square, "tan": np.tan, "tanh": np.tanh, "bitwise_not": np.invert,
-    "logical_not": np.logical_not, "nn.relu": lambda x: np.maximum(x, 0), "nn.gelu_tanh": _gelu_tanh,
-    "nn.gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))), "nn.silu": lambda x: x * _sigmoid(x), "nn.selu": _selu,
+    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
+    "atan": np.arctan, "atanh": np.arctanh, "ceil": np.ceil, "cos": np.cos, "cosh": np.cosh, "erf": _erf,
+    "exp": np.exp, "floor": np.floor, "log": np.log, "negative": np.negative, "round": _round,
+    "trunc": np.trunc, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": _sigmoid, "sign": np.sign, "sin": np.sin,
+    "sinh": np.sinh, "sqrt": np.sqrt, "square": np.square, "tan": np.tan, "tanh": np.tanh,
+    "bitwise_not": np.invert, "logical_not": np.logical_not, "nn.relu": lambda x: np.maximum(x, 0),
+    "nn.gelu_tanh": _gelu_tanh, "nn.gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+    "nn.silu": lambda x: x * _sigmoid(x), "nn.selu": _selu,
 }  # fmt: skip
 _OTHERS: Mapping[str, Rule] = {
     "isfinite": lambda args, attrs, dtype: np.isfinite(args[0]),

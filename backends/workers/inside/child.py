@@ -65,8 +65,8 @@ def load_module(name: str, path: str) -> Any:
 
 
 def load_backend(name: str, path: str, attribute: str) -> Any:
-    """Load the backend `attribute` of the module `name`; `path` is the `__init__.py` of its outermost package,
-    or the module's own file where it lies in no package.
+    """Load the backend `attribute` of the module `name`; `path` is the `__init__.py` of its outermost
+    package, or the module's own file where it lies in no package.
     """
     root = name.partition(".")[0] if os.path.basename(path) == "__init__.py" else name
     if root not in sys.modules:

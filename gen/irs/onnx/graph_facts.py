@@ -1,4 +1,6 @@
-"""What fingerprints take of a model's graph: the names that it gives, ranks of tensors, classes of attributes."""
+"""What fingerprints take of a model's graph: the names that it gives, ranks of tensors, classes of
+attributes.
+"""
 
 import functools
 import re
@@ -52,7 +54,9 @@ def _words_of_onnx() -> frozenset[str]:
 
 
 def graph_details(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
-    """The rank of what each operator reads first (`Relu:4`), and the class of its attributes (`Pad.mode=edge`)."""
+    """The rank of what each operator reads first (`Relu:4`), and the class of its attributes
+    (`Pad.mode=edge`).
+    """
     ranks = _ranks(model.graph)
     ranked: set[str] = set()
     attributes: set[str] = set()

@@ -22,13 +22,14 @@ def _is_editable(program: RelaxProgram) -> bool:
 RELAX = tvm_ir(
     RelaxProgram,
     seed_inputs=lambda program, seed: seeded_values(program.inputs(), seed, program.shapes()),
-    # TVM checks a module in the stage `import`, so an error behind that is about a module that it found valid.
+    # TVM checks a module in the stage `import`, so an error behind that is about a module that it found
+    # valid.
     checked_by="TVM's own check of the module",
     # TVM's check infers the type of every result anew and compares it with what the module declares.
     declared_types=RelaxProgram.tensor_types,
-    # No evaluator of Relax is independent of TVM. A build of another pipeline shares TVM's kernels and importer,
-    # not the passes in between: where two such builds agree against the target in what no rounding explains,
-    # the target is wrong.
+    # No evaluator of Relax is independent of TVM. A build of another pipeline shares TVM's kernels and
+    # importer, not the passes in between: where two such builds agree against the target in what no rounding
+    # explains, the target is wrong.
     other_builds={
         "tvm": OtherBuilds(
             "pipeline", ("zero", "target", "default"), {"opt": "0", "disabled": "", "trace": "off"}

@@ -41,8 +41,8 @@ def _kind(key: str, tree: type[Any], *parts: str) -> Kind:
 
 SEQ = _kind("relax.expr.SeqExpr", R.Seq, "blocks blocks block*", "body body expr")
 FUNCTION = _kind(
-    "relax.expr.Function", R.Function,
-    "params params param*", "body body seq", "is_pure pure flag", "ret_ty result type", "attrs attrs dictionary",
+    "relax.expr.Function", R.Function, "params params param*", "body body seq", "is_pure pure flag",
+    "ret_ty result type", "attrs attrs dictionary",
 )  # fmt: skip
 _EXPRESSIONS = (
     FUNCTION,
@@ -66,12 +66,8 @@ _TYPES = (
     _kind("relax.ShapeType", T.ShapeType, "values sizes size*?", "ndim rank integer"),
     _kind("ir.PrimType", T.PrimType, "dtype dtype text"),
     _kind("ir.TupleType", T.TupleType, "fields fields type*"),
-    _kind(
-        "relax.FuncType", T.FuncType,
-        "params params type*?", "ret result type", "purity pure flag", "derive_func derive derivation",
-    ),
-    _kind("ir.StringType", T.StringType),
-    _kind("relax.AnyType", T.AnyType),
+    _kind("relax.FuncType", T.FuncType, "params params type*?", "ret result type", "purity pure flag", "derive_func derive derivation",),
+    _kind("ir.StringType", T.StringType), _kind("relax.AnyType", T.AnyType),
 )  # fmt: skip
 
 EXPRESSIONS: Mapping[str, Kind] = {kind.key: kind for kind in _EXPRESSIONS}

@@ -1,5 +1,5 @@
-"""A Relax module as a program. It is run by its function `main`, whose outputs are the leaves of what it gives:
-`output_0`, `output_1`, ... in the order in which they stand in nested tuples.
+"""A Relax module as a program. It is run by its function `main`, whose outputs are the leaves of what it
+gives: `output_0`, `output_1`, ... in the order in which they stand in nested tuples.
 """
 
 import re

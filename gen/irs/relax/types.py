@@ -174,7 +174,9 @@ def with_sizes(kind: "Type", size: Callable[[Size], Size]) -> "Type":
 
 
 def concrete(kind: "Type", known: Mapping[str, Size]) -> "Type":
-    """The type with its symbols replaced, by values or by other symbols; those that have none are left as they are."""
+    """The type with its symbols replaced, by values or by other symbols; those that have none are left as
+    they are.
+    """
     return with_sizes(kind, lambda size: resized(size, known))
 
 

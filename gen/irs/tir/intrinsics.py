@@ -31,11 +31,12 @@ class IntrinsicSignature:
 # them: TVM has no code for a CPU of these.
 _UNARY = {
     "tirx.acos": "inside:0.9", "tirx.acosh": "above:1.1", "tirx.asin": "inside:0.9", "tirx.atan": "",
-    "tirx.atanh": "inside:0.9", "prim.ceil": "", "tirx.cos": "", "tirx.cosh": "inside:4", "tirx.erf": "", "tirx.exp": "below:4",
-    "tirx.exp10": "below:3", "tirx.exp2": "below:5", "tirx.fabs": "", "tirx.floor": "", "tirx.log": "above:0.1",
-    "tirx.log10": "above:0.1", "tirx.log1p": "above:-0.9", "prim.log2": "above:0.1", "tirx.nearbyint": "", "tirx.round": "",
-    "tirx.rsqrt": "above:0.1", "tirx.sigmoid": "inside:9", "tirx.sin": "", "tirx.sinh": "inside:4", "tirx.sqrt": "above:0",
-    "tirx.tan": "inside:1.2", "tirx.tanh": "", "tirx.trunc": "",
+    "tirx.atanh": "inside:0.9", "prim.ceil": "", "tirx.cos": "", "tirx.cosh": "inside:4", "tirx.erf": "",
+    "tirx.exp": "below:4", "tirx.exp10": "below:3", "tirx.exp2": "below:5", "tirx.fabs": "", "tirx.floor": "",
+    "tirx.log": "above:0.1", "tirx.log10": "above:0.1", "tirx.log1p": "above:-0.9", "prim.log2": "above:0.1",
+    "tirx.nearbyint": "", "tirx.round": "", "tirx.rsqrt": "above:0.1", "tirx.sigmoid": "inside:9",
+    "tirx.sin": "", "tirx.sinh": "inside:4", "tirx.sqrt": "above:0", "tirx.tan": "inside:1.2",
+    "tirx.tanh": "", "tirx.trunc": "",
 }  # fmt: skip
 _FLOAT_PAIR = {
     "tirx.atan2": "",

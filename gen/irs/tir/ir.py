@@ -7,7 +7,8 @@ TIR = tvm_ir(
     TirProgram,
     # A second run may find other values there, and that is no fault yet.
     can_be_undefined=True,
-    # A function runs for microseconds: its worker tells the time of a thousand calls when asked for further runs.
+    # A function runs for microseconds: its worker tells the time of a thousand calls when asked for further
+    # runs.
     timed_repeats=1,
     strategies={"tir": 100},
     evaluator="opsieve.backends.reference.tir_request:prepare",

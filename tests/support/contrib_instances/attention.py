@@ -24,8 +24,9 @@ def attention(rng: Rng) -> Instance:
         **({"scale": 0.3} if rng.random() < 0.3 else {}),
     }
     inputs = trimmed(
-        some(rng, b, s, d), some(rng, d, 3 * n * h) / 4, maybe(rng, some(rng, 3 * n * h), 0.95), None if mask is None else mask.astype(np.int32),
-        some(rng, 2, b, n, past, h) if past else None, maybe(rng, some(rng, b, n, s, total), 0.3),
+        some(rng, b, s, d), some(rng, d, 3 * n * h) / 4, maybe(rng, some(rng, 3 * n * h), 0.95),
+        None if mask is None else mask.astype(np.int32), some(rng, 2, b, n, past, h) if past else None,
+        maybe(rng, some(rng, b, n, s, total), 0.3),
     )  # fmt: skip
     return Instance(inputs, attributes, 2 if past else 1)
 
@@ -35,9 +36,9 @@ def qattention(rng: Rng) -> Instance:
     past = side(rng) if rng.random() < 0.4 else 0
     wide = [3 * n * h] if rng.random() < 0.5 else []
     inputs = trimmed(
-        byte(rng, np.uint8, b, s, d), byte(rng, np.int8, d, 3 * n * h), some(rng, 3 * n * h), scale(rng) / 4, scale(rng, *wide) / 4,
-        maybe(rng, rng.integers(1, past + s + 1, (b,)).astype(np.int32)), byte(rng, np.uint8), byte(rng, np.int8, *wide),
-        some(rng, 2, b, n, past, h) if past else None,
+        byte(rng, np.uint8, b, s, d), byte(rng, np.int8, d, 3 * n * h), some(rng, 3 * n * h), scale(rng) / 4,
+        scale(rng, *wide) / 4, maybe(rng, rng.integers(1, past + s + 1, (b,)).astype(np.int32)),
+        byte(rng, np.uint8), byte(rng, np.int8, *wide), some(rng, 2, b, n, past, h) if past else None,
     )  # fmt: skip
     return Instance(
         inputs, {"num_heads": n, "unidirectional": int(rng.random() < 0.3)}, 2 if past else 1, constants=(1,)

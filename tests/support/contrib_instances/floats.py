@@ -43,9 +43,11 @@ def matmul(rng: Rng, batched: bool = True) -> Instance:
 def gemm(rng: Rng) -> Instance:
     m, k, n = side(rng), side(rng), side(rng)
     chosen: list[tuple[str, dict[str, float]]] = [
-        ("Relu", {}), ("Sigmoid", {}), ("Tanh", {}), ("LeakyRelu", {"activation_alpha": 0.2}), ("Elu", {"activation_alpha": 0.7}),
-        ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}), ("Softplus", {}), ("Softsign", {}),
-        ("ThresholdedRelu", {"activation_alpha": 0.3}), ("ScaledTanh", {"activation_alpha": 0.5, "activation_beta": 2.0}),
+        ("Relu", {}), ("Sigmoid", {}), ("Tanh", {}), ("LeakyRelu", {"activation_alpha": 0.2}),
+        ("Elu", {"activation_alpha": 0.7}),
+        ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}), ("Softplus", {}),
+        ("Softsign", {}), ("ThresholdedRelu", {"activation_alpha": 0.3}),
+        ("ScaledTanh", {"activation_alpha": 0.5, "activation_beta": 2.0}),
         ("Selu", {"activation_alpha": 1.5, "activation_gamma": 1.1}),
     ]  # fmt: skip
     name, params = chosen[int(rng.integers(len(chosen)))]
@@ -71,8 +73,9 @@ def embedded(rng: Rng) -> Instance:
     mask = maybe(rng, (np.arange(length) < rng.integers(0, length + 1, (batch, 1))).astype(np.int32))
     ids = rng.integers(0, 7, (batch, length)).astype(np.int32)
     inputs = trimmed(
-        ids, rng.integers(0, 2, (batch, length)).astype(np.int32) if segments else None, some(rng, 7, width), some(rng, length + 2, width),
-        some(rng, 2, width) if segments else None, positive(rng, width), some(rng, width), mask,
+        ids, rng.integers(0, 2, (batch, length)).astype(np.int32) if segments else None, some(rng, 7, width),
+        some(rng, length + 2, width), some(rng, 2, width) if segments else None, positive(rng, width),
+        some(rng, width), mask,
         maybe(rng, rng.integers(0, length + 2, (batch, length)).astype(np.int32), 0.3),
     )  # fmt: skip
     return Instance(inputs, {"epsilon": 1e-5}, 3, compared=(0, 1, 2))

@@ -49,8 +49,7 @@ def qlinear_conv(rng: Rng) -> Instance:
     zero = np.zeros((w[0],) if by_channel else (), kind)
     return Instance(
         trimmed(data, scale(rng), byte(rng, kind), weights, scale(rng, *([w[0]] if by_channel else [])), zero, scale(rng) * 5, byte(rng, kind), bias),
-        attributes,
-        constants=(3, 4, 5, 8),
+        attributes, constants=(3, 4, 5, 8),
     )  # fmt: skip
 
 
@@ -240,8 +239,9 @@ def moe(rng: Rng) -> Instance:
             "swiglu_limit": 7.0,
         }
     inputs = [
-        some(rng, rows, width), some(rng, rows, experts), some(rng, experts, fused * inner, width), maybe(rng, some(rng, experts, fused * inner)),
-        some(rng, experts, width, inner), maybe(rng, some(rng, experts, width)),
+        some(rng, rows, width), some(rng, rows, experts), some(rng, experts, fused * inner, width),
+        maybe(rng, some(rng, experts, fused * inner)), some(rng, experts, width, inner),
+        maybe(rng, some(rng, experts, width)),
     ]  # fmt: skip
     return Instance(trimmed(*inputs), attributes)
 
@@ -250,12 +250,17 @@ def quantised_moe(rng: Rng) -> Instance:
     rows, width, inner, experts = side(rng), 16 * side(rng, 1, 3), 16 * side(rng, 1, 3), side(rng, 2)
     bits = [4, 8][int(rng.integers(2))]
     attributes: dict[str, Any] = {
-        "k": side(rng, 1, experts + 1), "activation_type": "swiglu", "swiglu_fusion": 1, "expert_weight_bits": bits, "weights_prepacked": 0,
-        "normalize_routing_weights": int(rng.random() < 0.5), "activation_alpha": 1.702, "activation_beta": 1.0,
+        "k": side(rng, 1, experts + 1), "activation_type": "swiglu", "swiglu_fusion": 1,
+        "expert_weight_bits": bits, "weights_prepacked": 0,
+        "normalize_routing_weights": int(rng.random() < 0.5), "activation_alpha": 1.702,
+        "activation_beta": 1.0,
     }  # fmt: skip
     inputs = [
-        some(rng, rows, width), some(rng, rows, experts), rng.integers(0, 256, (experts, 2 * inner, width * bits // 8)).astype(np.uint8),
-        scale(rng, experts, 2 * inner) / 10, None, rng.integers(0, 256, (experts, width, inner * bits // 8)).astype(np.uint8), scale(rng, experts, width) / 10,
+        some(rng, rows, width), some(rng, rows, experts),
+        rng.integers(0, 256, (experts, 2 * inner, width * bits // 8)).astype(np.uint8),
+        scale(rng, experts, 2 * inner) / 10, None,
+        rng.integers(0, 256, (experts, width, inner * bits // 8)).astype(np.uint8),
+        scale(rng, experts, width) / 10,
     ]  # fmt: skip
     return Instance(inputs, attributes, constants=(2, 3, 5, 6))
 

@@ -28,9 +28,10 @@ def attentive(rng: Rng) -> Instance:
     attention = depth if layer is None else layer.shape[-1]
     lengths = maybe(rng, rng.integers(1, steps + 1, batch).astype(np.int32), 0.3)
     inputs = [
-        some(rng, steps, batch, wide), some(rng, directions, 4 * hidden, wide + attention), some(rng, directions, 4 * hidden, hidden),
-        b, lengths, h, c, p, some(rng, directions, hidden, inner), some(rng, directions, depth, inner), some(rng, directions, inner),
-        some(rng, batch, slots, depth), maybe(rng, rng.integers(1, slots + 1, batch).astype(np.int32)), layer,
+        some(rng, steps, batch, wide), some(rng, directions, 4 * hidden, wide + attention),
+        some(rng, directions, 4 * hidden, hidden), b, lengths, h, c, p, some(rng, directions, hidden, inner),
+        some(rng, directions, depth, inner), some(rng, directions, inner), some(rng, batch, slots, depth),
+        maybe(rng, rng.integers(1, slots + 1, batch).astype(np.int32)), layer,
     ]  # fmt: skip
     return Instance(trimmed(*inputs), attributes, 3)
 
@@ -41,8 +42,9 @@ def quantised(rng: Rng) -> Instance:
     size = (directions, 4 * hidden) if each else (directions,)
     zero = np.full(size, 0 if kind == np.int8 else int(rng.integers(0, 128)), kind)
     inputs = [
-        some(rng, steps, batch, wide), byte(rng, kind, directions, wide, 4 * hidden), byte(rng, kind, directions, hidden, 4 * hidden),
-        b, None, h, c, p, scale(rng, *size) / 10, zero, scale(rng, *size) / 10, zero,
+        some(rng, steps, batch, wide), byte(rng, kind, directions, wide, 4 * hidden),
+        byte(rng, kind, directions, hidden, 4 * hidden), b, None, h, c, p, scale(rng, *size) / 10, zero,
+        scale(rng, *size) / 10, zero,
     ]  # fmt: skip
     return Instance(inputs, attributes, 3, constants=(1, 2, 8, 9, 10, 11))
 

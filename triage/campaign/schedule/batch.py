@@ -1,7 +1,8 @@
-"""What was decided of a batch of tests before any of them began, and the features of programs by which that is decided.
+"""What was decided of a batch of tests before any of them began, and the features of programs by which that
+is decided.
 
-A feature is what a compiler may not have met, or may fail at: an operator, an operator that feeds another one,
-a type at the border of the program.
+A feature is what a compiler may not have met, or may fail at: an operator, an operator that feeds another
+one, a type at the border of the program.
 """
 
 import json

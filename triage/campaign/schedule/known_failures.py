@@ -5,9 +5,9 @@ A failure is suspected of each feature (operators, edges, types at the border) o
 showed it. A feature that most programs holding it fail with, and many programs do not hold, is known; one
 program in eight that holds it still goes to the target, and a feature that no longer fails is forgotten.
 
-An operator counts as lacked when a target refuses programs as unsupported for it again and again, and took none
-with it since the campaign began, whatever the target's table says. One program in eight that holds it still goes
-there, and one that is taken ends it.
+An operator counts as lacked when a target refuses programs as unsupported for it again and again, and took
+none with it since the campaign began, whatever the target's table says. One program in eight that holds it
+still goes there, and one that is taken ends it.
 """
 
 import json

@@ -61,7 +61,8 @@ class Pace:
         return tuple(self._slow)
 
     def decide(
-        self, number: int, ir: str, has: Collection[str], answered: Collection[str], failed: Iterable[str], left_out: Collection[str]
+        self, number: int, ir: str, has: Collection[str], answered: Collection[str], failed: Iterable[str],
+        left_out: Collection[str]
     ) -> tuple[tuple[str, ...], dict[str, str]]:  # fmt: skip
         """The slow targets to ask about a test that some targets `answered`, those that it is `left_out` of
         aside, and what changed.

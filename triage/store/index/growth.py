@@ -1,4 +1,5 @@
-"""How the index grows by one failure without looking at the others: failures, fingerprints and clusters as rows.
+"""How the index grows by one failure without looking at the others: failures, fingerprints and clusters as
+rows.
 
 A fingerprint has a number, from 1 on, for life. A cluster has the number of the fingerprint that began it and
 is written `c17`. The rows of `clusters` hold sums over their fingerprints, kept up to date, so that a page of

@@ -107,12 +107,16 @@ class OpenIndex:
     def _where(
         self, table: str, where: str | None = None, *values: object, **options: Any
     ) -> list[dict[str, Any]]:
-        """Rows of a table by the names of their columns; `options` are those of sqlite-utils' `rows_where`."""
+        """Rows of a table by the names of their columns; `options` are those of sqlite-utils'
+        `rows_where`.
+        """
         with self._asking() as database:
             return list(database.table(table).rows_where(where, values, **options))
 
     def _insert(self, table: str, row: Mapping[str, object]) -> None:
-        """Add a row that every failure adds: sqlite-utils' `insert` takes a tenth of the time of recording one."""
+        """Add a row that every failure adds: sqlite-utils' `insert` takes a tenth of the time of recording
+        one.
+        """
         names = ", ".join(row)
         self._rows(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", *row.values())
 

@@ -182,7 +182,8 @@ class JobBoard:
                 job.state, job.began = "running", job.began or time.monotonic()
                 try:
                     child = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                        start_new_session=True,
                     )  # fmt: skip
                 except OSError as error:
                     job.log.append(str(error))

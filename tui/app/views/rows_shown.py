@@ -48,9 +48,10 @@ def cluster_cells(row: ClusterRow, now: float) -> Row:
     """A cluster as a row. A `*` says pinned, a size with `r` reduced."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced}r"
     cells = (
-        "*" if row.pinned else "", row.id, row.status, row.kind, f"{row.members:,}", size, one_line(row.listed_title, 300), row.stage,
-        one_line(", ".join(row.targets), 80), one_line(" ".join(row.operators), 80), ago(row.first_seen, now),
-        ago(row.last_seen, now), one_line(row.guilty_pass, 60), one_line(row.first_bad, 40),
+        "*" if row.pinned else "", row.id, row.status, row.kind, f"{row.members:,}", size,
+        one_line(row.listed_title, 300), row.stage, one_line(", ".join(row.targets), 80),
+        one_line(" ".join(row.operators), 80), ago(row.first_seen, now), ago(row.last_seen, now),
+        one_line(row.guilty_pass, 60), one_line(row.first_bad, 40),
     )  # fmt: skip
     return Row(row.id, cells, "strong" if row.pinned else "dim" if row.status in _QUIET else "")
 

@@ -15,7 +15,8 @@ from opsieve.tui.commands.text import say
 @click.command()
 @click.argument("what", metavar="CASE|CLUSTER", shell_complete=completions.cases)
 @click.option(
-    "--as", "kind", type=click.Choice(["script", "issue", "pytest", "case"]), default="script", show_default=True,
+    "--as", "kind", type=click.Choice(["script", "issue", "pytest", "case"]), default="script",
+    show_default=True,
     help="What to write: a script (repro.py), an issue in Markdown, a pytest file, or a zip of the case.",
 )  # fmt: skip
 @click.option(

@@ -86,6 +86,6 @@ def _result(one: "JudgedCluster") -> "CorpusResult":
     probably = f"; probably {row.probably[0].name}" if row.probably else ""
     before = seen if one.known else None
     return CorpusResult(
-        row.representative or row.id, " ".join(row.targets), "still-failing" if one.known else "newly-failing", before, seen,
-        f"{why}{probably}",
+        row.representative or row.id, " ".join(row.targets),
+        "still-failing" if one.known else "newly-failing", before, seen, f"{why}{probably}",
     )  # fmt: skip

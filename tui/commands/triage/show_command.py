@@ -131,12 +131,8 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
     click.echo()
     table(
         ("member", "nodes", "target", "version"),
-        [
-            (case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"][:24], case["version"][:12])
-            for case in summary["cases"]
-        ],
-        right=("nodes",),
-        wide="member",
+        [(case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"][:24], case["version"][:12]) for case in summary["cases"]],
+        right=("nodes",), wide="member",
     )  # fmt: skip
     if summary["members"] > len(summary["cases"]):
         more = f"; more with --after '{summary['next']}'" if summary["next"] else ""

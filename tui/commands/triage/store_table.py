@@ -55,12 +55,8 @@ def cluster_table(rows: "Sequence[ClusterRow]") -> None:
     """Print clusters; `nodes` are those of the smallest case, reduced where one is."""
     table(
         ("id", "status", "kind", "failures", "nodes", "title"),
-        [
-            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.listed_title)
-            for row in rows
-        ],
-        right=("failures", "nodes"),
-        wide="title",
+        [(f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.listed_title) for row in rows],
+        right=("failures", "nodes"), wide="title",
     )  # fmt: skip
 
 
