@@ -29,14 +29,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from campaign_rate import LEVELS, tables
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, SentTest, receive, send
+from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, decode, encode, receive, send
 from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.triage.campaign.schedule.costs import stated
@@ -66,7 +65,7 @@ def main() -> None:
     campaign = new_campaign(1, targets, plan)
     with tempfile.TemporaryDirectory() as folder:
         sample = Path(folder) / "sample"
-        sample.write_bytes(msgspec.msgpack.encode(sampled(campaign, plan)))
+        sample.write_bytes(encode(sampled(campaign, plan)))
         steps: list[dict[str, Any]] = []
         for step in replayed(Path(folder), sample, campaign, plan, given.tests, given.producers):
             steps.append(step)
@@ -121,23 +120,25 @@ def fitted(steps: list[dict[str, Any]], far: float = 1e9) -> dict[str, float]:
     return {key: round(value, 3) for key, value in values.items()}
 
 
-def sampled(campaign: Campaign, plan: CampaignPlan) -> list[SentTest]:
+def sampled(campaign: Campaign, plan: CampaignPlan) -> Finished:
     """What a lane sends of the first tests."""
     lane = spawn()
-    tests: list[SentTest] = []
+    sample = Finished([], {}, SAMPLE, 1000.0)
     try:
         lane.begin(Begin(campaign, plan.supports, Limits(seconds=20), True, campaign.targets))
         for message in lane.ask(NumberRange(0, SAMPLE)):
             assert isinstance(message, Finished), message
-            tests += message.tests
+            sample.tests.extend(message.tests)
+            sample.cases.update(message.cases)
     finally:
         lane.end()
-    return tests
+    return sample
 
 
-def produce(sample: Path, connection: socket.socket) -> None:
+def produce(file: Path, connection: socket.socket) -> None:
     """A lane that replays a sample whatever it is asked for."""
-    tests = msgspec.msgpack.decode(sample.read_bytes(), type=list[SentTest])
+    sample = decode(file.read_bytes())
+    assert isinstance(sample, Finished)
     try:
         assert isinstance(receive(connection), Begin)
         while True:
@@ -145,24 +146,26 @@ def produce(sample: Path, connection: socket.socket) -> None:
             if not isinstance(asked, NumberRange):
                 continue
             for at in range(asked.start, asked.stop, PIECE):
-                upto = min(asked.stop, at + PIECE)
-                send(connection, Finished([again(tests, number) for number in range(at, upto)], upto, 1000.0))
+                send(connection, again(sample, range(at, min(asked.stop, at + PIECE))))
     except (EOFError, OSError):
         return
 
 
-def again(tests: list[SentTest], number: int) -> SentTest:
-    """A test of the sample under another number; its failures are new ones as often as the square root of the
+def again(sample: Finished, numbers: range) -> Finished:
+    """Tests of the sample under other numbers; their failures are new ones as often as the square root of the
     numbers grows.
     """
-    test = tests[number % len(tests)]
-    findings = test.findings
-    if findings and int(number**0.5) != int((number - len(tests)) ** 0.5 if number >= len(tests) else -1):
-        key = f"onnxruntime-error-{number:010x}"
-        findings = [
-            msgspec.structs.replace(item, fingerprint=replace(item.fingerprint, key=key)) for item in findings
-        ]
-    return msgspec.structs.replace(test, number=number, digest=f"{number:064x}", findings=findings)
+    made, count = Finished([], {}, numbers.stop, 1000.0), len(sample.tests)
+    for number in numbers:
+        test = sample.tests[number % count]
+        findings = test.findings
+        if findings and int(number**0.5) != int((number - count) ** 0.5 if number >= count else -1):
+            key = f"onnxruntime-error-{number:010x}"
+            findings = [replace(item, fingerprint=replace(item.fingerprint, key=key)) for item in findings]
+        if test.number in sample.cases:
+            made.cases[number] = sample.cases[test.number]
+        made.tests.append(replace(test, number=number, program_digest=f"{number:064x}", findings=findings))
+    return made
 
 
 def replayed(

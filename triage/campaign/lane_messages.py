@@ -1,8 +1,9 @@
-"""What travels between the main process and a lane: frames of MessagePack, values of tensors as
-backends/workers/inside/wire.py packs them.
+"""What travels between the main process and a lane: frames of MessagePack.
 
-Nothing is pickled. Of a test that found nothing only what the index keeps of it travels, of one that failed
-the case and its observations.
+Tests and observations travel as the dataclasses that they are, arrays in them as
+backends/workers/inside/wire.py packs them; a case with the parts of its program, which is made again only
+where it is needed. Nothing is pickled. Of a test that found nothing only what the index keeps of it travels,
+of one that failed the case and its observations.
 """
 
 import json
@@ -13,18 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from opsieve.backends.observation import Observation
 from opsieve.backends.probing.operator_support import Support
-from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.inside import wire
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.irs.registry import ir_named, keep_script
-from opsieve.gen.model.program import Program
 from opsieve.triage.campaign.schedule.batch import BatchDecision
-from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
+from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
 _LENGTH = struct.Struct(">Q")
 _MOST = 4 << 30  # bytes of a message
@@ -59,56 +57,19 @@ class Stop(msgspec.Struct, tag=True):
     """To a lane: end with the piece that you are at."""
 
 
-class SentProgram(msgspec.Struct):
-    """A program of any IR."""
+class SentCase(msgspec.Struct):
+    """A case of a program in any IR, with the parts of its program."""
 
     ir: str
     data: bytes
     passes: tuple[str, ...]
     name: str
-    script: str = ""
-    exact: bool = False
-
-
-class SentCase(msgspec.Struct):
-    """A case; values are frames of `wire`."""
-
-    program: SentProgram
-    inputs: bytes
-    expected: bytes | None
+    script: str
+    script_is_exact: bool
+    inputs: dict[str, Any]
+    expected: dict[str, Any] | None
     origin: Origin
     parameters: dict[str, str]
-
-
-class SentObservation(msgspec.Struct):
-    """An observation, its outputs apart."""
-
-    rest: Observation
-    outputs: bytes | None
-
-
-class SentFailure(msgspec.Struct):
-    """A failure that was found."""
-
-    target: str
-    verdict: Verdict
-    fingerprint: Fingerprint
-    observations: list[SentObservation]
-
-
-class SentTest(msgspec.Struct):
-    """A test that was done; a case where something was found."""
-
-    number: int
-    digest: str
-    answers: dict[str, tuple[str, float]]
-    findings: list[SentFailure]
-    non_bugs: list[NonBug]
-    reached: int
-    case: SentCase | None
-    ir: str = "onnx"
-    features: tuple[str, ...] = ()
-    left_out: dict[str, str] = {}
 
 
 class Further(msgspec.Struct, tag=True):
@@ -123,7 +84,8 @@ class Further(msgspec.Struct, tag=True):
 class Answered(msgspec.Struct, tag=True):
     """From a lane: the test of a `Further` is done on its targets."""
 
-    test: SentTest
+    test: FinishedTest
+    case: SentCase | None
 
 
 class Finished(msgspec.Struct, tag=True):
@@ -131,7 +93,8 @@ class Finished(msgspec.Struct, tag=True):
     others.
     """
 
-    tests: list[SentTest]
+    tests: list[FinishedTest]
+    cases: dict[int, SentCase]  # by the number of the test
     upto: int
     tests_per_second: float
     stopped: bool = False
@@ -146,25 +109,51 @@ class Failed(msgspec.Struct, tag=True):
 Message = Begin | NumberRange | Further | Stop | Finished | Answered | Failed
 Question = NumberRange | Further
 Answer = Finished | Answered | Failed
-_DECODER = msgspec.msgpack.Decoder(Message)
+_VALUE = 1  # the MessagePack extension that holds an array: a frame of `wire`
 
 
-def encode(message: msgspec.Struct) -> bytes:
-    """The frame of a message, without its length."""
+def encode(message: object) -> bytes:
+    """Encode a message, or anything of the dataclasses that travel in messages, without its length."""
     try:
-        return msgspec.msgpack.encode(message, enc_hook=_mapping)
+        return msgspec.msgpack.encode(message, enc_hook=_encode_other)
     except UnicodeEncodeError:  # a compiler printed half of a character
-        plain = msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_mapping)
-        return msgspec.msgpack.encode(_whole(plain))
+        kept = (bytes, msgspec.msgpack.Ext)
+        plain = msgspec.to_builtins(message, builtin_types=kept, enc_hook=_encode_other)
+        return msgspec.msgpack.encode(_replace_surrogates(plain))
 
 
 def decode(frame: bytes) -> Message:
     """The message of a frame; EOFError when it is none."""
-    try:
-        message: Message = _DECODER.decode(frame)
-    except msgspec.MsgspecError as error:
-        raise EOFError(str(error)) from None
+    message: Message = decode_as(frame, Message)
     return message
+
+
+def decode_as(frame: bytes, type_: Any) -> Any:
+    """Decode what `encode` made of a value of this type; EOFError when it is none."""
+    try:
+        return msgspec.msgpack.decode(frame, type=type_, ext_hook=_decode_value)
+    except (msgspec.MsgspecError, wire.WireError) as error:
+        raise EOFError(str(error)) from None
+
+
+def _encode_other(item: object) -> object:
+    """What stands for an array or a mapping in a message."""
+    if isinstance(item, Mapping):
+        return dict(item)
+    if isinstance(item, (np.ndarray, np.generic)):
+        chunks: list[Any] = []
+        described = wire.pack(item, chunks)
+        return msgspec.msgpack.Ext(_VALUE, wire.encode(described, chunks))
+    raise NotImplementedError(f"{type(item).__name__} does not travel")
+
+
+def _decode_value(code: int, data: memoryview) -> object:
+    """The array of an extension."""
+    frame = bytes(data)  # a view would hold on to the whole message
+    header, size = wire.frame_size(frame[: wire.HEAD.size], len(frame))
+    body = memoryview(frame)[wire.HEAD.size + header :]
+    described = json.loads(frame[wire.HEAD.size : wire.HEAD.size + header].decode("utf-8", "surrogatepass"))
+    return wire.unpack(described, body[:size], 0)[0]
 
 
 def send(connection: socket.socket, message: Message) -> None:
@@ -192,8 +181,8 @@ def receive_frame(connection: socket.socket) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A test that a lane has done: on the targets that are asked first, or on `further` ones too. The case as
-    it travelled, if it did.
+    """A test that a lane has done: on the targets that are asked first, or on `further` ones too. The case
+    too, if it travelled.
     """
 
     test: FinishedTest
@@ -205,7 +194,13 @@ def finished(
     tests: Sequence[FinishedTest], upto: int, tests_per_second: float, stopped: bool, *, cases: bool = False
 ) -> Finished:
     """The message of tests that were done; with `cases`, those of tests that found nothing too."""
-    return Finished([sent_test(test, cases) for test in tests], upto, tests_per_second, stopped)
+    sent = {test.number: send_case(test.case) for test in tests if test.case and (test.findings or cases)}
+    return Finished(list(map(leave_case_out, tests)), sent, upto, tests_per_second, stopped)
+
+
+def leave_case_out(test: FinishedTest) -> FinishedTest:
+    """The test with the digest of its program in the place of its case."""
+    return replace(test, case=None, program_digest=test.digest)
 
 
 def is_last(answer: Message, question: Question) -> bool:
@@ -219,94 +214,30 @@ def done_tests(message: Finished | Answered) -> Iterator[Done]:
     """The tests that a lane has done."""
     further = isinstance(message, Answered)
     for test in (message.test,) if isinstance(message, Answered) else message.tests:
-        found = [
-            FoundFailure(
-                item.target, item.verdict, item.fingerprint, tuple(map(read_observation, item.observations))
-            )
-            for item in test.findings
-        ]
-        case = read_case(test.case) if test.case is not None and found else None
-        rest = (test.digest, test.ir, test.features, test.left_out)
-        whole = FinishedTest(test.number, case, test.answers, found, test.non_bugs, test.reached, *rest)
-        yield Done(whole, test.case, further)
+        sent = message.case if isinstance(message, Answered) else message.cases.get(test.number)
+        case = read_case(sent) if sent is not None and test.findings else None
+        yield Done(replace(test, case=case), sent, further)
 
 
-def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
-    """A test as it travels."""
-    findings = [
-        SentFailure(
-            item.target, item.verdict, item.fingerprint, list(map(sent_observation, item.observations))
-        )
-        for item in test.findings
-    ]
-    case = _sent_case(test.case) if test.case is not None and (findings or with_case) else None
-    non_bugs, answers = list(test.non_bugs), dict(test.answers)
-    rest = (test.ir, test.features, dict(test.left_out))
-    return SentTest(test.number, test.digest, answers, findings, non_bugs, test.reached, case, *rest)
-
-
-def _sent_case(case: Case) -> SentCase:
-    expected = None if case.expected is None else packed(case.expected)
-    return SentCase(
-        sent_program(case.program), packed(case.inputs), expected, case.origin, dict(case.parameters)
-    )
+def send_case(case: Case) -> SentCase:
+    """A case as it travels."""
+    program = case.program
+    parts = (program.ir, program.data, program.passes, program.name, program.script, program.script_is_exact)
+    return SentCase(*parts, case.inputs, case.expected, case.origin, dict(case.parameters))
 
 
 def read_case(sent: SentCase) -> Case:
     """The case that travelled."""
-    expected = None if sent.expected is None else unpacked(sent.expected)
-    return Case(read_program(sent.program), unpacked(sent.inputs), expected, sent.origin, sent.parameters)
-
-
-def sent_program(program: Program) -> SentProgram:
-    """A program as it travels."""
-    about = (program.passes, program.name, program.script, program.script_is_exact)
-    return SentProgram(program.ir, program.data, *about)
-
-
-def read_program(sent: SentProgram) -> Program:
-    """The program that travelled."""
     program = ir_named(sent.ir).load(sent.data, sent.passes, sent.name)
-    return keep_script(program, sent.script, sent.exact) if sent.script else program
+    if sent.script:
+        program = keep_script(program, sent.script, sent.script_is_exact)
+    return Case(program, sent.inputs, sent.expected, sent.origin, sent.parameters)
 
 
-def sent_observation(observation: Observation) -> SentObservation:
-    """An observation as it travels."""
-    outputs = None if observation.outputs is None else packed(observation.outputs)
-    return SentObservation(replace(observation, outputs=None), outputs)
-
-
-def read_observation(sent: SentObservation) -> Observation:
-    """The observation that travelled."""
-    return sent.rest if sent.outputs is None else replace(sent.rest, outputs=unpacked(sent.outputs))
-
-
-def packed(values: Mapping[str, Any]) -> bytes:
-    """Named values as one frame of `wire`."""
-    chunks: list[Any] = []
-    described = wire.pack_values(dict(values), chunks)
-    return wire.encode(described, chunks)
-
-
-def unpacked(data: bytes) -> dict[str, Any]:
-    """The values of such a frame."""
-    header, size = wire.frame_size(data[: wire.HEAD.size], len(data))
-    body = memoryview(data)[wire.HEAD.size + header :]
-    described = json.loads(data[wire.HEAD.size : wire.HEAD.size + header].decode("utf-8", "surrogatepass"))
-    return wire.unpack_values(described, body[:size], 0)[0]
-
-
-def _mapping(item: object) -> object:
-    """A mapping that is no dict as one."""
-    if isinstance(item, Mapping):
-        return dict(item)
-    raise NotImplementedError(f"{type(item).__name__} does not travel")
-
-
-def _whole(item: Any) -> Any:
+def _replace_surrogates(item: Any) -> Any:
     """The same with halves of characters replaced."""
     if isinstance(item, str):
         return item.encode("utf-8", "replace").decode()
     if isinstance(item, dict):
-        return {_whole(key): _whole(value) for key, value in item.items()}
-    return [_whole(value) for value in item] if isinstance(item, (list, tuple)) else item
+        return {_replace_surrogates(key): _replace_surrogates(value) for key, value in item.items()}
+    return [_replace_surrogates(value) for value in item] if isinstance(item, (list, tuple)) else item

@@ -36,10 +36,11 @@ from opsieve.triage.campaign.lane_messages import (
     NumberRange,
     Stop,
     finished,
+    leave_case_out,
     read_case,
     receive,
     send,
-    sent_test,
+    send_case,
 )
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
 from opsieve.triage.campaign.schedule.batch import BatchDecision, features
@@ -123,7 +124,8 @@ class Lane:
         )
         check_imports([done], lab.workers)
         lab.forget()
-        send(self._connection, Answered(sent_test(done)))
+        case = send_case(done.case) if done.case and done.findings else None
+        send(self._connection, Answered(leave_case_out(done), case))
 
     def _listen(self) -> None:
         """Put what is asked for into the queue, until the other side is gone."""

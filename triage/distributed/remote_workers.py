@@ -16,18 +16,9 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
+from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.campaign.lane_messages import (
-    SentObservation,
-    SentProgram,
-    encode,
-    packed,
-    read_observation,
-    read_program,
-    sent_observation,
-    sent_program,
-    unpacked,
-)
+from opsieve.triage.campaign.lane_messages import SentCase, decode_as, encode, read_case, send_case
 from opsieve.triage.distributed.cluster import Cluster
 from opsieve.triage.distributed.remote_lane import Kept, installed
 
@@ -35,10 +26,9 @@ Further = Callable[[Sequence[ResolvedTarget]], list[Workers]]  # workers that ca
 
 
 class _SentTest(msgspec.Struct):
-    """A `Test`; the values are a frame of `wire`."""
+    """A `Test`."""
 
-    program: SentProgram
-    inputs: bytes
+    case: SentCase
     as_is: bool
     again: bool
 
@@ -55,12 +45,6 @@ class _Question(msgspec.Struct):
     repeat: int
     limits: Limits
     offline: bool
-
-
-class _Answer(msgspec.Struct):
-    """From a worker: an observation for each test, in order."""
-
-    observations: list[SentObservation]
 
 
 class RemoteWorkers(Workers):
@@ -96,14 +80,14 @@ class RemoteWorkers(Workers):
     ) -> list[Observation]:
         """What the cluster answers; nothing where it does not."""
         asked = [
-            _SentTest(sent_program(each.program), packed(each.inputs), each.as_is, each.again)
-            for each in tests
+            _SentTest(send_case(Case(each.program, each.inputs)), each.as_is, each.again) for each in tests
         ]
         question = _Question(self._owner, str(target), asked, fresh, repeat, self.limits, self.offline)
         try:
             answer = self._cluster.done(self._given_up, answered_there, encode(question))
-            return list(map(read_observation, msgspec.msgpack.decode(answer, type=_Answer).observations))
-        except (EOFError, msgspec.MsgspecError) as error:
+            observations: list[Observation] = decode_as(answer, list[Observation])
+            return observations
+        except EOFError as error:
             self._say(f"a test is run here, for the cluster gives no answer: {shown(str(error), 200)}")
         except (BadInput, OSError) as error:
             if not self._given_up.is_set():  # others hear of it too
@@ -139,17 +123,18 @@ def answered_there(frame: bytes) -> bytes:
     """On a worker: what is asked, observed by compilers that are kept for the next question of the same
     reduction.
     """
-    question = msgspec.msgpack.decode(frame, type=_Question)
+    question: _Question = decode_as(frame, _Question)
     workers = _KEPT.take(question.owner) or Workers(question.limits, offline=question.offline)
     try:
+        cases = [read_case(each.case) for each in question.tests]
         tests = [
-            Test(read_program(each.program), unpacked(each.inputs), each.as_is, each.again)
-            for each in question.tests
+            Test(case.program, case.inputs, each.as_is, each.again)
+            for case, each in zip(cases, question.tests, strict=True)
         ]
         answers = workers.observe_many(
             resolve(question.target), tests, fresh=question.fresh, repeat=question.repeat
         )
-        answer = encode(_Answer(list(map(sent_observation, answers))))
+        answer = encode(list(answers))
     except BaseException:
         workers.close()
         raise

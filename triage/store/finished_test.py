@@ -28,7 +28,7 @@ class FoundFailure:
     target: str
     verdict: Verdict
     fingerprint: Fingerprint
-    observations: Sequence[Observation]
+    observations: tuple[Observation, ...]
 
 
 @dataclass(frozen=True, slots=True)
