@@ -115,7 +115,7 @@ class _SourceReader:
     """Reads graphs; names of unknown sizes are counted over all of them."""
 
     def __init__(self) -> None:
-        self._names = (f"u{number}" for number in itertools.count(1))
+        self._numbers = itertools.count(1)
         self._sized: set[str] = set()  # what is computed from an input whose numbers rules know
 
     def nodes(self, graph: onnx.GraphProto, scope: dict[str, Tensor], depth: int) -> list[Node]:
@@ -183,7 +183,7 @@ class _SourceReader:
             type_ = type_.element
         if not isinstance(type_, TensorType) or type_.shape is None or type_.dtype not in LARGEST:
             return None
-        shape = tuple(side if isinstance(side, int) else next(self._names) for side in type_.shape)
+        shape = tuple(side if isinstance(side, int) else f"u{next(self._numbers)}" for side in type_.shape)
         return kind.format(type_.dtype), shape
 
     def _attribute(self, proto: AttributeProto, scope: Mapping[str, Tensor], depth: int) -> Any:

@@ -8,7 +8,6 @@ functions stay as they are. A program in which it fits nowhere is left alone.
 """
 
 import heapq
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -53,7 +52,9 @@ class Rewriting:
 
     def fresh(self, name: str) -> str:
         """A name that nothing has, made of another."""
-        made = next(made for number in itertools.count(1) if (made := f"{name}_{number}") not in self.names)
+        number = 1
+        while (made := f"{name}_{number}") in self.names:
+            number += 1
         self.names.add(made)
         return made
 

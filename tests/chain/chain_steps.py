@@ -205,6 +205,8 @@ def corpus_answers(
                     ",seed=1"  # faults that take turns begin anew, however many runs the steps before took
                 )
             save(replace(case, parameters={**case.parameters, "target": target}), cases[row])
+            if target.startswith("command:"):  # a file's command runs once a person has named it
+                command("run", cases[row], "-t", target, *row.limits)
         corpus = folder / f"corpus-{release}"
         _, added = command("corpus", "add", corpus, *cases.values(), *rows[0].limits, "--json")
         if release == "2.0":

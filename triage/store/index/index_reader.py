@@ -387,9 +387,10 @@ class IndexReader(OpenIndex):
             "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE"
             " campaign = id) AS number FROM campaigns ORDER BY rowid"
         )
-        return tuple(
-            CampaignRow(row[0], row[1], row[2], decoded(row[3], tuple[str, ...]), row[4]) for row in rows
-        )
+        with self._asking():  # a value that is no JSON is a damaged index
+            return tuple(
+                CampaignRow(row[0], row[1], row[2], decoded(row[3], tuple[str, ...]), row[4]) for row in rows
+            )
 
 
 def _why(row: tuple[Any, ...], cluster: int) -> str:
