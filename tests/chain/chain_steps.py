@@ -205,7 +205,8 @@ def corpus_answers(
                     ",seed=1"  # faults that take turns begin anew, however many runs the steps before took
                 )
             save(replace(case, parameters={**case.parameters, "target": target}), cases[row])
-            if target.startswith("command:"):  # a file's command runs once a person has named it
+            # A file's command runs once a person has named it: a row by itself names its own.
+            if target.startswith("command:") and len(rows) == 1:
                 command("run", cases[row], "-t", target, *row.limits)
         corpus = folder / f"corpus-{release}"
         _, added = command("corpus", "add", corpus, *cases.values(), *rows[0].limits, "--json")
