@@ -13,6 +13,7 @@ from typing import Any
 from opsieve.backends.judge.oracles import NATIVE, Lab
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.judge.refusals import same_reason
+from opsieve.backends.judge.shown_failure import is_acceptance
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import DEATHS, Verdict
@@ -114,7 +115,7 @@ def _accepted(
         return verdict("undecided", because(Cause.LENIENT, **facts, rules=(rule,)), rules=(rule,))
     second = _again(program, inputs, target, lab, seen)
     ran = replace(seen[0], stage="run", message=facts["breach"])
-    if second.outcome != "ok":
+    if not is_acceptance(second):
         reason = because(Cause.ACCEPTED_ONCE, **facts, second=second.outcome)
         return verdict("flaky", reason, "accepts-invalid", replace(second, message=facts["breach"]))
     found = verdict("fail", because(Cause.ACCEPTS, **facts), "accepts-invalid", ran, blame="compiler")
@@ -131,10 +132,10 @@ def accepts_forbidden(
     if rejected.outcome == "rejected" and (breach := same_reason(first, rejected)):
         facts = {"target": target, "breach": f"which has {breach}", "ending": first}
         return verdict("pass", because(Cause.REFUSES_RIGHTLY, **facts), at=replace(first, message=""))
-    if rejected.outcome != "rejected" or first.outcome != "ok":
+    if rejected.outcome != "rejected" or not is_acceptance(first):
         return None
     second = lab.observe(target, program, inputs, fresh=True)
-    if second.outcome != "ok":
+    if not is_acceptance(second):
         return None
     reason = because(Cause.ACCEPTS_FORBIDDEN, target=target, ending=rejected)
     # without the name of the target: the failure is the same at each of its levels

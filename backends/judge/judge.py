@@ -11,7 +11,12 @@ from typing import Any
 
 from opsieve.backends.compare import POLICY, Comparison, Policy, compare
 from opsieve.backends.judge.acceptance import accepts_forbidden, judge_broken
-from opsieve.backends.judge.derived_types import judge_types, settle_declared_types
+from opsieve.backends.judge.derived_types import (
+    derive,
+    find_contradictions,
+    judge_types,
+    settle_declared_types,
+)
 from opsieve.backends.judge.endings import died, lacks, refused
 from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
@@ -157,10 +162,11 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
         if given is not None and (found := compare(outputs, given, session.dtypes, session.policy)).agrees:
             return verdict("pass", because(Cause.AGREES_UNREFERENCED, oracle=oracle), rules=found.rules)
     own = [oracle for oracle in session.oracles if oracle not in others] if baseline is None else [baseline]
-    agreeing = None
+    agreeing, types = None, derive(session)
     for oracle in [*own, *others]:
         answer = session.ask(oracle)
-        if answer.outputs is None:
+        # outputs of another type than the program has are the oracle's own fault
+        if answer.outputs is None or find_contradictions(answer.outputs, types):
             continue
         found = compare(outputs, answer.outputs, session.dtypes, session.policy)
         if found.agrees:

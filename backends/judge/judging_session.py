@@ -11,7 +11,7 @@ from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
@@ -122,11 +122,15 @@ class JudgingSession:
         )
 
     def repeats(self, outputs: Values, names: Sequence[str]) -> Verdict | None:
-        """None when a fresh process gives the same outputs; else the verdict on that."""
+        """Return the verdict on a target whose outputs a fresh process does not repeat, None where it does.
+
+        A run that ends without outputs is an intermittent failure of the kind of that ending: replays show
+        it as this kind.
+        """
         second = self.again()
         if second.outputs is None:
             reason = because(Cause.ENDED_LATER, target=self.target, outcome=second.outcome, ending=second)
-            return verdict("fail", reason, "nondeterminism", second)
+            return verdict("flaky", reason, KIND_OF_OUTCOME.get(second.outcome, "error"), second)
         first = {name: outputs[name] for name in names if name in outputs}
         worst = compare(second.outputs, first, {}, self.policy).worst
         if worst is None:

@@ -77,6 +77,13 @@ def is_refusal(run: Observation) -> bool:
     return run.outcome in KIND_OF_OUTCOME
 
 
+def is_acceptance(run: Observation) -> bool:
+    """Whether a run says that its compiler accepts the program: it gave outputs. For a program that has no
+    meaning, this is the failure.
+    """
+    return run.outcome == "ok"
+
+
 def find_acceptor_of_lack(
     program: Program, inputs: Values, target: ResolvedTarget, lack: Observation, lab: Lab
 ) -> str:

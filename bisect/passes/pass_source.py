@@ -78,7 +78,7 @@ def blame_passes(
     any other. The judge says what the target shows, where that is not plain. A compiler that dies or raises
     is known again by that alone, and one that gives outputs is past it; then the reference, slow on a large
     model, runs once at most. BadInput for a backend whose passes cannot be switched off from here, NoFailure
-    when the case does not fail on the target.
+    when the case does not fail on the target, or not when it is run again.
     """
     if not (skip_option(target.name) or switches(target.name)):
         raise BadInput(
@@ -105,6 +105,8 @@ def blame_passes(
 
     counted = target.facts.counts_applications
     found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
+    if found.answer == "does-not-fail":
+        raise NoFailure(f"{target.display}: it failed once, and not again: {wanted.text}")
     beneath = next((seen for seen in unoptimised if seen.state == "bad" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
 

@@ -80,8 +80,14 @@ def _graphs(model: Any) -> Any:
 
 
 def _rewrite(tensor: Any) -> None:
+    """Write the values of a tensor in the field where numpy_helper writes them.
+
+    The parser writes a float of 16 bits or less as the bits of an integer, which some compilers read as its
+    value. Where such a tensor is stored matters, so it stays as it is.
+    """
     from onnx import TensorProto, numpy_helper
 
-    if tensor.data_type != TensorProto.STRING and tensor.data_location != TensorProto.EXTERNAL:
-        name = tensor.name
-        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), name))
+    kind = TensorProto.DataType.Name(tensor.data_type)
+    narrow = kind != "FLOAT" and "FLOAT" in kind
+    if kind != "STRING" and not narrow and tensor.data_location != TensorProto.EXTERNAL:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))

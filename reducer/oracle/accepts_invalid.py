@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.judge.shown_failure import is_refusal
+from opsieve.backends.judge.shown_failure import is_acceptance, is_refusal
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.errors import shown
@@ -39,7 +39,7 @@ class AcceptsInvalidTest:
                 subject.program.fault != fault or fault.operator not in subject.program.operators()
             ):
                 yield CheckResult("gone", "it no longer has the fault that it states")
-            elif got.outcome != "ok":
+            elif not is_acceptance(got):
                 yield CheckResult("gone", got.outcome)
             else:
                 said = self.workers.observe(self.objector, test.program, test.inputs)

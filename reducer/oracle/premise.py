@@ -14,8 +14,8 @@ class Premise:
 
     `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is
     how often it shows: 1.0 for a failure that always does, else what its `replays` make sure of (the lower
-    end of Wilson's interval at 90 %). `replays`: in how many runs it was seen, of how many. `apart`: results
-    differ from one process to the next, not between runs in one.
+    end of Wilson's interval at 90 %). `replays`: in how many runs it was seen, of how many. `apart`: it shows
+    from one process to the next, not between runs in one.
     `assumed`: of a wrong result only the unoptimised build was asked; the judge has to see it in a small
     subject.
     """

@@ -31,23 +31,30 @@ def measure_rate(
 ) -> tuple[Premise | None, str]:
     """Replay a failure that one run in several shows, to learn how often it does; None and the reason when no
     replay shows it.
+
+    Where no run of a process that has run the program shows it, each run gets a process of its own.
     """
     seen: list[tuple[Observation, Verdict]] = []
-    runs = 0
-    # a hang takes all the time that a run may take
-    while runs < REPLAYS and not (seen and verdict.kind == "hang"):
-        replays = judged_replays(case, target, SHORT, workers)
-        seen += [each for each in replays if _is_of_kind(each[1], verdict)]
-        runs += SHORT
-    if not seen:
-        return None, f"flaky, but not seen again in {REPLAYS} runs"
+    apart = False
+    for apart in (False, True):
+        runs = 0
+        # a hang takes all the time that a run may take
+        while runs < REPLAYS and not (seen and verdict.kind == "hang"):
+            replays = judged_replays(case, target, SHORT, workers, apart)
+            seen += [each for each in replays if _is_of_kind(each[1], verdict)]
+            runs += SHORT
+        if seen:
+            break
+    else:
+        return None, f"flaky, but not seen again in {2 * REPLAYS} runs"
     first, judged = seen[0]
     verdict = replace(verdict, verdict="flaky", stage=judged.stage, message=judged.message)
     reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(first.message, 200)}"
     chance = wilson(len(seen), runs)
     arbiter = target.baseline if case.program.fault is None else None
     failure = failure_of(verdict, first, case.program)
-    return Premise(target, arbiter, failure, first, reason, chance=chance, replays=(len(seen), runs)), ""
+    replayed = (len(seen), runs)
+    return Premise(target, arbiter, failure, first, reason, chance=chance, replays=replayed, apart=apart), ""
 
 
 def is_deterministic(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> bool:
@@ -60,11 +67,11 @@ def is_deterministic(case: Case, target: ResolvedTarget, verdict: Verdict, worke
 
 
 def judged_replays(
-    case: Case, target: ResolvedTarget, runs: int, workers: Workers
+    case: Case, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
 ) -> list[tuple[Observation, Verdict]]:
-    """Run a case several times, and judge each run by itself."""
+    """Run a case several times, each in a process of its own when `fresh`, and judge each run by itself."""
     lab = ObservationCache(workers)  # what else is asked is the same for each of them
-    answers = replayed_runs(case, target, runs, workers)
+    answers = replayed_runs(case, target, runs, workers, fresh)
     return [(answer, judge_run(case.program, case.inputs, target, answer, lab)) for answer in answers]
 
 
@@ -134,9 +141,11 @@ def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premis
     )
 
 
-def replayed_runs(case: Case, target: ResolvedTarget, runs: int, workers: Workers) -> list[Observation]:
-    """So many observations of a case, one after the other."""
-    return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs))
+def replayed_runs(
+    case: Case, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
+) -> list[Observation]:
+    """Return `runs` observations of a case, one after the other, each in a process of its own when `fresh`."""
+    return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs, fresh=fresh))
 
 
 def is_replayed(case: Case, verdict: Verdict) -> bool:

@@ -43,7 +43,7 @@ class TargetTest:
     asked. At the level `cure`, `sick` and `well` are the other builds that failed on the whole model and
     those that did not. With `finite`, a mismatch counts only where the right outputs are finite: those of the
     whole model were. With `any_type` the element type of a wrong result may change, where `sick` and `well`
-    say that the cure is the same.
+    say that the cure is the same. `apart` gives each run of the target a process of its own.
     """
 
     workers: Workers
@@ -55,6 +55,7 @@ class TargetTest:
     well: tuple[ResolvedTarget, ...] = ()
     finite: bool = False
     any_type: bool = False
+    apart: bool = False
 
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
@@ -63,12 +64,12 @@ class TargetTest:
             with ThreadPoolExecutor(1) as pool:
                 # The arbiter computes beside the target, on a core of its own.
                 right = pool.submit(lambda: list(self.workers.observe_many(self._arbiter, tests)))
-                left = list(self.workers.observe_many(self.target, tests))
+                left = list(self.workers.observe_many(self.target, tests, fresh=self.apart))
                 pairs = zip(subjects, tests, left, right.result(), strict=True)
                 for subject, test, got, wanted in pairs:
                     yield self._compared(subject, test, got, wanted)
             return
-        answers: Iterable[Observation] = self.workers.observe_many(self.target, tests)
+        answers: Iterable[Observation] = self.workers.observe_many(self.target, tests, fresh=self.apart)
         # of a lack the target is asked again, which waits until it has answered all
         if self.target.baseline is None:
             answers = list(answers)

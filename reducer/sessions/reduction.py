@@ -462,6 +462,7 @@ def interestingness_of(
         premise.arbiter,
         level,
         finite=_finite(premise, workers, start),
+        apart=premise.apart,
     )
     if premise.chance < 1:  # what cures it cannot be seen from a few runs
         return RepeatedTest(test, runs_for(premise.chance))

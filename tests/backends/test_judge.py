@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from opsieve.backends.compare import Policy
 from opsieve.backends.judge.acceptance import accepts_forbidden
 from opsieve.backends.judge.judge import Judged, judge
-from opsieve.backends.judge.oracles import EXPECTED
+from opsieve.backends.judge.oracles import DERIVING, EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.reference.type_constraints import ILL_TYPED
@@ -174,7 +174,8 @@ def test_other_outputs_for_the_same_inputs_are_nondeterminism() -> None:
     }
     assert judged(answers)[0].verdict.kind == "nondeterminism"
     later = {**answers, FAKE: lambda turn: ends("crash") if turn else gives(1, 3)}
-    assert judged(later)[0].verdict.kind == "nondeterminism"
+    ended = judged(later)[0].verdict
+    assert (ended.verdict, ended.kind) == ("flaky", "crash"), "replays show a crash that comes and goes"
 
 
 def test_a_hazard_that_reaches_the_output_makes_it_invalid_and_is_named() -> None:
@@ -291,6 +292,17 @@ def test_without_a_reference_two_builds_that_differ_are_a_failure_of_the_compile
     found = judge(drawn, {"x": np.float32([1])}, resolve(FAKE), TableLab(dict(answers)))
     assert found.verdict.verdict == "undecided"
     assert judged({**answers, BASE: ends("error")})[0].verdict.verdict == "undecided"
+
+
+def test_outputs_of_another_type_than_the_program_has_contradict_nothing() -> None:
+    """Another compiler that gives a shape which inference excludes is at fault itself."""
+    answers = {FAKE: gives(1, 3), REF: ends("unsupported"), NATIVE: ends("unsupported"), BASE: gives(1, 3)}
+    derived = helper.make_tensor_type_proto(TensorProto.FLOAT, [2]).SerializeToString()
+    types = Observation(DERIVING.display, "1", "ok", outputs={"y": np.frombuffer(derived, np.uint8)})
+    answers = {**answers, OTHER: gives(1, 3, 5), DERIVING.display: types}
+    found = judged(answers, oracles=[resolve(OTHER)])[0].verdict
+    assert found.verdict == "undecided"
+    assert found.mismatch is None
 
 
 def test_without_a_reference_builds_of_one_compiler_are_no_witnesses_of_each_other() -> None:

@@ -248,6 +248,8 @@ ROWS: tuple[Row, ...] = (
     Row("changed", Cause.CHANGED, "nondeterminism", "anvil:vary@Relu"),
     Row("flaky", Cause.NOT_CONFIRMED, "error", "anvil:once@Relu",
         cells=FLAKY),
+    Row("ended-later", Cause.ENDED_LATER, "error", "anvil:later@Relu",
+        cells={**FLAKY, "run": Cell(1, "flaky +.*gave outputs once and ended with `error` the next time: ")}),
     Row("levels-disagree", Cause.LEVELS_DISAGREE, "mismatch", "anvil:wrong@Relu", "users", nodes=2),
     Row("accepts-forbidden", Cause.ACCEPTS_FORBIDDEN, "accepts-invalid", "anvil:lenient", "forbidden",
         options=("--oracle", "accepts-invalid"), cells={"attribute": NOT_A_PASS}),
@@ -334,10 +336,7 @@ NEVER_A_FAILURE: Mapping[Cause, str] = {
     }.items()
     for cause in causes
 }
-# Causes and kinds whose rows wait until every step agrees with `run`, and what the steps say that disagree.
-WAITING: Mapping[Cause, str] = {
-    Cause.ENDED_LATER: "reduce replays it as an error, and the check does not show that",
-}
+# Kinds without a row, and why.
 OTHER_KINDS: Mapping[str, str] = {
     "round-trip": "no oracle gives it; a round trip that fails is an error of the stage import",
 }

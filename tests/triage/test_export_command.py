@@ -123,7 +123,7 @@ def test_what_is_flaky_and_not_seen_again_is_not_exported(tmp_path: Path) -> Non
         (entry,) = queries.non_bugs("flaky")
     code, _, talk = exported(entry.case, "--store", store, "-o", tmp_path)
     assert code == 3
-    assert "not seen again in 30 runs" in talk
+    assert "not seen again in 60 runs" in talk
     with pytest.raises(BadInput, match="--non-bugs"):
         exported(Path(entry.case).parent.name, "--store", store)
 

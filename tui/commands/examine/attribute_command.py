@@ -75,6 +75,4 @@ def sentence(answer: str, passes: Sequence[str], alone: Sequence[str], levels: i
         return "not an optimiser pass: it also fails with all optimisations off"
     if answer == "unnamed" and levels == 1:
         return "nothing that can be switched off: it fails with everything off that can be"
-    if answer == "unnamed":
-        return "an optimisation that cannot be switched off by name: it fails with every named pass off"
-    return "it does not fail at any level"
+    return "an optimisation that cannot be switched off by name: it fails with every named pass off"
