@@ -16,8 +16,8 @@ import random
 import time
 from collections.abc import Callable
 
-from opsieve.bisect.search.search import Chain, ReproductionRate, Search, TestResult, capacity
-from opsieve.bisect.search.search_loop import confirm_ends, search_doubting
+from opsieve.bisect.search.search import Chain, ReproductionRate, Search, TestResult, compute_capacity
+from opsieve.bisect.search.search_loop import confirm_ends, search_flaky
 
 Way = Callable[[int, float, float, "Test"], tuple[int, int, float]]
 Test = Callable[[int], bool]  # whether the failure shows in one test of a version
@@ -27,7 +27,7 @@ def ours(count: int, chance: float, confidence: float, test: Test) -> tuple[int,
     """The candidate, the tests, the confidence stated."""
     search = Search(Chain(count), chance=chance, confidence=confidence)
     while versions := search.next_versions():
-        search.record(versions[0], TestResult.BAD if test(versions[0]) else TestResult.GOOD)
+        search.record_result(versions[0], TestResult.BAD if test(versions[0]) else TestResult.GOOD)
     finding = search.suspects
     assert finding is not None
     return finding.candidates[0], finding.tests, finding.confidence
@@ -89,7 +89,7 @@ def noise(runs: int, count: int) -> None:
     print(f"{runs} runs, {count} commits, 99 % asked for; tests are means, the ends not counted\n")
     print(f"{'p':>4} {'bound':>6}   {'search':>16} {'x bound':>8}   {'repeats':>16}   {'median':>16}")
     for chance in (1.0, 0.9, 0.5, 0.3):
-        bound = math.log2(count) / capacity(chance)
+        bound = math.log2(count) / compute_capacity(chance)
         cells = []
         for way in (ours, repeated, median):
             rng = random.Random(1)
@@ -129,14 +129,14 @@ def learnt(runs: int, count: int) -> None:
         right = stated = first = tests = 0.0
         for _ in range(runs):
             failures = tried = 0
-            while not ReproductionRate(failures, tried).settled:
+            while not ReproductionRate(failures, tried).is_settled:
                 tried += 1
                 failures += rng.random() < chance
             culprit = rng.randrange(count)
             search = Search(Chain(count), chance=ReproductionRate(failures, tried), confidence=0.99)
             while versions := search.next_versions():
                 bad = versions[0] >= culprit and rng.random() < chance
-                search.record(versions[0], TestResult.BAD if bad else TestResult.GOOD)
+                search.record_result(versions[0], TestResult.BAD if bad else TestResult.GOOD)
             assert search.suspects is not None
             right += search.suspects.candidates == (culprit,)
             stated += search.suspects.confidence
@@ -145,7 +145,7 @@ def learnt(runs: int, count: int) -> None:
             f"{first / runs:5.1f} + {tests / runs:5.1f} tests, right {right / runs:6.1%}, stated"
             f" {stated / runs:6.1%}"
         )
-        print(f"{chance:>4} bound {math.log2(count) / capacity(chance):5.1f}: {figures}")
+        print(f"{chance:>4} bound {math.log2(count) / compute_capacity(chance):5.1f}: {figures}")
 
 
 def unnoticed(runs: int, count: int) -> None:
@@ -162,7 +162,7 @@ def unnoticed(runs: int, count: int) -> None:
             missed += found is None
             wrong += found is False
             unsure += found is False and sure < 0.99
-        bound = math.log2(count) / capacity(chance)
+        bound = math.log2(count) / compute_capacity(chance)
         print(
             f"{chance:>4} bound {bound:5.1f}: {tests / runs:5.1f} tests ({tests / runs / bound:.2f} x), wrong"
             f" {wrong} of {runs} ({wrong / runs:.1%}), the failing end never failed {missed}"
@@ -190,7 +190,7 @@ def undeclared(count: int, chance: float, rng: random.Random) -> tuple[bool | No
             break
     if ends.trouble:
         return None, used, 0.0
-    steps = search_doubting(lambda given: Search(Chain(count), chance=given, confidence=0.99), rate)
+    steps = search_flaky(lambda given: Search(Chain(count), chance=given, confidence=0.99), rate)
     try:
         versions, _ = next(steps)
         while True:
@@ -222,7 +222,7 @@ def unbuildable(runs: int, count: int, share: float) -> None:
             while versions := search.next_versions():
                 place = versions[0]
                 result = TestResult.BAD if place >= culprit else TestResult.GOOD
-                search.record(place, TestResult.SKIP if place in broken else result)
+                search.record_result(place, TestResult.SKIP if place in broken else result)
             low = max((v for v in range(culprit) if v not in broken), default=-1)
             high = min(v for v in range(culprit, count) if v not in broken)
             assert search.suspects is not None

@@ -35,9 +35,9 @@ from opsieve.backends.workers.zygotes.work_clock import load_of
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.request import nodes
-from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
-from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.campaign.schedule.costs import read_stated
 from opsieve.triage.store.store import Store
 
 LEVELS = ("onnxruntime", "onnxruntime:disable_all")
@@ -128,7 +128,7 @@ def main() -> None:
     given = parser.parse_args()
     low, high = nodes(given.nodes)
     supports = () if given.no_probe else tables(given.tables)
-    costs = stated([resolve(level) for level in LEVELS])
+    costs = read_stated([resolve(level) for level in LEVELS])
     plan = CampaignPlan(given.strategy, replace(USUAL, nodes=low, between=(low, high)), supports, costs=costs)
     found = []
     for jobs in given.jobs or [2]:
@@ -152,13 +152,13 @@ def measured(plan: CampaignPlan, tests: int, jobs: int, seed: int) -> Spent:
     spent = Spent()
     bare = Bare()
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "store") as store:
-        campaign = new_campaign(seed, [resolve(level) for level in LEVELS], plan)
-        cases = [plan.case(campaign.seed, number) for number in range(WARM, WARM + tests)]
+        campaign = make_campaign(seed, [resolve(level) for level in LEVELS], plan)
+        cases = [plan.make_case(campaign.seed, number) for number in range(WARM, WARM + tests)]
         bare.ask(cases[:32])
         bare.spend(cases[: tests // 2], spent)
-        store.begin(campaign)
+        store.begin_campaign(campaign)
         begun: tuple[float, float, float, float, int] | None = None
-        for done in run(store, campaign, plan, Limits(seconds=20), lanes=jobs, tests=WARM + tests):
+        for done in run_campaign(store, campaign, plan, Limits(seconds=20), lanes=jobs, tests=WARM + tests):
             if done < WARM or (begun and done < WARM + tests):
                 continue
             used = {"main": 0.0, "lane": 0.0, "worker": 0.0}
@@ -169,7 +169,7 @@ def measured(plan: CampaignPlan, tests: int, jobs: int, seed: int) -> Spent:
             spent.wall, spent.main, spent.lanes, spent.compilers, spent.tests = (
                 b - a for a, b in zip(begun, now, strict=True)
             )
-        spent.failed = sum(store.kinds(campaign).values())
+        spent.failed = sum(store.count_kinds(campaign).values())
         bare.spend(cases[tests // 2 :], spent)
     bare.close()
     return spent

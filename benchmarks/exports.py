@@ -27,7 +27,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import NoFailure
 from opsieve.reducer.sessions.export import reproduced
-from opsieve.triage.export.exports import export
+from opsieve.triage.export.exports import export_failure
 from opsieve.tui.samples import SAMPLES
 
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
@@ -95,7 +95,9 @@ def tried(sample: Path, target: str, folder: Path, python: str) -> Row:
             exported = reproduced(open_case(sample, None, None, 0), target, sample, workers, 60.0)
         except NoFailure as error:
             return Row(name, "", (0, 0), False, (f"not exported: {error.reason[:80]}", ""))
-        issue, script = (export(exported, kind, workers).data.decode() for kind in ("issue", "script"))
+        issue, script = (
+            export_failure(exported, kind, workers).data.decode() for kind in ("issue", "script")
+        )
     (folder / "issue.md").write_text(issue)
     short = next((text for text in _FENCE.findall(issue) if "import" in text), "")
     ended = []

@@ -84,7 +84,7 @@ def trace(words: list[str], root: Path) -> set[str]:
 
         from opsieve.triage.campaign import lane_spawn
 
-        lane_spawn.spawn = thread_lanes.spawn  # type: ignore[attr-defined]
+        lane_spawn.spawn_lane = thread_lanes.spawn  # type: ignore[attr-defined]
     threading.setprofile(record)
     sys.setprofile(record)
     try:

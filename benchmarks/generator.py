@@ -35,7 +35,7 @@ from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
-from opsieve.triage.campaign.line_plot import line_plot
+from opsieve.triage.campaign.line_plot import draw_lines
 from opsieve_research.summary import Metrics
 
 LEFT_OUT = ("disruptive", "mix")
@@ -215,7 +215,7 @@ def guided(images: Path, models: int) -> None:
     for kind in kinds:
         path = images / f"guided-{kind}.svg"
         path.write_text(
-            line_plot(f"{kind} coverage", "programs of 10 nodes", "pairs", lines[kind]), encoding="utf-8"
+            draw_lines(f"{kind} coverage", "programs of 10 nodes", "pairs", lines[kind]), encoding="utf-8"
         )
 
 

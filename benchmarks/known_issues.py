@@ -26,13 +26,13 @@ import onnx.parser
 
 import opsieve
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.triage.external.external_logs import fingerprint_of
+from opsieve.triage.external.external_logs import compute_fingerprint
 from opsieve.triage.external.external_records import Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, title_of
 from opsieve.triage.fingerprint.program_graph import ProgramNames, program_signature
 from opsieve.triage.known.issues import ClusterSignature, KnownIssue, read_export
-from opsieve.triage.known.matching import IssueIndex, probable_issues
+from opsieve.triage.known.matching import IssueIndex, find_probable
 
 ROOT = Path(__file__).resolve().parent.parent
 FACTS = Path(__file__).parent / "triaging" / "known_threads.jsonl"
@@ -152,7 +152,7 @@ def _found(fact: dict[str, Any]) -> Fingerprint:
     trace = "\n".join(["Traceback (most recent call last):", *lines, ending]) if lines else ""
     operators = tuple(fact.get("operators", ()))
     record = Record(fact["backend"], "compile", fact.get("exception", ""), fact.get("message", ""), trace, "", 11 if fact["kind"] == "crash" else 0, fact["kind"] == "hang", operators)  # fmt: skip
-    return fingerprint_of(record)
+    return compute_fingerprint(record)
 
 
 def from_samples(index: IssueIndex) -> None:
@@ -165,7 +165,7 @@ def from_samples(index: IssueIndex) -> None:
         operators = frozenset(program.operators()) - {"Constant"}
         record = Record(seen["target"].partition("=")[0].partition(":")[0], first["stage"], first.get("exception", ""), first.get("message", ""), first.get("traceback", ""), first.get("log", ""), first.get("signal", 0), False, tuple(sorted(operators)))  # fmt: skip
         total += 1
-        if said := named(fingerprint_of(record), operators, "", index, verdict["kind"]):
+        if said := named(compute_fingerprint(record), operators, "", index, verdict["kind"]):
             print(f"  {seen['sample']}: {' '.join(said)}")
     print(f"{total} failures of samples")
 
@@ -175,7 +175,7 @@ def from_logs(path: Path, index: IssueIndex) -> None:
     seen: dict[str, tuple[Fingerprint, frozenset[str]]] = {}
     for _, record in read_records(path):
         if isinstance(record, Record):
-            found = fingerprint_of(record)
+            found = compute_fingerprint(record)
             seen.setdefault(found.key, (found, frozenset(record.operators)))
     bugs = 0
     for found, operators in seen.values():
@@ -193,7 +193,7 @@ def named(
     """The issues that a failure probably is, by name, with the reason of the first."""
     backend, kind = found.value(ComponentName.BACKEND), kind or found.value(ComponentName.KIND)
     cluster = ClusterSignature(1, backend, kind, title_of(found), (found.components,), operators, guilty)
-    probable = probable_issues(cluster, index)
+    probable = find_probable(cluster, index)
     return [*(one.name for one in probable), *(f"({probable[0].reasons[0]})" for _ in probable[:1])]
 
 

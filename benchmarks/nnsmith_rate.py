@@ -28,9 +28,9 @@ from campaign_rate import tables
 from steady import steady
 
 from opsieve.backends.registry import resolve
-from opsieve.triage.campaign.campaign import new_campaign
+from opsieve.triage.campaign.campaign import make_campaign
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
-from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.campaign.schedule.costs import read_stated
 
 LOOP = Path(__file__).parent / "peers" / "nnsmith_loop.py"
 
@@ -56,9 +56,9 @@ def main() -> None:
             peers.append(loop(given, Path(folder), round_ + 1))
             nodes = round(peers[-1]["onnx_nodes"])
             plan = CampaignPlan(
-                "mix", replace(USUAL, nodes=nodes, between=None), supports, costs=stated([target])
+                "mix", replace(USUAL, nodes=nodes, between=None), supports, costs=read_stated([target])
             )
-            campaign = new_campaign(round_, [target], plan)
+            campaign = make_campaign(round_, [target], plan)
             ours.append(steady(Path(folder) / "store", campaign, plan, 1, given.tests))
     print(json.dumps(facts(peers, ours)))
 

@@ -32,7 +32,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
-from opsieve.triage.campaign.testing import agreeing
+from opsieve.triage.campaign.testing import find_agreeing
 
 KINDS = ("dropped", "attribute", "constant", "swapped", "dtype", "axis")
 LEVELS = (resolve("onnxruntime"), resolve("onnxruntime:extended"))
@@ -135,7 +135,7 @@ def planted(plan: CampaignPlan, seed: int) -> Iterator[tuple[int, Any, str, str]
     """Cases with a fault each: the test's number, the case, the kind of fault and the node's first output."""
     number = 0
     while True:
-        case = plan.case(seed, number)
+        case = plan.make_case(seed, number)
         draw = random.Random(number)
         if isinstance(case.program, OnnxProgram):
             nodes = [node for node in case.program.proto.graph.node if node.output]
@@ -169,7 +169,7 @@ def judged(case: Any, fault: tuple[str, str], lab: Altering) -> tuple[str, str, 
         return "unclear", "unoptimised build has none", ""
     lab.fault = fault
     builds = [*LEVELS, resolve("onnxruntime:disable_all")]
-    if target in agreeing(Test(program, inputs), builds, lab):
+    if target in find_agreeing(Test(program, inputs), builds, lab):
         return "missed", "pass by agreement", ""
     oracles = [oracle for oracle in [*builds, *SECOND_ORACLES] if oracle != target]
     verdict = judge(program, inputs, target, lab, oracles=oracles).verdict

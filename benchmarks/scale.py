@@ -4,7 +4,7 @@
 
 A real lane does 256 tests of two levels of onnxruntime. What it sent is then replayed by processes that do
 nothing else, with numbers, digests and, for failures, new fingerprints as they become rarer (as the square
-root of the tests), to `campaign.run` on a real store, schedule
+root of the tests), to `campaign.run_campaign` on a real store, schedule
 included: CPU of the main process a test, bytes of the store a test, and memory, at 10^3, 10^4, ... tests.
 With Dask installed, the same frames are asked of workers as tasks: CPU of the scheduler and of the main
 process a task. From these, for lanes of R tests a second each, the number of lanes at which each of them has
@@ -34,13 +34,21 @@ from campaign_rate import LEVELS, tables
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, decode, encode, receive, send
-from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane, spawn
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
+from opsieve.triage.campaign.lane_messages import (
+    Begin,
+    Finished,
+    NumberRange,
+    decode_message,
+    encode_message,
+    receive_message,
+    send_message,
+)
+from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane, spawn_lane
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
-from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.campaign.schedule.costs import read_stated
 from opsieve.triage.distributed.cluster import Cluster
-from opsieve.triage.distributed.remote_lane import installed
+from opsieve.triage.distributed.remote_lane import describe_installed
 from opsieve.triage.store.finished_test import Campaign
 from opsieve.triage.store.store import Store
 
@@ -61,11 +69,11 @@ def main() -> None:
         produce(Path(given.produce[0]), socket.socket(fileno=int(given.produce[1])))
         return
     targets = [resolve(level) for level in LEVELS]
-    plan = CampaignPlan("mix", USUAL, tables(None), costs=stated(targets))
-    campaign = new_campaign(1, targets, plan)
+    plan = CampaignPlan("mix", USUAL, tables(None), costs=read_stated(targets))
+    campaign = make_campaign(1, targets, plan)
     with tempfile.TemporaryDirectory() as folder:
         sample = Path(folder) / "sample"
-        sample.write_bytes(encode(sampled(campaign, plan)))
+        sample.write_bytes(encode_message(sampled(campaign, plan)))
         steps: list[dict[str, Any]] = []
         for step in replayed(Path(folder), sample, campaign, plan, given.tests, given.producers):
             steps.append(step)
@@ -122,31 +130,31 @@ def fitted(steps: list[dict[str, Any]], far: float = 1e9) -> dict[str, float]:
 
 def sampled(campaign: Campaign, plan: CampaignPlan) -> Finished:
     """What a lane sends of the first tests."""
-    lane = spawn()
+    lane = spawn_lane()
     sample = Finished([], {}, SAMPLE, 1000.0)
     try:
-        lane.begin(Begin(campaign, plan.supports, Limits(seconds=20), True, campaign.targets))
-        for message in lane.ask(NumberRange(0, SAMPLE)):
+        lane.send_begin(Begin(campaign, plan.supports, Limits(seconds=20), True, campaign.targets))
+        for message in lane.iter_answers(NumberRange(0, SAMPLE)):
             assert isinstance(message, Finished), message
             sample.tests.extend(message.tests)
             sample.cases.update(message.cases)
     finally:
-        lane.end()
+        lane.end_lane()
     return sample
 
 
 def produce(file: Path, connection: socket.socket) -> None:
     """A lane that replays a sample whatever it is asked for."""
-    sample = decode(file.read_bytes())
+    sample = decode_message(file.read_bytes())
     assert isinstance(sample, Finished)
     try:
-        assert isinstance(receive(connection), Begin)
+        assert isinstance(receive_message(connection), Begin)
         while True:
-            asked = receive(connection)
+            asked = receive_message(connection)
             if not isinstance(asked, NumberRange):
                 continue
             for at in range(asked.start, asked.stop, PIECE):
-                send(connection, again(sample, range(at, min(asked.stop, at + PIECE))))
+                send_message(connection, again(sample, range(at, min(asked.stop, at + PIECE))))
     except (EOFError, OSError):
         return
 
@@ -181,9 +189,9 @@ def replayed(
         return ProcessLane(process, ours)
 
     with Store(folder / "store") as store:
-        store.begin(campaign)
+        store.begin_campaign(campaign)
         wall, cpu, before, step = time.perf_counter(), time.process_time(), 0, 1000
-        for done in run(store, campaign, plan, Limits(), lanes=producers, tests=tests, start=start):
+        for done in run_campaign(store, campaign, plan, Limits(), lanes=producers, tests=tests, start=start):
             if done < step:
                 continue
             now, spent = time.perf_counter(), time.process_time()
@@ -195,7 +203,7 @@ def replayed(
                 "ms_of_main_a_test": round(1000 * (spent - cpu) / count, 3),
                 "bytes_a_test": round(size / done),
                 "index_bytes": size,
-                "clusters": store.clusters(campaign),
+                "clusters": store.count_clusters(campaign),
                 "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
                 "load": round(os.getloadavg()[0], 1),
             }
@@ -214,13 +222,13 @@ def by_task(tasks: int) -> dict[str, Any]:
     frame = os.urandom(20_000)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as local,
-        Cluster(local.scheduler_address, installed(()), {}, print) as cluster,
+        Cluster(local.scheduler_address, describe_installed(()), {}, print) as cluster,
     ):
         wanted = threading.Event()
-        cluster.done(wanted, bytes, frame)
+        cluster.run_task(wanted, bytes, frame)
         mine = time.process_time()  # the scheduler of a local cluster is in this process
         for _ in range(tasks):
-            cluster.done(wanted, bytes, frame)
+            cluster.run_task(wanted, bytes, frame)
         both = time.process_time() - mine
     return {"tasks": tasks, "ms_of_scheduler_and_main_a_task": round(1000 * both / tasks, 2)}
 

@@ -43,7 +43,7 @@ from process_tree import ProcessSample, below, samples
 
 from opsieve.backends.registry import resolve
 from opsieve.gen.strategies.registry import ir_made_by
-from opsieve.triage.campaign.line_plot import line_plot
+from opsieve.triage.campaign.line_plot import draw_lines
 from opsieve.triage.campaign.schedule.costs import USUAL
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
@@ -286,8 +286,10 @@ def draw(seen: Sequence[Look], folder: Path) -> None:
         "seconds of work, as backends state it": [((place + 0.5) * minutes / 10, max(0.0, each["work_a_cpu_second"])) for place, each in enumerate(tenths)],
     }  # fmt: skip
     plots = {
-        "memory": line_plot("Proportional memory of a campaign", "minutes", "MB", parts),
-        "rate": line_plot("What a campaign does in a second of CPU", "minutes", "in a CPU second", of_tenths),
+        "memory": draw_lines("Proportional memory of a campaign", "minutes", "MB", parts),
+        "rate": draw_lines(
+            "What a campaign does in a second of CPU", "minutes", "in a CPU second", of_tenths
+        ),
     }
     for name, plot in plots.items():
         (folder / f"soak-{name}.svg").write_text(plot, encoding="utf-8")

@@ -34,7 +34,7 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS
-from opsieve.triage.campaign.line_plot import line_plot
+from opsieve.triage.campaign.line_plot import draw_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = "10,30,100,300,1000"
@@ -193,7 +193,7 @@ def main() -> None:
             lines.setdefault(name, []).append((nodes, 1e6 * min(row.seconds) / row.models / nodes))
     if given.image:
         slow = lines.pop("nnsmith", [])  # forty times the others: they would be one line
-        plot = line_plot("cost of a node", "nodes", "microseconds", lines)
+        plot = draw_lines("cost of a node", "nodes", "microseconds", lines)
         given.image.write_text(plot, encoding="utf-8")
         print(f"not in the plot: nnsmith {slow}" if slow else "")
     print(f"load {os.getloadavg()[0]:.1f}")

@@ -18,10 +18,10 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.triage.campaign.campaign import new_campaign
-from opsieve.triage.campaign.campaign_tables import support
+from opsieve.triage.campaign.campaign import make_campaign
+from opsieve.triage.campaign.campaign_tables import make_support
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.testing import do_tests
+from opsieve.triage.campaign.testing import run_tests
 
 WARM = 16
 
@@ -32,14 +32,14 @@ def milliseconds(name: str, tests: int) -> float:
     shared = target.baseline.stand_in if target.baseline is not None else None
     own = name_of(target.plugin.location)
     with Workers(Limits(seconds=60)) as workers:
-        plan = CampaignPlan(supports=(support(Prober(workers, target).table()),))
-        campaign = new_campaign(5, [target, *([shared] if shared is not None else [])], plan)
-        cases = {number: plan.case(5, number) for number in range(WARM + tests)}
+        plan = CampaignPlan(supports=(make_support(Prober(workers, target).table()),))
+        campaign = make_campaign(5, [target, *([shared] if shared is not None else [])], plan)
+        cases = {number: plan.make_case(5, number) for number in range(WARM + tests)}
         lab, before = ObservationCache(workers), 0.0
         for first in range(0, WARM + tests, WARM):
             if first == WARM:
                 before = cpu_by_compiler(os.getpid())[own]
-            do_tests(
+            run_tests(
                 campaign, {number: case for number, case in cases.items() if 0 <= number - first < WARM}, lab
             )
             lab.forget()

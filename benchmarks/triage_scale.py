@@ -26,10 +26,10 @@ from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.review.review import review
+from opsieve.triage.review.review import review_store
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
-from opsieve.triage.store.index.index_file import writing
+from opsieve.triage.store.index.index_file import begin_immediate
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
 
@@ -135,7 +135,7 @@ def cpu(action: Callable[[], object]) -> float:
 
 def enter(store: Store, count: int, bugs: int, seed: int, first: int = 0) -> None:
     for chunk in chunks(failures(count, bugs, seed, first), 1000):
-        store.record(CAMPAIGN, chunk)
+        store.record_tests(CAMPAIGN, chunk)
 
 
 def places(folder: Path) -> dict[int, int]:
@@ -156,7 +156,7 @@ def multiplied(folder: Path, count: int, clusters: int) -> None:
         keys = [
             row[0] for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()
         ]
-        with writing(store._database):
+        with begin_immediate(store._database):
             number = connection.execute("SELECT max(number) FROM fingerprints").fetchone()[0]
             columns = (
                 "version, kind, components, count, kept, apart, title, stage, message, targets, guilty_pass,"
@@ -218,14 +218,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "store"
         with Store(folder) as store:
-            store.begin(CAMPAIGN)
+            store.begin_campaign(CAMPAIGN)
             told["fingerprint and cluster, CPU s"] = cpu(
                 lambda: enter(store, wanted.failures, wanted.bugs, 1)
             )
-            told["failures, clusters"] = [store.many(), store.clusters(CAMPAIGN)]
+            told["failures, clusters"] = [store.count_all_failures(), store.count_clusters(CAMPAIGN)]
             more = iter(list(failures(60, wanted.bugs * 2, 2, wanted.failures)))
-            told["one more, ms"] = milliseconds(lambda: store.record(CAMPAIGN, [next(more)]), 60)
-        told["triage (ranks, rules), CPU s"] = cpu(lambda: review(folder))
+            told["one more, ms"] = milliseconds(lambda: store.record_tests(CAMPAIGN, [next(more)]), 60)
+        told["triage (ranks, rules), CPU s"] = cpu(lambda: review_store(folder))
         with Queries(folder) as queries, Ledger(folder) as ledger:
             rows = queries.clusters(limit=500).rows
             for at, row in enumerate(rows[:200]):

@@ -27,7 +27,7 @@ from typing import Any
 from textual.widgets import Input
 from triage_scale import CAMPAIGN, enter, failures
 
-from opsieve.triage.review.review import review
+from opsieve.triage.review.review import review_store
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
@@ -66,9 +66,9 @@ def main() -> int:
         store = given.store or Path(scratch) / "store"
         if not (store / "index.sqlite").exists():
             with Store(store) as opened:
-                opened.begin(CAMPAIGN)
+                opened.begin_campaign(CAMPAIGN)
                 enter(opened, given.failures, given.clusters, seed=1)
-            review(store)
+            review_store(store)
         told: dict[str, Any] = {"start_up_cpu_s": [start_up(store) for _ in range(3)]}
         told |= asyncio.run(scale(store))
         if given.minutes:
@@ -134,12 +134,12 @@ async def scale(store: Path) -> dict[str, Any]:
         asked, times = screen.query_one("#filter", Input), []
         for text in FILTERS * 3:
             done = asyncio.Event()
-            screen._first = watched(screen._first, done)  # type: ignore[method-assign]
+            screen._show_first = watched(screen._show_first, done)  # type: ignore[method-assign]
             start = time.perf_counter()
             asked.value = text
             await asyncio.wait_for(done.wait(), 30)
             times.append(1000 * (time.perf_counter() - start))
-            del screen._first  # the class's own again
+            del screen._show_first  # the class's own again
         told["filter"] = summary(times)
         asked.value = ""
         await until(lambda: screen.total == told["clusters"])
@@ -265,11 +265,11 @@ def write(store: Path, rate: int, minutes: float) -> int:
     made = began = time.monotonic()
     count = 0
     with Store(store) as opened:
-        first = opened.done(CAMPAIGN)
+        first = opened.count_done(CAMPAIGN)
         tests = failures(10_000_000, 6000, seed=first + 7, first=first)
         while made < began + 60 * minutes:
             batch = max(1, rate // 5)
-            opened.record(CAMPAIGN, [next(tests) for _ in range(batch)])
+            opened.record_tests(CAMPAIGN, [next(tests) for _ in range(batch)])
             count += batch
             made = time.monotonic()
             time.sleep(max(0.0, began + count / rate - made))

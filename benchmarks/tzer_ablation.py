@@ -31,7 +31,7 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.irs.tir.arguments import arguments, program
 from opsieve.gen.irs.tir.fuzzing import SeedPool, Settings
 from opsieve.gen.irs.tir.seeds import basic
-from opsieve.triage.campaign.line_plot import line_plot
+from opsieve.triage.campaign.line_plot import draw_lines
 
 TARGET = resolve("tvm:stop=lower")
 VARIANTS = {
@@ -160,7 +160,9 @@ def report(rows: list[dict[str, Any]], out: Path) -> None:
             f"| {words} | {every} | {middle['reached']:,.0f} | {middle['functions']:,.0f} |"
             f" {middle['valuable']:,.0f} | {middle['valid']:,.0f} / {middle['tests']:,.0f} |"
         )
-    svg = line_plot(f"TVM {rows[0]['tvm']}: {rows[0]['kind']} reached", "CPU seconds", rows[0]["kind"], lines)
+    svg = draw_lines(
+        f"TVM {rows[0]['tvm']}: {rows[0]['kind']} reached", "CPU seconds", rows[0]["kind"], lines
+    )
     (out / "tzer_ablation.svg").write_text(svg)
 
 

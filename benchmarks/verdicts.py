@@ -48,7 +48,7 @@ def main() -> None:
         for number in range(asked.tests):
             if used() - started > asked.seconds:
                 break
-            case = plan.case(asked.seed, number)
+            case = plan.make_case(asked.seed, number)
             verdict = judge(case.program, case.inputs, target, lab, oracles=oracles).verdict
             lab.forget()
             counts[verdict.verdict] += 1

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from process_tree import cpu_seconds
 
-from opsieve.triage.campaign.line_plot import line_plot
+from opsieve.triage.campaign.line_plot import draw_lines
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxslim", "onnxscript")
 APART = ("broken", "mismatch")  # kinds that need a reduced graph to be told apart
@@ -174,7 +174,7 @@ def main() -> None:
             for one in found
         }
         given.image.write_text(
-            line_plot("Fingerprints by strategy", "tests", "fingerprints", lines), encoding="utf-8"
+            draw_lines("Fingerprints by strategy", "tests", "fingerprints", lines), encoding="utf-8"
         )
 
 

@@ -228,7 +228,7 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
 def findings() -> Table | str:
     """A row for each different failure in the store."""
     with Store(STORE) as store:
-        counts = store.counts()
+        counts = store.count_failures()
     if not counts:
         return "Nothing, this time. Longer: .venv/bin/opsieve fuzz --minutes 60 -j 2"
     table = Table("failure", "times", "nodes", "what is said", box=None, pad_edge=False)

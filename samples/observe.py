@@ -23,7 +23,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
-from opsieve.triage.store.failure_record import mismatch_json
+from opsieve.triage.store.failure_record import encode_mismatch
 
 OBSERVED = SAMPLES / "observed.jsonl"
 PATH = re.compile(r"(?:/[\w.+@-]++)++")
@@ -80,7 +80,7 @@ def observe(
     return {
         "sample": folder.name,
         "target": resolve(sample["fails"]).display,
-        "verdict": {**asdict(judged.verdict), "mismatch": mismatch_json(mismatch) if mismatch else None},
+        "verdict": {**asdict(judged.verdict), "mismatch": encode_mismatch(mismatch) if mismatch else None},
         "observations": [seen_of(asdict(each)) for each in judged.observations],
         "dtype": "" if value is None else str(np.asarray(value).dtype),
     }

@@ -78,7 +78,7 @@ async def pictures(store: Path) -> None:
         await until(
             pilot,
             lambda: (
-                isinstance(app.screen, ExportScreen) and app.screen.job is not None and app.screen.job.over
+                isinstance(app.screen, ExportScreen) and app.screen.job is not None and app.screen.job.is_over
             ),
         )
         await take(pilot, "export")

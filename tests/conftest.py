@@ -149,7 +149,7 @@ def lane_here() -> Iterator[None]:
     import thread_lanes
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lane_spawn, "spawn", thread_lanes.spawn)
+        patch.setattr(lane_spawn, "spawn_lane", thread_lanes.spawn)
         yield
 
 

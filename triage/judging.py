@@ -1,5 +1,5 @@
-"""Models judged on targets, as `opsieve run` does: opened, checked, run, compared, and each failure
-fingerprinted and kept.
+"""Judge models on targets, as `opsieve run` does: open, check, run, compare, and fingerprint and save each
+failure.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,9 +36,10 @@ _NO_CHOICE = OracleChoice()
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """What is asked of the models. `values` is a word of gen/values or ""; `tolerance` is (relative,
-    absolute) in place of the policy; `oracles` are those chosen beside the ones that are always asked;
-    failures are written as case folders into `save`.
+    """The options for judging models.
+
+    `values` is a word of gen/values or ""; `tolerance` is (relative, absolute) and replaces the policy's;
+    `oracles` are additional ones; failures are written as case folders into `save`.
     """
 
     targets: tuple[str, ...] = ()
@@ -76,7 +77,7 @@ class JudgeResult:
         return facts_table(about) + (self.case._repr_html_() if facts["verdict"] == "fail" else "")
 
     def facts(self) -> dict[str, Any]:
-        """The keys of `opsieve run --json` (docs/reference/json.md)."""
+        """Return the keys of `opsieve run --json` (docs/reference/json.md)."""
         verdict, observation = self.judged.verdict, self.judged.observations[0]
         key = ""
         if verdict.verdict == "fail":
@@ -104,7 +105,7 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True)
 class RefusedModel:
-    """A model that cannot be judged, and one sentence why."""
+    """A model that cannot be judged, and why; `fault` is an error of opsieve itself."""
 
     model: str
     reason: str
@@ -114,8 +115,10 @@ class RefusedModel:
 def judge_models(
     models: Sequence[Path], request: JudgeRequest, say: Callable[[str], None]
 ) -> Iterator[JudgeResult | RefusedModel]:
-    """Every model on every target, in order; `say` hears diagnostics. BadInput for targets or values that do
-    not exist.
+    """Judge every model on every target, in order; diagnostics go to `say`.
+
+    Raises:
+        BadInput: For unknown targets or values.
     """
     values = ""
     if request.values:
@@ -126,18 +129,18 @@ def judge_models(
     with Workers(request.limits, offline=request.offline, say=say) as workers:
         cache = ObservationCache(workers)
         for first in range(0, len(models), GROUP):
-            cases, refused = _valid(models[first : first + GROUP], request, cache)
+            cases, refused = _open_cases(models[first : first + GROUP], request, cache)
             yield from refused
             if values:
                 cases = chosen(cases, values, request.seed, workers, say)
-            yield from _judged(cases, targets, request, cache)
+            yield from _judge_all(cases, targets, request, cache)
             cache.forget()
 
 
-def _valid(
+def _open_cases(
     paths: Sequence[Path], request: JudgeRequest, cache: ObservationCache
 ) -> tuple[list[tuple[str, Case]], list[RefusedModel]]:
-    """The cases that `paths` name with their names, and what cannot be used."""
+    """Open the cases in `paths` with their names; unusable ones are returned as refusals."""
     opened, refused = [], []
     for path in paths:
         try:
@@ -171,7 +174,7 @@ def _valid(
     return cases, refused
 
 
-def _judged(
+def _judge_all(
     cases: Sequence[tuple[str, Case]],
     targets: Sequence[ResolvedTarget],
     request: JudgeRequest,
@@ -183,14 +186,14 @@ def _judged(
         cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for name, case in cases:
         try:
-            yield from _judged_case(name, case, targets, request, cache, policy)
+            yield from _judge_one(name, case, targets, request, cache, policy)
         except BadInput as error:
             yield RefusedModel(name, str(error))
         except Exception as error:  # noqa: BLE001  a fault of ours on one model costs the others nothing
             yield RefusedModel(name, "opsieve failed to judge it", error)
 
 
-def _judged_case(
+def _judge_one(
     name: str,
     case: Case,
     targets: Sequence[ResolvedTarget],
@@ -198,25 +201,25 @@ def _judged_case(
     cache: ObservationCache,
     policy: Policy,
 ) -> Iterator[JudgeResult]:
-    for target in (each for one in targets for each in _askings(one, case, request.metamorphic)):
+    for target in (each for one in targets for each in _iter_variants(one, case, request.metamorphic)):
         judged = judge_case(case, target, cache, policy, request.oracles)
         if request.save is not None and judged.verdict.verdict == "fail":
-            _save(request.save, name, case, target, judged, cache.workers)
+            _save_failure(request.save, name, case, target, judged, cache.workers)
         yield JudgeResult(name, case, target, judged)
 
 
-def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[ResolvedTarget]:
-    """The target, and with `metamorphic` the target behind every rewrite that fits the program."""
+def _iter_variants(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[ResolvedTarget]:
+    """Yield the target, and with `metamorphic` the target behind every rewrite that fits the program."""
     yield target
     for name in names_for(case.program.ir) if metamorphic and not target.rewrite else ():
         if rewritten(case.program, case.inputs, name) is not None:
             yield target.with_options(rewrite=name)
 
 
-def _save(
+def _save_failure(
     folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers
 ) -> None:
-    """Write a failure as a case folder: the case, what was observed, and with which settings."""
+    """Write a failure as a case folder: the case, the observations, and the settings."""
     parameters = {**case.parameters, **judged.observations[0].knobs, "target": target.display}
     if oracle := further_oracle(judged.verdict, case.program):
         parameters[ORACLE] = oracle

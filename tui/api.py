@@ -1,14 +1,11 @@
-"""What `import opsieve` offers: the sessions of the commands for Python, from models and arrays in memory or
-from files.
+"""The sessions of the commands for Python, from models and arrays in memory or from files: the API of `import
+opsieve`.
 
-Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, what
-`torch.onnx.export` returns, or a Case) and
-`inputs`: None, an `.npz` file or a data set, or values by name (numpy arrays, or what has `__array__`).
-Inputs that nobody gave are seeded. `say` hears one sentence at a time of what takes long. BadInput, one
-sentence, for whatever cannot be used.
-
-Compilers run in processes of their own, never in the caller's. docs/reference/api.md has the examples, which
-are run as tests.
+Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, the result of
+`torch.onnx.export`, or a Case) and `inputs`: None, an `.npz` file or a data set, or values by name (numpy
+arrays, or objects with `__array__`). Missing inputs are drawn from the seed. `say` receives one sentence per
+call about slow steps. BadInput, one sentence, is raised for unusable arguments. Compilers run in processes of
+their own, never in the caller's. The examples in docs/reference/api.md run as tests.
 """
 
 import os
@@ -39,8 +36,8 @@ Values: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
 Say: TypeAlias = Callable[[str], None]
 
 
-def _silent(sentence: str) -> None:
-    """Nobody listens."""
+def _ignore_sentence(sentence: str) -> None:
+    """Ignore a sentence."""
 
 
 def open_case(model: Model, inputs: Values = None, expected: Values = None, seed: int = 0) -> "Case":
@@ -65,7 +62,7 @@ def open_case(model: Model, inputs: Values = None, expected: Values = None, seed
     """
     from opsieve.gen.case.open_case import open_case as opened
 
-    with _files(model, inputs, expected) as files:
+    with _write_files(model, inputs, expected) as files:
         return opened(files.model, files.inputs, files.expected, seed)
 
 
@@ -81,7 +78,7 @@ def run(
     seconds: float = 60.0,
     memory: int = 0,
     offline: bool = False,
-    say: Say = _silent,
+    say: Say = _ignore_sentence,
 ) -> "list[JudgeResult]":
     """Run a model on compilers and judge each result, as `opsieve run` does.
 
@@ -109,15 +106,15 @@ def run(
     from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
 
     results = []
-    with _files(model, inputs, expected) as files:
+    with _write_files(model, inputs, expected) as files:
         request = JudgeRequest(
-            targets=_names(targets),
+            targets=_check_targets(targets),
             inputs=files.inputs,
             expected=files.expected,
             seed=seed,
             tolerance=tolerance,
             check=check,
-            limits=_limits(seconds, memory),
+            limits=_make_limits(seconds, memory),
             offline=offline,
         )
         for found in judge_models([files.model], request, say):
@@ -144,8 +141,8 @@ def compare(
     from opsieve.backends.compare import POLICY
     from opsieve.backends.compare import compare as compared
 
-    wanted = {name: _value(value) for name, value in expected.items()}
-    given = {name: _value(value) for name, value in got.items()}
+    wanted = {name: _convert_value(value) for name, value in expected.items()}
+    given = {name: _convert_value(value) for name, value in got.items()}
     return compared(given, wanted, {}, replace(POLICY, tolerance=tolerance))
 
 
@@ -164,7 +161,7 @@ def reduce(
     seconds: float = 30.0,
     memory: int = 0,
     offline: bool = False,
-    say: Say = _silent,
+    say: Say = _ignore_sentence,
     progress: "Callable[[Progress], None] | None" = None,
 ) -> "Reduced":
     """Reduce a failing model to the smallest one that fails in the same way, as `opsieve reduce` does.
@@ -205,11 +202,11 @@ def reduce(
         raise BadInput(f"same is one of {', '.join(LEVELS)}")
     if not 1 <= jobs <= 64:
         raise BadInput("jobs is a number from 1 to 64")
-    names = _names(targets)
-    limits = _limits(seconds, memory)
+    names = _check_targets(targets)
+    limits = _make_limits(seconds, memory)
     with (
-        _results(output) as folder,
-        _files(model, inputs, expected) as files,
+        _open_output(output) as folder,
+        _write_files(model, inputs, expected) as files,
         WorkerPool(limits, jobs, offline, names, say) as pool,
     ):
         request = ReductionRequest(
@@ -230,8 +227,8 @@ def reduce(
 
 
 @contextmanager
-def _results(output: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """The folder of results that is named, or a new one, which goes again where nothing was written."""
+def _open_output(output: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Yield the named folder of results, or a new one, which is removed if it stays empty."""
     if output is not None:
         yield Path(output)
         return
@@ -251,7 +248,7 @@ def attribute(
     expected: Values = None,
     seed: int = 0,
     offline: bool = False,
-    say: Say = _silent,
+    say: Say = _ignore_sentence,
 ) -> dict[str, Any]:
     """Find the optimizer passes that cause a failure, as `opsieve attribute` does.
 
@@ -273,10 +270,10 @@ def attribute(
     from opsieve.bisect.sessions.passes import attribute_passes
     from opsieve.bisect.sessions.request import BisectRequest
 
-    with _files(model, inputs, expected) as files:
+    with _write_files(model, inputs, expected) as files:
         request = BisectRequest(
             files.model,
-            target="".join(_names([target])),
+            target="".join(_check_targets([target])),
             inputs=files.inputs,
             expected=files.expected,
             seed=seed,
@@ -286,7 +283,12 @@ def attribute(
 
 
 def bisect_releases(
-    model: Model, inputs: Values = None, package: str = "onnxruntime", *, say: Say = _silent, **options: Any
+    model: Model,
+    inputs: Values = None,
+    package: str = "onnxruntime",
+    *,
+    say: Say = _ignore_sentence,
+    **options: Any,
 ) -> dict[str, Any]:
     """Find the release that introduced or ended a failure, as `opsieve bisect --releases` does.
 
@@ -306,7 +308,7 @@ def bisect_releases(
     """
     from opsieve.bisect.sessions.versions import bisect_releases as searched
 
-    with _bisected(model, inputs, options) as request:
+    with _make_request(model, inputs, options) as request:
         return searched(request, package, say).as_json()
 
 
@@ -317,7 +319,7 @@ def bisect_commits(
     *,
     good: str,
     bad: str,
-    say: Say = _silent,
+    say: Say = _ignore_sentence,
     **options: Any,
 ) -> dict[str, Any]:
     """Find the commit that introduced a failure, as `opsieve bisect --commits` does.
@@ -340,7 +342,7 @@ def bisect_commits(
     """
     from opsieve.bisect.sessions.commits import bisect_commits as searched
 
-    with _bisected(model, inputs, {**options, "good": good, "bad": bad}) as request:
+    with _make_request(model, inputs, {**options, "good": good, "bad": bad}) as request:
         return searched(request, Path(repository), say).as_json()
 
 
@@ -395,7 +397,7 @@ def assert_agrees(
             lack an operator or stay undecided do not agree either.
     """
     __tracebackhide__ = True
-    with _files(model, inputs, expected) as files:
+    with _write_files(model, inputs, expected) as files:
         given: dict[str, Any] = {
             "expected": files.expected,
             "seed": seed,
@@ -419,12 +421,12 @@ def assert_agrees(
         failed = next((result for result in wrong if result.judged.verdict.verdict == "fail"), None)
         if reduced and failed is not None:
             found = reduce(files.model, files.inputs, [failed.target.display], output=output, **given)
-            lines += _reduction_lines(found)
+            lines += _describe_reduction(found)
     raise AssertionError("\n".join(lines))
 
 
-def _reduction_lines(found: "Reduced") -> list[str]:
-    """Where a reduction lies, and what it is."""
+def _describe_reduction(found: "Reduced") -> list[str]:
+    """Describe the place and size of a reduction."""
     facts = found.facts
     if found.reduction is None:
         return [f"  not reduced: {facts['message']}"]
@@ -450,7 +452,7 @@ class _Listener:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """A question as files, which is what sessions take; `name` is what a person calls the model."""
+    """The arguments of a session as files; `name` is the model's name for people."""
 
     model: Path
     inputs: Path | None
@@ -459,17 +461,20 @@ class _Files:
 
 
 @contextmanager
-def _files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
-    """What is in memory written to a folder that lasts as long as the question; a path stays where it is."""
+def _write_files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
+    """Write values in memory to a folder that lasts as long as the block; a path stays where it is."""
     with tempfile.TemporaryDirectory(prefix="opsieve-question-") as scratch:
-        path, name = _placed(model, Path(scratch) / "model")
+        path, name = _place_model(model, Path(scratch) / "model")
         yield _Files(
-            path, _written(inputs, path, scratch, "input"), _written(expected, path, scratch, "output"), name
+            path,
+            _write_values(inputs, path, scratch, "input"),
+            _write_values(expected, path, scratch, "output"),
+            name,
         )
 
 
-def _placed(model: Any, folder: Path) -> tuple[Path, str]:
-    """Where a model lies, in `folder` when it was in memory, and its name."""
+def _place_model(model: Any, folder: Path) -> tuple[Path, str]:
+    """Return the path of a model, in `folder` if it was in memory, and its name."""
     if isinstance(model, (str, os.PathLike)):
         return Path(model), str(model)
     from opsieve.gen.case.case import Case, save
@@ -477,15 +482,15 @@ def _placed(model: Any, folder: Path) -> tuple[Path, str]:
     if isinstance(model, Case):
         save(model, folder)
         return folder, model.program.name or "the case"
-    data, name = _serialised(model)
+    data, name = _serialise_model(model)
     folder.mkdir()
     path = folder / "model.onnx"
     path.write_bytes(data)
     return path, name
 
 
-def _serialised(model: Any) -> tuple[bytes, str]:
-    """A model in memory as bytes, and its name; BadInput for what is none."""
+def _serialise_model(model: Any) -> tuple[bytes, str]:
+    """Serialise a model in memory and return its name too; raises BadInput for other objects."""
     from onnx import ModelProto
 
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -502,8 +507,8 @@ def _serialised(model: Any) -> tuple[bytes, str]:
     return proto.SerializeToString(deterministic=True), proto.graph.name or "model"
 
 
-def _written(values: Values, model: Path, scratch: str, role: Any) -> Path | None:
-    """Values of the inputs or outputs as a data set; a path stays as it is."""
+def _write_values(values: Values, model: Path, scratch: str, role: Any) -> Path | None:
+    """Write the values of inputs or outputs as a data set; a path stays as it is."""
     if values is None or isinstance(values, (str, os.PathLike)):
         return None if values is None else Path(values)
     from opsieve.gen.case.open_case import program_at
@@ -511,25 +516,25 @@ def _written(values: Values, model: Path, scratch: str, role: Any) -> Path | Non
 
     program = program_at(model)
     types = program.inputs() if role == "input" else program.outputs()
-    arrays = {name: _value(value) for name, value in values.items()}
+    arrays = {name: _convert_value(value) for name, value in values.items()}
     folder = Path(scratch) / f"given {role}s"
     folder.mkdir()
     write_folder(folder, fitted(arrays, types, role, f"the {role}s given"), types, role)
     return folder
 
 
-def _value(value: Any) -> Any:
-    """A value as the judge takes it: arrays as numpy's; sequences and what is absent stay."""
+def _convert_value(value: Any) -> Any:
+    """Convert arrays to numpy's; sequences and absent values stay."""
     import numpy as np
 
     if isinstance(value, (list, tuple)):
-        return [_value(item) for item in value]
+        return [_convert_value(item) for item in value]
     return value if value is None or isinstance(value, np.ndarray) else np.asarray(value)
 
 
 @contextmanager
-def _bisected(model: Model, inputs: Values, options: Mapping[str, Any]) -> Iterator[Any]:
-    """The request of a search; BadInput for an option that it does not have."""
+def _make_request(model: Model, inputs: Values, options: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the request of a search; raises BadInput for an unknown option."""
     from dataclasses import fields
 
     from opsieve.bisect.sessions.request import BisectRequest
@@ -539,11 +544,11 @@ def _bisected(model: Model, inputs: Values, options: Mapping[str, Any]) -> Itera
         raise BadInput(
             f"there is no option {unknown[0]}; there are {', '.join(sorted(known))}{meant(unknown[0], known)}"
         )
-    with _files(model, inputs, options.get("expected")) as files:
+    with _write_files(model, inputs, options.get("expected")) as files:
         yield BisectRequest(files.model, inputs=files.inputs, **{**options, "expected": files.expected})
 
 
-def _limits(seconds: float, memory: int) -> "Limits":
+def _make_limits(seconds: float, memory: int) -> "Limits":
     from opsieve.backends.workers.zygotes.zygote import Limits
 
     if not seconds > 0 or memory < 0:
@@ -551,10 +556,8 @@ def _limits(seconds: float, memory: int) -> "Limits":
     return Limits(seconds=seconds, memory=memory) if memory else Limits(seconds=seconds)
 
 
-def _names(targets: Iterable[str]) -> tuple[str, ...]:
-    """Targets as a tuple, builds among them looked at and from now on allowed; BadInput for the single string
-    that is meant as a list of one.
-    """
+def _check_targets(targets: Iterable[str]) -> tuple[str, ...]:
+    """Return targets as a tuple, and allow the named builds; raises BadInput for a single string."""
     if isinstance(targets, str):
         raise BadInput(f"targets is a list: targets=[{targets!r}]")
     from opsieve.backends.target import may_be_own

@@ -1,4 +1,4 @@
-"""`opsieve.fuzz`: a campaign from Python, with its progress by callback."""
+"""`opsieve.fuzz`: a campaign from Python, with progress callbacks."""
 
 import os
 import secrets
@@ -12,9 +12,9 @@ from typing import Any
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted, facts_table, rows_table
-from opsieve.triage.campaign.campaign import run
+from opsieve.triage.campaign.campaign import run_campaign
 from opsieve.triage.campaign.coverage_session import CoverageSession
-from opsieve.triage.campaign.session import FuzzRequest, campaign_facts, checked_store, open_campaign
+from opsieve.triage.campaign.session import FuzzRequest, check_store, list_facts, open_campaign
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
 
@@ -23,7 +23,7 @@ _LIMITS = Limits(seconds=20.0)
 
 @dataclass(frozen=True, slots=True)
 class FuzzProgress:
-    """Where a campaign stands: tests done in all, tests a second of this run, failures by kind, clusters."""
+    """The state of a campaign: total tests, tests per second of this run, failures by kind, clusters."""
 
     tests: int
     tests_per_second: float
@@ -33,8 +33,8 @@ class FuzzProgress:
 
 @dataclass(frozen=True, slots=True)
 class FuzzOutcome:
-    """What a campaign did. `facts` are the keys of `opsieve fuzz --json`; `stopped` says that a callback
-    ended it.
+    """The result of a campaign. `facts` are the keys of `opsieve fuzz --json`; `stopped` if a callback ended
+    it.
     """
 
     facts: dict[str, Any]
@@ -42,7 +42,7 @@ class FuzzOutcome:
     stopped: bool = False
 
     def open(self) -> Queries:
-        """The store with what was found; close it, or use it in `with`."""
+        """Open the store with the findings; close it, or use it in `with`."""
         return Queries(self.folder)
 
     def _repr_html_(self) -> str:
@@ -63,8 +63,8 @@ class FuzzOutcome:
         return facts_table(about) + (rows_table(("new cluster", "failures", "title"), rows) if rows else "")
 
 
-def _silent(sentence: str) -> None:
-    """Nobody listens."""
+def _ignore_sentence(sentence: str) -> None:
+    """Ignore a sentence."""
 
 
 def fuzz(
@@ -82,7 +82,7 @@ def fuzz(
     metamorphic: bool = False,
     seconds: float = 20.0,
     memory: int = 0,
-    say: Callable[[str], None] = _silent,
+    say: Callable[[str], None] = _ignore_sentence,
     progress: Callable[[FuzzProgress], bool | None] | None = None,
 ) -> FuzzOutcome:
     """Run a campaign of generated programs and store each distinct failure, as `opsieve fuzz` does.
@@ -127,37 +127,39 @@ def fuzz(
         limits=replace(_LIMITS, seconds=seconds, **({"memory": memory} if memory else {})),
         metamorphic=metamorphic,
     )
-    return _run(request, jobs, say, progress)
+    return _run_campaign(request, jobs, say, progress)
 
 
-def _run(
+def _run_campaign(
     request: FuzzRequest,
     jobs: int,
     say: Callable[[str], None],
     progress: Callable[[FuzzProgress], bool | None] | None,
 ) -> FuzzOutcome:
-    """Run the campaign that is asked for, until it is over or a callback ends it."""
+    """Run the campaign until its end or until a callback stops it."""
     begun, stopped, folder = time.monotonic(), False, request.store
-    with Store(checked_store(request)) as opened:
+    with Store(check_store(request)) as opened:
         campaign, plan = open_campaign(opened, request, lambda *_: None, say)
-        before = done = opened.done(campaign)
+        before = done = opened.count_done(campaign)
         session = CoverageSession(request, plan, campaign, folder)
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
-        going = run(
+        going = run_campaign(
             opened, campaign, plan, request.limits, lanes=jobs, tests=request.tests, seconds=left,
             programs=session.programs, coverage=session.coverage,
         )  # fmt: skip
         try:
             for done in going:
-                session.note(done)
+                session.note_progress(done)
                 rate = (done - before) / max(1e-9, time.monotonic() - started)
-                at = FuzzProgress(done, rate, dict(opened.kinds(campaign)), opened.clusters(campaign))
+                at = FuzzProgress(
+                    done, rate, dict(opened.count_kinds(campaign)), opened.count_clusters(campaign)
+                )
                 if progress is not None and progress(at) is False:
                     stopped = True
                     break
         finally:
             going.close()
-            session.finish(done)
-        facts = campaign_facts(opened, campaign, done - before, time.monotonic() - started, folder)
-    return FuzzOutcome(facts | session.facts() | {"campaign": campaign.id}, folder, stopped)
+            session.write_record(done)
+        facts = list_facts(opened, campaign, done - before, time.monotonic() - started, folder)
+    return FuzzOutcome(facts | session.list_facts() | {"campaign": campaign.id}, folder, stopped)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from opsieve.gen.model.printable import printable
-from opsieve.tui.settings import defaults, settings
+from opsieve.tui.settings import make_defaults, read_settings
 from opsieve.version import VERSION
 
 # In place of a module: the command comes with the research kit, which says where it is by an entry point.
@@ -77,34 +77,34 @@ class Commands(click.Group):
     """A group whose commands live in modules of their own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands, in the order of the overview."""
+        """List the commands in the order of the overview."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command called `cmd_name`, imported now."""
+        """Import and return the command called `cmd_name`."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         if module == RESEARCH:
-            return _with_version(_load_plugin(cmd_name))
+            return _add_version(_load_plugin(cmd_name))
         found = importlib.import_module(f"opsieve.tui.commands.{module}")
-        return _with_version(getattr(found, name or "command"))
+        return _add_version(getattr(found, name or "command"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it; a name that is none gets the closest one as a suggestion."""
+        """Resolve as click does; suggest the closest name for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from opsieve.gen.errors import meant
 
             raise click.UsageError(f"No such command '{args[0]}'{meant(args[0], COMMANDS)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and name not in ("init", "completion") and not ctx.resilient_parsing:
-            ctx.default_map = {str(name): defaults(command, str(name), settings(COMMANDS))}
+            ctx.default_map = {str(name): make_defaults(command, str(name), read_settings(COMMANDS))}
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The overview, without importing any command."""
+        """Format the overview without importing a command."""
         width = max(map(len, COMMANDS))
         for title, commands in GROUPS.items():
             with formatter.section(title):
@@ -126,8 +126,8 @@ def _load_plugin(name: str) -> click.Command:
     )
 
 
-def _with_version(command: click.Command) -> click.Command:
-    """The command, and its own commands, with `--version`."""
+def _add_version(command: click.Command) -> click.Command:
+    """Add `--version` to the command and its subcommands."""
     for each in (command, *getattr(command, "commands", {}).values()):
         if not any(parameter.name == "version" for parameter in each.params):
             click.version_option(VERSION, prog_name="opsieve")(each)
@@ -140,9 +140,9 @@ def opsieve() -> None:
     """Find, judge, reduce, triage and bisect the bugs of deep-learning compilers."""
 
 
-def _of_targets(option: str) -> str:
-    """How a target has what was given as an option of a command (`--ort-custom-ops`), "" where no compiler
-    has it.
+def _explain_target_option(option: str) -> str:
+    """Explain how a target takes an option that was given to a command (`--ort-custom-ops`); "" if no
+    compiler has it.
     """
     from opsieve.backends.registry import names, plugin
 
@@ -155,21 +155,21 @@ def _of_targets(option: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run `opsieve` and exit: 0 fine, 1 failures found, 2 bad usage or input, 70 a fault of opsieve, 130
+    """Run `opsieve` and exit: 0 success, 1 failures found, 2 bad usage or input, 70 an error in opsieve, 130
     interrupted.
     """
-    run(opsieve, "opsieve", arguments)
+    run_command(opsieve, "opsieve", arguments)
 
 
-def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> NoReturn:
-    """Run a command and exit with its code; whatever is wrong is one sentence on stderr."""
+def run_command(command: click.Command, name: str, arguments: Sequence[str] | None) -> NoReturn:
+    """Run a command and exit with its code; an error is one sentence on stderr."""
     from opsieve.gen.errors import BadInput
 
     _open_standard_streams()
     try:
-        _with_version(command)
-        known = {} if isinstance(command, Commands) else defaults(command, name, settings(COMMANDS))
-        code = _confirmed(
+        _add_version(command)
+        known = {} if isinstance(command, Commands) else make_defaults(command, name, read_settings(COMMANDS))
+        code = _call_confirmed(
             lambda: command.main(
                 arguments, prog_name=name, standalone_mode=False, default_map=known, color=_choose_color()
             )
@@ -180,22 +180,22 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
         click.echo(error.format_message())
         code = 2
     except click.UsageError as error:
-        hint = _of_targets(error.option_name) if isinstance(error, click.NoSuchOption) else ""
+        hint = _explain_target_option(error.option_name) if isinstance(error, click.NoSuchOption) else ""
         where = error.ctx.command_path if error.ctx else name
-        code = complain(f"{error.format_message().rstrip('.')}{hint} (see {where} --help).", name)
+        code = print_problem(f"{error.format_message().rstrip('.')}{hint} (see {where} --help).", name)
     except click.ClickException as error:
-        code = complain(error.format_message(), name)
+        code = print_problem(error.format_message(), name)
     except BadInput as error:
-        complain(str(error), name)
+        print_problem(str(error), name)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        complain("Interrupted.", name)
+        print_problem("Interrupted.", name)
         code = 130
     except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
-        code = complain(f"{error.strerror or error}: {error.filename or 'input or output'}.", name)
+        code = print_problem(f"{error.strerror or error}: {error.filename or 'input or output'}.", name)
     except Exception as error:  # noqa: BLE001  what no handler expected must not read as "failures found"
         code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
     sys.exit(code or 0)
@@ -207,17 +207,15 @@ def _choose_color() -> bool | None:
 
 
 def _open_standard_streams() -> None:
-    """Open those of the descriptors 0 to 2 that the caller closed on /dev/null, or pipes to workers would be
-    given their numbers.
-    """
+    """Open closed descriptors 0 to 2 on /dev/null; otherwise pipes to workers would get their numbers."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 
-def _confirmed(call: Callable[[], Any]) -> Any:
-    """What the command gives; where it wants to install what only a file names, a person at a terminal is
-    asked.
+def _call_confirmed(call: Callable[[], Any]) -> Any:
+    """Return the result of the command; ask at a terminal before installing a release that only a file
+    names.
     """
     from opsieve.gen.errors import Unconfirmed
 
@@ -235,9 +233,8 @@ def _confirmed(call: Callable[[], Any]) -> Any:
 
 
 def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
-    """Write a report of an exception that no handler expected and tell where it is; the exit code for it.
-
-    Where no report can be written it goes to stderr.
+    """Write a report of an unexpected exception, print its place, and return the exit code; stderr is the
+    fallback.
     """
     from opsieve.tui import fault_report
 
@@ -248,10 +245,10 @@ def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
         rest = ""
     except OSError as trouble:
         place = f"no report could be written ({trouble.strerror}), so it follows"
-        rest = fault_report.report_text(error, command)
-    complain(
+        rest = fault_report.format_report(error, command)
+    print_problem(
         f"this is a fault of opsieve ({kind}); {place}. Please attach it to an issue at"
-        f" {fault_report.issues_page()}.",
+        f" {fault_report.get_issues_page()}.",
         name,
     )
     if rest:
@@ -259,7 +256,7 @@ def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
     return fault_report.EXIT_CODE
 
 
-def complain(sentence: str, name: str = "opsieve") -> int:
-    """Print what is wrong on stderr, as one line without control characters; the exit code for it."""
+def print_problem(sentence: str, name: str = "opsieve") -> int:
+    """Print a problem on stderr as one line without control characters, and return the exit code."""
     click.echo(f"{name}: {printable(sentence)}", err=True)
     return 2

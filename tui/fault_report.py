@@ -1,4 +1,4 @@
-"""A report of an exception that no handler expected: opsieve is wrong then, not what it was given."""
+"""Reports of unexpected exceptions: errors of opsieve itself, not of its input."""
 
 import os
 import platform
@@ -17,46 +17,46 @@ _REPORT = re.compile(r"fault-\w{1,32}\.txt")
 
 
 def write_report(error: BaseException, arguments: Sequence[str]) -> Path:
-    """Write the report where only the user can read it; the oldest beyond 20 go. Raises OSError."""
-    folder = _folder()
+    """Write the report readable only by the user; keep the newest 20. May raise OSError."""
+    folder = _get_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mode 0600, never through a link
     descriptor, name = tempfile.mkstemp(dir=folder, prefix="fault-", suffix=".txt")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(report_text(error, arguments))
+        file.write(format_report(error, arguments))
     _remove_oldest(folder)
     return Path(name)
 
 
-def report_text(error: BaseException, arguments: Sequence[str]) -> str:
-    """Versions, command line and traceback; at most about 100,000 characters, none of them for controlling a
-    terminal.
+def format_report(error: BaseException, arguments: Sequence[str]) -> str:
+    """Format versions, command line and traceback: at most about 100,000 characters, without control
+    characters.
     """
     sections = (
         ("command line", shlex.join(arguments)),
-        ("versions", "\n".join(_versions())),
+        ("versions", "\n".join(_list_versions())),
         ("traceback", "".join(traceback.format_exception(error))),
     )
     return "\n".join(
-        f"{title}\n{_bounded(_printable(_bounded(text.rstrip())))}\n" for title, text in sections
+        f"{title}\n{_cut_middle(_escape(_cut_middle(text.rstrip())))}\n" for title, text in sections
     )
 
 
-def issues_page() -> str:
-    """The address to send a report to, as the package declares it."""
+def get_issues_page() -> str:
+    """Return the address for reports from the package's metadata."""
     urls = metadata.metadata("opsieve").get_all("Project-URL") or []
     pages = dict(url.split(", ", 1) for url in urls if ", " in url)
     return str(pages.get("Issues", "the issues of opsieve"))
 
 
-def _folder() -> Path:
+def _get_folder() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("opsieve") / "faults"
 
 
-def _versions() -> list[str]:
-    """Of Python, the system, opsieve, what it depends on and what is plugged into it; installed packages
+def _list_versions() -> list[str]:
+    """List the versions of Python, the system, opsieve, its dependencies and plug-ins; installed packages
     only.
     """
     lines = [f"Python {platform.python_version()}", platform.platform()]
@@ -76,12 +76,12 @@ def _versions() -> list[str]:
     return lines
 
 
-def _printable(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
-def _bounded(text: str) -> str:
-    """Both ends of a long text: a traceback says at its end what happened."""
+def _cut_middle(text: str) -> str:
+    """Keep both ends of a long text: the end of a traceback names the error."""
     most = _MOST_OF_A_SECTION
     if len(text) <= most:
         return text

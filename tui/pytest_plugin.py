@@ -1,11 +1,10 @@
-"""The pytest plug-in (entry point `pytest11`): a folder of cases replayed as tests.
+"""The pytest plug-in (entry point `pytest11`): replay a folder of cases as tests.
 
     @pytest.mark.opsieve_cases("cases", targets=["onnxruntime"])
     def test_case(opsieve_case):
         opsieve_case.assert_agrees()
 
-It loads with every pytest of an environment that has opsieve, so it imports nothing but pytest until a test
-asks for a case.
+It loads with every pytest of an environment with opsieve, so it imports only pytest until a test uses a case.
 """
 
 import os
@@ -22,10 +21,10 @@ _OPTION = "opsieve_targets"
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCase:
-    """A case of the folder that a test is marked with: a model or a case folder, the targets to ask, where a
-    reduction goes.
+    """A case of the marked folder: a model or a case folder, its targets, and the folder of its reduction.
 
-    `targets` are those of `--opsieve-target`, or else of the marker, or else the one that the case failed on.
+    `targets` are those of `--opsieve-target`, or else of the marker, or else the one on which the case
+    failed.
     """
 
     path: Path
@@ -33,7 +32,7 @@ class ReplayedCase:
     output: Path
 
     def assert_agrees(self, **options: Any) -> None:
-        """`opsieve.assert_agrees` on the case, with its options."""
+        """Call `opsieve.assert_agrees` on the case, with its options."""
         __tracebackhide__ = True
         from opsieve.backends.releases.consent import named_by_file
         from opsieve.tui.api import assert_agrees, open_case
@@ -45,7 +44,7 @@ class ReplayedCase:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--opsieve-target`, to replay on another compiler than the tests say."""
+    """Add `--opsieve-target`, which replays on another compiler than the tests say."""
     parser.getgroup("opsieve").addoption(
         "--opsieve-target",
         dest=_OPTION,
@@ -78,8 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each case of the folder; a folder without any is an error, for a test that tests nothing
-    passes.
+    """Make a test for each case of the folder; an empty folder is an error, since its test would check
+    nothing at all.
     """
     if "opsieve_case" not in metafunc.fixturenames:
         return
@@ -90,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if isinstance(targets, str):
         pytest.fail(f"targets is a list: targets=[{targets!r}]", pytrace=False)
     folder = metafunc.definition.path.parent / marker.args[0]
-    paths = sorted(_cases(folder))
+    paths = sorted(_iter_cases(folder))
     if not paths:
         pytest.fail(
             f"{folder} holds no case: no folder with case.json or model.onnx, no .onnx file", pytrace=False
@@ -102,7 +101,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def opsieve_compilers() -> Iterator[None]:
-    """Compilers that a test has started serve the tests after it, too."""
+    """Keep the compilers started by a test for the tests after it."""
     from opsieve.backends.workers.zygotes.shared_zygotes import ZYGOTES
 
     ZYGOTES.keep(8, ignored=["PYTEST_CURRENT_TEST"])
@@ -117,8 +116,8 @@ def opsieve_case(request: pytest.FixtureRequest, tmp_path: Path, opsieve_compile
     return ReplayedCase(path, targets, tmp_path / "reduced")
 
 
-def _cases(folder: Path) -> Iterator[Path]:
-    """Case folders, what lies in them left alone, and the .onnx files beside them."""
+def _iter_cases(folder: Path) -> Iterator[Path]:
+    """Yield case folders, without entering them, and .onnx files beside them."""
     for root, folders, files in os.walk(folder):
         if _MARKERS & set(files):
             folders.clear()

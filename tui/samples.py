@@ -1,4 +1,4 @@
-"""Where the failing models lie that opsieve brings along: beside the packages, in a checkout as in an
+"""The folder of the failing models that come with opsieve: beside the packages, in a checkout and an
 installation.
 """
 

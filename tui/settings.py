@@ -53,9 +53,11 @@ TYPED_ONLY = frozenset(
 _MOST = 64 << 10  # bytes
 
 
-def settings(names: Collection[str]) -> dict[str, Any]:
-    """What the file of the working directory says, {} without one; `names` are those of the commands.
-    BadInput for a key that there is not.
+def read_settings(names: Collection[str]) -> dict[str, Any]:
+    """Read the file of the working directory; {} without one. `names` are those of the commands.
+
+    Raises:
+        BadInput: For an unknown key.
     """
     path = Path(FILE)
     if not path.is_file():
@@ -68,20 +70,21 @@ def settings(names: Collection[str]) -> dict[str, Any]:
         if key in names and not isinstance(value, dict):
             raise BadInput(f"{FILE}: {key} is a command; write its options behind [{key}]")
         if key not in names and key not in GENERAL:
-            raise BadInput(f"{FILE}: there is no setting {shown(key)}{_hint(key, [*GENERAL, *names])}")
+            raise BadInput(f"{FILE}: there is no setting {shown(key)}{_suggest_key(key, [*GENERAL, *names])}")
     return found
 
 
-def defaults(command: click.Command, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of a command (click's `default_map`), from the environment and the file; those of its own
-    commands by their names.
+def make_defaults(command: click.Command, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the defaults of a command (click's `default_map`) from the environment and the file, with its
+    subcommands by name.
 
-    BadInput for an option that it has not, and for a value that the option does not take.
+    Raises:
+        BadInput: For an unknown option or an invalid value.
     """
-    return _defaults(command, name, found.get(name, {}), found)
+    return _make_defaults(command, name, found.get(name, {}), found)
 
 
-def _defaults(
+def _make_defaults(
     command: click.Command, name: str, own: Mapping[str, Any], found: Mapping[str, Any]
 ) -> dict[str, Any]:
     options = {
@@ -107,20 +110,23 @@ def _defaults(
         if key in options:
             chosen[key] = value, f"{name.replace(' ', '.')}.{key}"
         elif key not in parts or not isinstance(value, dict):
-            raise BadInput(f"{FILE}: {name} has no option {shown(key)}{_hint(key, [*options, *parts])}")
+            raise BadInput(
+                f"{FILE}: {name} has no option {shown(key)}{_suggest_key(key, [*options, *parts])}"
+            )
     for key, text in general:
         if word := os.environ.get(VARIABLES[key], ""):
             chosen[text] = word.split() if key == "targets" else word, VARIABLES[key]
     made = {
-        str(options[key].name): _value(options[key], value, where) for key, (value, where) in chosen.items()
+        str(options[key].name): _convert_value(options[key], value, where)
+        for key, (value, where) in chosen.items()
     }
     return made | {
-        part: _defaults(each, f"{name} {part}", own.get(part, {}), found) for part, each in parts.items()
+        part: _make_defaults(each, f"{name} {part}", own.get(part, {}), found) for part, each in parts.items()
     }
 
 
-def _value(option: click.Option, value: Any, where: str) -> Any:
-    """A value as the option takes it; BadInput, naming the key, when it does not."""
+def _convert_value(option: click.Option, value: Any, where: str) -> Any:
+    """Convert a value to the type of the option; raises BadInput, naming the key, if that fails."""
     source = where if where.startswith("OPSIEVE_") else f"{FILE}: {where}"
     if option.is_flag:
         words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -142,5 +148,5 @@ def _value(option: click.Option, value: Any, where: str) -> Any:
     return str(value)
 
 
-def _hint(key: str, names: Iterable[str]) -> str:
+def _suggest_key(key: str, names: Iterable[str]) -> str:
     return meant(key, names) or f" (opsieve init writes a {FILE} with all of them)"

@@ -16,7 +16,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
 from opsieve.triage.clustering.statements import Links
-from opsieve.triage.external.external_records import Record, record_of
+from opsieve.triage.external.external_records import Record, make_record
 from opsieve.triage.fingerprint.component import NOTHING, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.store.failure_record import AbsentOutput
@@ -59,7 +59,7 @@ class Failure:
         functions only as text shows them.
         """
         seen = self.observation
-        return record_of(
+        return make_record(
             {
                 "backend": self.seed.layer,
                 "phase": seen.stage,
@@ -99,9 +99,9 @@ def joined(found: Sequence[Fingerprint]) -> list[int]:
     """
     links = Links()
     for one in found:
-        links.add(one.key, one.components)
+        links.add_fingerprint(one.key, one.components)
     numbers: dict[str, int] = {}
-    return [numbers.setdefault(links.cluster(one.key), len(numbers)) for one in found]
+    return [numbers.setdefault(links.find_cluster(one.key), len(numbers)) for one in found]
 
 
 def save(path: Path, failures: Sequence[Failure]) -> None:

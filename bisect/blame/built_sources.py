@@ -1,8 +1,8 @@
-"""Which folders of a repository went into a release: its binaries name their source files in assertions and
-logs, its Python files lie there.
+"""Find the folders of a repository that went into a release.
 
-A build for one kind of machine leaves out the code for the others; commits that change only what is not in
-the release cannot have changed its behaviour. Nothing is imported or run.
+Binaries name their source files in assertions and logs; Python files are part of the release as they are. A
+build for one kind of machine leaves out code for the others, and a commit that changes only such code cannot
+have changed the release's behaviour. The release is only read, never imported or run.
 """
 
 import mmap
@@ -17,15 +17,15 @@ _MOST_FILES = 20_000
 _MOST_BYTES = 2 << 30
 
 
-def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str] | None:
-    """The folders of `tree` (paths of a repository) that hold a source file which a binary in `folders`
-    names, or a Python file that lies there.
+def find_built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str] | None:
+    """Return the folders of `tree` (paths of a repository) that contributed a source file to the release.
 
-    None when these are too few to tell, as with stripped builds.
+    A folder counts if a binary in `folders` names one of its source files or if one of its Python files is
+    there. Returns None if too few files are named to decide, as with stripped builds.
     """
-    files = files_of(folders)
+    files = list_files(folders)
     named = {file.as_posix() for file in files if file.suffix == ".py"}
-    for file in binaries(files):
+    for file in find_binaries(files):
         if file.stat().st_size >= _MOST_BYTES:
             continue
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -35,12 +35,12 @@ def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str
     for path in list(known):  # of the package below `python/` or `src/` the release has the package
         if path.endswith(".py"):
             known.setdefault(path.partition("/")[2], path)
-    found = {path for name in named if (path := _in_tree(name, known))}
+    found = {path for name in named if (path := _match_path(name, known))}
     return frozenset(str(PurePosixPath(path).parent) for path in found) if len(found) >= _FEWEST else None
 
 
-def files_of(folders: Sequence[Path]) -> list[Path]:
-    """What lies in the folders of a release, links left out; of each folder a bounded number."""
+def list_files(folders: Sequence[Path]) -> list[Path]:
+    """List the files in the folders of a release, without links and up to a bound for each folder."""
     return [
         file
         for folder in folders
@@ -49,13 +49,13 @@ def files_of(folders: Sequence[Path]) -> list[Path]:
     ]
 
 
-def binaries(files: Iterable[Path]) -> Iterable[Path]:
-    """The shared libraries among files, without empty ones, which cannot be mapped."""
+def find_binaries(files: Iterable[Path]) -> Iterable[Path]:
+    """Find the shared libraries among files, without empty ones, which cannot be mapped."""
     return (file for file in files if ".so" in file.suffixes and file.is_file() and file.stat().st_size)
 
 
-def _in_tree(name: str, paths: Mapping[str, str]) -> str:
-    """The path of the repository that a path of another machine ends with, '' for none."""
+def _match_path(name: str, paths: Mapping[str, str]) -> str:
+    """Return the repository's path that is a suffix of a path of another machine, or ''."""
     parts = name.split("/")
     ends = ("/".join(parts[place:]) for place in range(len(parts) - 1))
     return next((paths[end] for end in ends if end in paths), "")

@@ -1,10 +1,9 @@
-"""The commits that a newer release has and an older one has not, read from a local clone: nothing is checked
-out or written.
+"""The commits that a newer release has and an older one lacks, read from a local clone without a checkout.
 
 Releases are cut on branches of their own, into which commits of the default branch are copied, singly
-(cherry-picked) or many in one (squashed). A copy hides who made the change, so that each is traced back to
-the commits of the default branch that it carries: by the number of the pull request, else by the lines. What
-the older release carries already is no suspect.
+(cherry-picked) or many in one (squashed). A copy hides who made the change, so each copy is traced back to
+the original commits: by the number of the pull request, else by the changed lines. A change that the older
+release already has is excluded.
 """
 
 import re
@@ -24,8 +23,10 @@ _MOST_PATCH = 32 << 20  # characters
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """`lines` are those added and removed, as (file, line with its sign), without blank ones; `places` the
-    functions and classes that git names above its hunks, as (file, heading).
+    """The changed lines of a commit and where they are.
+
+    `lines` are the added and removed lines as (file, line with its sign), without blank ones; `places` are
+    the functions and classes in git's hunk headings, as (file, heading).
     """
 
     lines: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -33,19 +34,21 @@ class Patch:
 
 
 def read_patches(repository: "Repo", shas: Sequence[str]) -> dict[str, Patch]:
-    """The patches of many commits by one call of git; an empty one where a partial clone lacks the
-    contents.
+    """Read the patches of many commits with one call of git.
+
+    A patch is empty if a partial clone lacks the contents.
     """
     found = dict.fromkeys(shas, Patch())
     if found:
         shown = repository.git.show("--format=%x00%H", "-U0", "--find-copies", *found, with_exceptions=False)
         for text in shown.split("\0")[1:]:
             sha, _, patch = text.partition("\n")
-            found[sha] = _parsed(patch[:_MOST_PATCH])
+            found[sha] = _parse_patch(patch[:_MOST_PATCH])
     return found
 
 
-def _parsed(patch: str) -> Patch:
+def _parse_patch(patch: str) -> Patch:
+    """Parse the output of `git show -U0` for one commit."""
     lines: Counter[tuple[str, str]] = Counter()
     places: set[tuple[str, str]] = set()
     file, head = "", True
@@ -71,8 +74,9 @@ _PULL = re.compile(r"\(#(\d{1,9})\)")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A commit as `git log` lists it; `time` is when it was committed, in seconds since 1970, `description`
-    what its message says below the subject.
+    """A commit as `git log` lists it; `time` is the commit time in seconds since 1970.
+
+    `description` is the message below the subject.
     """
 
     sha: str
@@ -91,8 +95,8 @@ class Entry:
 class Between:
     """The suspects between `old` and `new`, oldest first.
 
-    `parts` are copies on the newer release's branch, each with the commits that it carries, which are
-    suspects in its place.
+    `parts` maps a copy on the newer release's branch to the original commits, which are suspects in its
+    place. `dropped` counts the commits that the older release already has.
     """
 
     old: str
@@ -108,39 +112,39 @@ class Between:
 
 
 def read_between(repository: "Repo", old: str, new: str) -> Between:
-    """The range of two commits, with copies on the branch of either release traced back to what they
-    carry.
+    """Read the range between two commits and trace copies on either release branch back to their
+    originals.
     """
-    trunk = default_branch(repository)
-    entries = _log(repository, new, f"^{old}")
-    own = _log(repository, old, f"^{new}")
+    trunk = find_default_branch(repository)
+    entries = _read_log(repository, new, f"^{old}")
+    own = _read_log(repository, old, f"^{new}")
     here, there = _Copies(repository, trunk, new), _Copies(repository, trunk, old)
     branched = set(repository.git.rev_list("--no-merges", new, f"^{old}", f"^{trunk}").splitlines())
     copies = [entry for sha, entry in entries.items() if sha in branched][-_MOST_COPIES:]
-    parts = {entry.sha: carried for entry in copies if (carried := here.carried(entry))}
+    parts = {entry.sha: carried for entry in copies if (carried := here.trace_copy(entry))}
     picked = {number for entry in own.values() for number in entry.pulls}
-    had = {entry.sha for sha in list(own)[-_MOST_COPIES:] for entry in there.carried(own[sha])}
+    had = {entry.sha for sha in list(own)[-_MOST_COPIES:] for entry in there.trace_copy(own[sha])}
     suspects: dict[str, Entry] = {}
     for sha, entry in entries.items():
         for part in parts.get(sha, ()):
             suspects.setdefault(part.sha, part)
-        if sha not in parts or not here.explained(entry, parts[sha]):
+        if sha not in parts or not here.is_explained(entry, parts[sha]):
             suspects.setdefault(sha, entry)
     kept = {sha: entry for sha, entry in suspects.items() if sha not in had and not picked & entry.pulls}
     names = {sha: tuple(entry.sha for entry in found) for sha, found in parts.items()}
     return Between(old, new, kept, names, len(suspects) - len(kept))
 
 
-def default_branch(repository: "Repo") -> str:
-    """What the clone's origin calls its main line, else what is checked out."""
+def find_default_branch(repository: "Repo") -> str:
+    """Return the commit of the clone's origin/HEAD, or of the checkout if there is no such reference."""
     try:
         return str(repository.git.rev_parse("--verify", "--quiet", "refs/remotes/origin/HEAD"))
-    except _failures():
+    except _get_git_error():
         return str(repository.git.rev_parse("HEAD"))
 
 
-def _log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
-    """Commits but merges, parents first, the newest if there are too many."""
+def _read_log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
+    """Read the newest commits without merges, parents first."""
     # Without looking for renames no contents are read: a partial clone need not ask for any.
     options = (
         "--no-merges",
@@ -165,16 +169,16 @@ def _log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
 
 
 class _Copies:
-    """Traces the commits of a release's branch back to those of the default branch made since it was cut."""
+    """Traces the commits of a release branch back to commits of the default branch made since it was cut."""
 
     def __init__(self, repository: "Repo", trunk: str, branch: str):
         self._repository = repository
         bases = repository.git.merge_base(branch, trunk, with_exceptions=False).split()
-        self._later = list(_log(repository, trunk, f"^{bases[0]}").values()) if bases else []
+        self._later = list(_read_log(repository, trunk, f"^{bases[0]}").values()) if bases else []
         self._patches: dict[str, Patch] = {}
 
-    def carried(self, copy: Entry) -> tuple[Entry, ...]:
-        """The commits that `copy` carries, () when it is a change of its own."""
+    def trace_copy(self, copy: Entry) -> tuple[Entry, ...]:
+        """Return the commits that `copy` contains, or () if it is an original change."""
         same = tuple(entry for entry in self._later if entry.pulls & copy.pulls)
         if same or not copy.files:
             return same
@@ -184,35 +188,42 @@ class _Copies:
             for entry in self._later
             if entry.files and entry.time <= until and files.issuperset(entry.files)
         ]
-        self._read([copy, *near] if near else [])
-        return tuple(entry for entry in near if _share(self.lines(entry), self.lines(copy)) >= _CARRIED)
+        self._load_patches([copy, *near] if near else [])
+        return tuple(
+            entry
+            for entry in near
+            if _compute_share(self.read_lines(entry), self.read_lines(copy)) >= _CARRIED
+        )
 
-    def explained(self, copy: Entry, parts: tuple[Entry, ...]) -> bool:
-        """Whether a copy changes hardly a line that its parts do not."""
+    def is_explained(self, copy: Entry, parts: tuple[Entry, ...]) -> bool:
+        """Whether the parts account for nearly all lines of the copy."""
         if copy.pulls & frozenset[str]().union(*(entry.pulls for entry in parts)):
             return True
         changed: Counter[tuple[str, str]] = Counter()
         for entry in parts:
-            changed += self.lines(entry)
-        return _share(self.lines(copy), changed) >= _CARRIED
+            changed += self.read_lines(entry)
+        return _compute_share(self.read_lines(copy), changed) >= _CARRIED
 
-    def lines(self, entry: Entry) -> Counter[tuple[str, str]]:
-        """The lines that a commit adds and removes, as (file, line with its sign), without blank ones."""
-        self._read([entry])
+    def read_lines(self, entry: Entry) -> Counter[tuple[str, str]]:
+        """Return the added and removed lines of a commit as (file, line with its sign), without blank
+        ones.
+        """
+        self._load_patches([entry])
         return self._patches[entry.sha].lines
 
-    def _read(self, entries: Sequence[Entry]) -> None:
-        """The lines of many commits by one call of git."""
+    def _load_patches(self, entries: Sequence[Entry]) -> None:
+        """Load the patches of many commits with one call of git."""
         missing = [entry.sha for entry in entries if entry.sha not in self._patches]
         self._patches |= read_patches(self._repository, missing)
 
 
-def _share(part: Counter[tuple[str, str]], whole: Counter[tuple[str, str]]) -> float:
-    """How much of `part` stands in `whole`, 0 for nothing."""
+def _compute_share(part: Counter[tuple[str, str]], whole: Counter[tuple[str, str]]) -> float:
+    """Return the share of `part` that is in `whole`, or 0 if `part` is empty."""
     return (part & whole).total() / part.total() if part else 0.0
 
 
-def _failures() -> type[Exception]:
+def _get_git_error() -> type[Exception]:
+    """Import git late, because most commands do not need it, and return its error class."""
     import git
 
     return git.GitCommandError

@@ -1,9 +1,8 @@
-"""Evidence for commits, read from a local clone: nothing is checked out, built or written. A blobless clone
-is enough.
+"""Collect evidence about commits from a local clone without a checkout or build; a blobless clone is enough.
 
-The file of a pass is the one that holds its name in quotes, found in the repository itself. Of the lines of
-such a file that differ between the two releases each is blamed to the commit that wrote it; what was
-cherry-picked into the older release drops out by itself, for its lines are in both.
+The source file of a pass is the one that holds its name in quotes, found in the repository itself. Each line
+of such a file that differs between the two releases is blamed to the commit that wrote it. Cherry-picked
+changes drop out by themselves, since both releases have their lines.
 """
 
 import re
@@ -11,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from opsieve.bisect.blame.built_sources import built_folders
+from opsieve.bisect.blame.built_sources import find_built_folders
 from opsieve.bisect.blame.commit_range import Between, read_patches
-from opsieve.bisect.blame.ranking import Clue, weight
+from opsieve.bisect.blame.ranking import Clue, sum_weights
 from opsieve.bisect.blame.wording import (
     CODE,
     Clues,
-    changed,
-    constant_texts,
+    extract_constant_texts,
+    find_code_clues,
+    find_message_clues,
+    find_rare_words,
     is_test,
-    last_name,
-    rare_words,
-    said,
-    stem,
+    normalise_stem,
+    strip_pass_prefix,
 )
 
 if TYPE_CHECKING:
@@ -41,26 +40,27 @@ _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.M)
 _FILE = re.compile(r"[\w./\\-]*?([\w-]+(?:/[\w-]+)*\.(?:cc|cpp|cu|h|hpp|py|rs))\b")
 
 
-def gather(
+def gather_evidence(
     repository: "Repo", between: Between, clues: Clues, release: Sequence[Path] = ()
 ) -> dict[str, dict[Clue, str]]:
-    """The evidence for each commit of a range, by kind, with what it is about; `release` is where the newer
-    one is unpacked.
+    """Gather the evidence for each commit of a range, by kind, with its subject.
+
+    `release` lists the folders of the newer release, unpacked.
     """
     reader = _HistoryReader(repository, between, release)
     for name in clues.passes:
-        reader.pass_named(name)
+        reader.add_pass(name)
     for path in dict.fromkeys(_FILE.findall(clues.message)):
-        reader.file_named(path)
-    for text in constant_texts(clues.message):
-        reader.text(text)
-    reader.operators(clues.telling)
-    reader.shape()
+        reader.add_file(path)
+    for text in extract_constant_texts(clues.message):
+        reader.add_text(text)
+    reader.add_operators(clues.distinctive_operators)
+    reader.add_commit_traits()
     for sha, entry in between.entries.items():
-        reader.add(sha, said(entry, clues))
-    for sha, clue in rare_words(between.entries, clues).items():
-        reader.add(sha, clue)
-    reader.lines(clues)
+        reader.add_clues(sha, find_message_clues(entry, clues))
+    for sha, clue in find_rare_words(between.entries, clues).items():
+        reader.add_clues(sha, clue)
+    reader.add_line_clues(clues)
     return reader.found
 
 
@@ -70,36 +70,45 @@ class _HistoryReader:
     def __init__(self, repository: "Repo", between: Between, release: Sequence[Path]):
         self._repository, self._git, self._between = repository, repository.git, between
         self._files = self._git.ls_tree("-r", "--name-only", between.new).splitlines()
-        self._built = built_folders(release, self._files)
+        self._built = find_built_folders(release, self._files)
         self.found: dict[str, dict[Clue, str]] = {sha: {} for sha in between.commits}
 
-    def pass_named(self, name: str) -> None:
-        """The files of the pass with their changed lines, and its tests."""
-        for file in self._homes(name):
-            self._touches(file, Clue.PASS_FILE)
-            self._lines(file)
-        plain = re.sub(r"[_-]", "", last_name(name).lower())
+    def add_pass(self, name: str) -> None:
+        """Add clues from the source files of a pass, their changed lines, and its tests."""
+        for file in self._find_pass_files(name):
+            self._add_touching_commits(file, Clue.PASS_FILE)
+            self._add_changed_lines(file)
+        plain = re.sub(r"[_-]", "", strip_pass_prefix(name).lower())
         for sha, entry in self._between.entries.items():
-            if any(is_test(file) and plain in stem(file) for file in entry.files):
-                self._add(sha, Clue.TEST, name)
+            if any(is_test(file) and plain in normalise_stem(file) for file in entry.files):
+                self._add_clue(sha, Clue.TEST, name)
 
-    def _homes(self, name: str) -> list[str]:
-        """The files that define the name or hold it in quotes, with the sources of headers; those named like
-        the pass alone where there are any.
+    def _find_pass_files(self, name: str) -> list[str]:
+        """Find the files that define the name or hold it in quotes, with the sources of headers.
+
+        Files named like the pass win if there are any.
         """
-        exact = re.sub(r"[^\w]", ".", last_name(name))  # in a regular expression of any dialect
+        exact = re.sub(r"[^\w]", ".", strip_pass_prefix(name))  # in a regular expression of any dialect
         # A prefix may differ between the releases.
         pattern = f'"([a-z_]+[.])?{exact}"|(class|struct|def) +{exact}([^A-Za-z0-9_]|$)'
-        lines = self._read("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
+        lines = self._run_git("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
         quoted = [line.partition(":")[2] for line in lines.splitlines()]
         code = [file for file in quoted if PurePosixPath(file).suffix in CODE and not is_test(file)]
-        plain = re.sub(r"[_-]", "", last_name(name).lower())
-        homes = [file for file in code if stem(file) in plain or plain in stem(file)] or code
-        stems = {_bare(file) for file in homes[:_MOST_FILES]}
-        return [file for file in self._files if PurePosixPath(file).suffix in CODE and _bare(file) in stems]
+        plain = re.sub(r"[_-]", "", strip_pass_prefix(name).lower())
+        homes = [
+            file for file in code if normalise_stem(file) in plain or plain in normalise_stem(file)
+        ] or code
+        stems = {_strip_suffix(file) for file in homes[:_MOST_FILES]}
+        return [
+            file
+            for file in self._files
+            if PurePosixPath(file).suffix in CODE and _strip_suffix(file) in stems
+        ]
 
-    def file_named(self, path: str) -> None:
-        """A file that the message names: where it was built it may stand below another folder."""
+    def add_file(self, path: str) -> None:
+        """Add clues for a file that the message names; on the build machine it may be below another
+        folder.
+        """
         parts = path.split("/")
         ends = (["/".join(parts[place:])] for place in range(len(parts)))
         found = next(
@@ -107,117 +116,123 @@ class _HistoryReader:
             [],
         )
         for file in found if len(found) <= _RARE else []:
-            self._touches(file, Clue.NAMED_FILE)
-            self._lines(file)
+            self._add_touching_commits(file, Clue.NAMED_FILE)
+            self._add_changed_lines(file)
 
-    def text(self, text: str) -> None:
-        """Commits that changed how often a text occurs (git's pickaxe); a text that stands in many files says
-        nothing.
+    def add_text(self, text: str) -> None:
+        """Add clues for commits that changed how often a text occurs (git's pickaxe).
+
+        A text that occurs in many files is ignored.
         """
         old, new = self._between.old, self._between.new
         found = [
-            self._read("grep", "-l", "-F", "-e", text, end, "--", *_SOURCES).splitlines()
+            self._run_git("grep", "-l", "-F", "-e", text, end, "--", *_SOURCES).splitlines()
             for end in (old, new)
         ]
         files = {line.partition(":")[2] for lines in found for line in lines}
         if not files or max(map(len, found)) > _RARE:
             return
-        for sha in self._read(
+        for sha in self._run_git(
             "log", "--format=%H", f"-S{text}", new, f"^{old}", "--", *sorted(files)
         ).splitlines():
             parts = self._between.parts.get(sha, ())
             held = (
-                self._read("log", "--no-walk", "--format=%H", f"-S{text}", *parts).split() if parts else [sha]
+                self._run_git("log", "--no-walk", "--format=%H", f"-S{text}", *parts).split()
+                if parts
+                else [sha]
             )
             for one in held:
-                self._add(one, Clue.MESSAGE, f'"{text[:80]}"')
+                self._add_clue(one, Clue.MESSAGE, f'"{text[:80]}"')
 
-    def operators(self, names: Sequence[str]) -> None:
-        """Files named like an operator, or beside the one that registers it, and tests named so."""
-        registering = self._registering(names)
+    def add_operators(self, names: Sequence[str]) -> None:
+        """Add clues for files named like an operator or beside its registration, and for its tests."""
+        registering = self._find_registrations(names)
         for sha, entry in self._between.entries.items():
             code = [file for file in entry.files if PurePosixPath(file).suffix in CODE]
             for name in names:
-                near = [file for file in code if name.lower() in stem(file)]
+                near = [file for file in code if name.lower() in normalise_stem(file)]
                 tests = [file for file in near if is_test(file)]
                 built = [file for file in near if self._is_built(file) and not is_test(file)]
-                own = [file for file in built if stem(file) == name.lower()]
+                own = [file for file in built if normalise_stem(file) == name.lower()]
                 if own:
-                    self._add(sha, Clue.KERNEL, own[0])
+                    self._add_clue(sha, Clue.KERNEL, own[0])
                 elif built:
-                    self._add(sha, Clue.NEAR_KERNEL, built[0])
+                    self._add_clue(sha, Clue.NEAR_KERNEL, built[0])
                 if tests:
-                    self._add(sha, Clue.TEST, name)
-            beside = [file for file in code if any(_bare(file).startswith(place) for place in registering)]
+                    self._add_clue(sha, Clue.TEST, name)
+            beside = [
+                file for file in code if any(_strip_suffix(file).startswith(place) for place in registering)
+            ]
             if beside:
-                self._add(sha, Clue.REGISTERS, beside[0])
+                self._add_clue(sha, Clue.REGISTERS, beside[0])
 
-    def _registering(self, names: Sequence[str]) -> set[str]:
-        """The files, without their suffix, in which a kernel of an operator is registered: its name is an
-        argument at the head of a line.
+    def _find_registrations(self, names: Sequence[str]) -> set[str]:
+        """Find the files, without suffix, that register a kernel of an operator.
+
+        The operator's name is then an argument at the start of a line.
         """
         if not names:
             return set()
         wanted = "|".join(re.sub(r"[^\w]", ".", name) for name in names)
         pattern = rf"(^|\() *({wanted}),"
-        lines = self._read("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
+        lines = self._run_git("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
         files = [line.partition(":")[2] for line in lines.splitlines()]
-        found = {_bare(file) for file in files if self._is_built(file) and not is_test(file)}
+        found = {_strip_suffix(file) for file in files if self._is_built(file) and not is_test(file)}
         return found if len(found) <= _MOST_FILES else set()
 
-    def lines(self, clues: Clues) -> None:
-        """What the lines name that the likeliest commits change."""
-        likely = sorted(self.found, key=lambda sha: -weight(self.found[sha]))[:_MOST_PATCHES]
+    def add_line_clues(self, clues: Clues) -> None:
+        """Add clues from identifiers in the lines changed by the top-ranked commits."""
+        likely = sorted(self.found, key=lambda sha: -sum_weights(self.found[sha]))[:_MOST_PATCHES]
         for sha, patch in read_patches(self._repository, likely).items():
-            clue = changed(patch, clues)
+            clue = find_code_clues(patch, clues)
             if Clue.CODE_OPERATOR in clue and Clue.LINES in self.found[sha]:
                 clue[Clue.LINE_OPERATOR] = clue.pop(Clue.CODE_OPERATOR)
             if Clue.PASS_FILE in self.found[sha]:
                 clue.pop(Clue.CODE_PASS, None)  # the file names it itself
-            self.add(sha, clue)
+            self.add_clues(sha, clue)
 
-    def shape(self) -> None:
-        """Size, documents, reverts, and what is no part of the release."""
+    def add_commit_traits(self) -> None:
+        """Add clues from commit size, docs-only changes, reverts and unreleased files."""
         for sha, entry in self._between.entries.items():
             files = entry.files
             if len(files) > _LARGE:
-                self._add(sha, Clue.HUGE if len(files) > _HUGE else Clue.LARGE, str(len(files)))
+                self._add_clue(sha, Clue.HUGE if len(files) > _HUGE else Clue.LARGE, str(len(files)))
             if files and all(PurePosixPath(file).suffix in _DOCUMENTS for file in files):
-                self._add(sha, Clue.DOCUMENTS, "")
+                self._add_clue(sha, Clue.DOCUMENTS, "")
             elif not any(self._is_built(file) and not is_test(file) for file in files):
-                self._add(sha, Clue.ELSEWHERE, "")
+                self._add_clue(sha, Clue.ELSEWHERE, "")
             if self.found[sha] and entry.subject.lower().startswith("revert"):
-                self._add(sha, Clue.REVERT, "")
+                self._add_clue(sha, Clue.REVERT, "")
 
-    def _read(self, command: str, *arguments: str) -> str:
-        """What git prints; as far as it came where the clone lacks contents (a partial clone that cannot ask
-        for them now).
-        """
+    def _run_git(self, command: str, *arguments: str) -> str:
+        """Return the output of a git command, possibly cut short where a partial clone lacks contents."""
         return str(getattr(self._git, command)(*arguments, with_exceptions=False))
 
     def _is_built(self, file: str) -> bool:
+        """Whether the file belongs to a folder that went into the release."""
         return self._built is None or str(PurePosixPath(file).parent) in self._built
 
-    def _touches(self, file: str, kind: Clue) -> None:
-        """The commits that touch a file, under its earlier names too."""
-        shas = self._read(
+    def _add_touching_commits(self, file: str, kind: Clue) -> None:
+        """Add a clue to the commits that touch a file, also under its earlier names."""
+        shas = self._run_git(
             "log", "--follow", "--format=%H", f"{self._between.old}..{self._between.new}", "--", file
         )
         for sha in shas.splitlines():
             self._add_for_file(sha, kind, file)
 
-    def _lines(self, file: str) -> None:
-        """Who wrote the lines that differ: those that are new by blame, those that are gone by who took them
-        out.
+    def _add_changed_lines(self, file: str) -> None:
+        """Add clues for the authors of the lines that differ between the releases.
+
+        New lines are found with git blame, removed ones through the commit that removed them.
         """
         old, new = self._between.old, self._between.new
-        diff = self._read("diff", "-U0", "--find-renames", old, new, "--", file)
+        diff = self._run_git("diff", "-U0", "--find-renames", old, new, "--", file)
         new_lines = [
             (start, count or "1") for start, count in _HUNK.findall(diff)[:_MOST_HUNKS] if count != "0"
         ]
         if new_lines:
             where = [f"-L{start},+{count}" for start, count in new_lines]
-            blamed = self._read("blame", "-l", "-s", *where, f"{old}..{new}", "--", file)
+            blamed = self._run_git("blame", "-l", "-s", *where, f"{old}..{new}", "--", file)
             for line in blamed.splitlines():  # a line that is older than the range begins with ^
                 self._add_for_file(line.split(" ", 1)[0], Clue.LINES, file)
         gone = {
@@ -226,13 +241,13 @@ class _HistoryReader:
             if line.startswith("-") and not line.startswith("---")
         }
         for text in sorted((text for text in gone if len(text) >= _SHORTEST), key=len, reverse=True)[:3]:
-            for sha in self._read(
+            for sha in self._run_git(
                 "log", "--format=%H", f"-S{text}", f"{old}..{new}", "--", file
             ).splitlines():
                 self._add_for_file(sha, Clue.LINES, file)
 
     def _add_for_file(self, sha: str, kind: Clue, file: str) -> None:
-        """A clue about a file, given to those commits of a copy that change it."""
+        """Add a clue about a file; of a copy's parts, only those that change the file get it."""
         entries = self._between.entries
         parts = [
             part
@@ -240,17 +255,18 @@ class _HistoryReader:
             if part in entries and file in entries[part].files
         ]
         for one in parts or [sha]:
-            self._add(one, kind, file)
+            self._add_clue(one, kind, file)
 
-    def add(self, sha: str, clues: Mapping[Clue, str]) -> None:
-        """More clues about a commit; of one kind the first is kept."""
+    def add_clues(self, sha: str, clues: Mapping[Clue, str]) -> None:
+        """Add clues about a commit; the first of a kind wins."""
         for kind, about in clues.items():
-            self._add(sha, kind, about)
+            self._add_clue(sha, kind, about)
 
-    def _add(self, sha: str, kind: Clue, about: str) -> None:
+    def _add_clue(self, sha: str, kind: Clue, about: str) -> None:
+        """Add one clue to a commit of the range, unless the commit already has one of its kind."""
         if sha in self.found:
             self.found[sha].setdefault(kind, about)
 
 
-def _bare(file: str) -> str:
+def _strip_suffix(file: str) -> str:
     return str(PurePosixPath(file).with_suffix(""))

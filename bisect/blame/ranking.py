@@ -1,11 +1,11 @@
-"""From evidence to a ranking: which of the commits between two releases changed a behaviour. Pure.
+"""Rank the commits between two releases by the evidence that they changed a behaviour. Pure.
 
 Each kind of evidence adds a weight in nats (a log-likelihood ratio) to a commit, once; a commit's probability
-is its share of the exponentials, with a share for "none of these" beside it. The weights were set by hand,
-from what led to the commit in changes that were read, and moved a little towards 16 changes whose commit is
-known (the maximum a posteriori with a Gaussian prior of 0.5 nats around them; `benchmarks/blame.py`,
-docs/benchmarks/bisect.md has what that is worth). Sixteen are few: a probability here says how the evidence
-compares more than how often it is right.
+is its share of the exponentials, with a share for "a commit without evidence" beside it. The weights were set
+by hand from changes that were read, and moved a little towards 16 changes with a known commit (the maximum a
+posteriori with a Gaussian prior of 0.5 nats around them; `benchmarks/blame.py`, results in
+docs/benchmarks/bisect.md). Sixteen is a small sample: a probability here compares evidence rather than
+predicting how often the answer is right.
 """
 
 import math
@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class Clue(Enum):
-    """What speaks for a commit, or against it; the value is the reason that people read."""
+    """A kind of evidence for or against a commit; the value is the reason shown to people."""
 
     LINES = "changed lines that differ between the releases in {}"
     MESSAGE = "added or removed the text {}"
@@ -90,24 +90,22 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Commits, the likeliest first, as far as there is evidence for them; `none` is the probability of none
-    of all.
+    """Commits with evidence, the likeliest first; `none` is the probability that the culprit is another
+    commit.
     """
 
     suspects: tuple[Suspect, ...]
     none: float
 
 
-def weight(clues: Iterable[Clue]) -> float:
-    """What all that speaks for a commit and against it weighs together, in nats."""
+def sum_weights(clues: Iterable[Clue]) -> float:
+    """Sum the weights of all clues for and against a commit, in nats."""
     return sum(WEIGHTS[kind] for kind in clues)
 
 
-def rank(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ranking:
-    """Rank `commits` (the newest last) by the evidence found for each: what it is about, by kind. Equal ones:
-    the newest first.
-    """
-    scores = {sha: weight(found.get(sha, ())) for sha in commits}
+def rank_by_evidence(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ranking:
+    """Rank `commits` (the newest last) by the clues found for each; among equals the newest comes first."""
+    scores = {sha: sum_weights(found.get(sha, ())) for sha in commits}
     top = max([NONE, *scores.values()])
     shares = {sha: math.exp(score - top) for sha, score in scores.items()}
     total = math.exp(NONE - top) + sum(shares.values())

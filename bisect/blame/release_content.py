@@ -1,8 +1,8 @@
-"""The commit whose files a release of Python sources holds. Nothing is imported, checked out or run.
+"""Find the commit whose files a release of Python sources holds, without importing or running anything.
 
 The installed `.py` files are hashed as git does it and compared with the trees of every commit of the clone's
-branches and tags. Git lists what each commit changed against its first parent, so that one pass over the
-history counts the files that agree at every commit. Only hashes are compared: a blobless clone is enough.
+branches and tags. Git lists what each commit changed against its first parent, so one pass over the history
+counts the agreeing files at every commit. Only hashes are compared, so a blobless clone is enough.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from opsieve.bisect.blame.built_sources import files_of
-from opsieve.bisect.blame.commit_range import default_branch
+from opsieve.bisect.blame.built_sources import list_files
+from opsieve.bisect.blame.commit_range import find_default_branch
 
 if TYPE_CHECKING:
     from git import Repo
@@ -30,9 +30,9 @@ _SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class ContentMatch:
-    """The newest commit with the most files that agree.
+    """The newest commit with the most agreeing files.
 
-    `exact` tells that the others are files of a version, or are in no commit (made at build); `pure` that the
+    `exact`: the other files are version files, or are in no commit because the build made them. `pure`: the
     release holds no native code.
     """
 
@@ -45,7 +45,7 @@ class ContentMatch:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A commit with what it changes against its first parent, as (path, hash before, hash after)."""
+    """A commit with its changes against its first parent, as (path, hash before, hash after)."""
 
     sha: str
     parent: str
@@ -54,13 +54,13 @@ class _Change:
 
 
 def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "") -> ContentMatch | None:
-    """Find the commit whose Python files are those in `folders`; None where fewer than half agree with any
-    commit.
+    """Find the commit whose Python files are those in `folders`.
 
-    Of commits that agree equally, `tagged` is taken, else the newest on the default branch, else the newest.
+    Returns None if fewer than half of the files agree with any commit. Among commits that agree equally,
+    `tagged` wins, then the newest on the default branch, then the newest.
     """
     installed = {
-        path.relative_to(folder).as_posix(): path for folder in folders for path in files_of([folder])
+        path.relative_to(folder).as_posix(): path for folder in folders for path in list_files([folder])
     }
     sources = {name: path for name, path in installed.items() if name.endswith(".py") and _has_text(path)}
     if not sources:
@@ -71,26 +71,28 @@ def match_content(repository: "Repo", folders: Sequence[Path], tagged: str = "")
     seen = {
         homes[p] for change in history for p, _, new in change.files if p in homes and new in hashes[homes[p]]
     }
-    total, matched = Counter(map(_package, sources)), Counter(map(_package, seen))
+    total, matched = Counter(map(_get_package, sources)), Counter(map(_get_package, seen))
     packages = {package for package in matched if matched[package] * 2 >= total[package]}
-    names = sorted(name for name in sources if _package(name) in packages)
-    masks = _agreements(
+    names = sorted(name for name in sources if _get_package(name) in packages)
+    masks = _count_agreements(
         repository, history, homes, hashes, {name: 1 << bit for bit, name in enumerate(names)}
     )
     agree = max((mask.bit_count() for mask in masks.values()), default=0)
     if agree * 2 < len(names) or not agree:
         return None
     best = {change.sha: change.time for change in history if masks[change.sha].bit_count() == agree}
-    sha = tagged if tagged in best else _newest(repository, best)
+    sha = tagged if tagged in best else _choose_newest(repository, best)
     others = (name for bit, name in enumerate(names) if not masks[sha] >> bit & 1)
     known = set(homes.values())
     exact = all(name not in known or PurePosixPath(name).name in VERSION_FILES for name in others)
-    native = any(_package(name) in packages and PurePosixPath(name).suffix in _NATIVE for name in installed)
+    native = any(
+        _get_package(name) in packages and PurePosixPath(name).suffix in _NATIVE for name in installed
+    )
     return ContentMatch(sha, agree, len(names), exact, not native)
 
 
 def _read_history(repository: "Repo") -> list[_Change]:
-    """Every commit of branches and tags, parents first."""
+    """Read every commit of branches and tags, parents first."""
     options = (
         "--topo-order",
         "--reverse",
@@ -113,6 +115,7 @@ def _read_history(repository: "Repo") -> list[_Change]:
 
 
 def _read_change(entry: str) -> _Change:
+    """Parse one entry of `git log --raw`."""
     head, *lines = entry.splitlines()
     sha, time, *parents = head.split()
     files = []
@@ -125,7 +128,7 @@ def _read_change(entry: str) -> _Change:
 
 
 def _find_homes(paths: Iterable[str], sources: Mapping[str, Path]) -> dict[str, str]:
-    """The installed file for each path of the repository that ends with its name, below whatever folder."""
+    """Map each path of the repository to the installed file whose name it ends with."""
     homes = {}
     for path in paths:
         parts = path.split("/")
@@ -136,14 +139,14 @@ def _find_homes(paths: Iterable[str], sources: Mapping[str, Path]) -> dict[str, 
     return homes
 
 
-def _agreements(
+def _count_agreements(
     repository: "Repo",
     history: Sequence[_Change],
     homes: Mapping[str, str],
     hashes: Mapping[str, frozenset[str]],
     bits: Mapping[str, int],
 ) -> dict[str, int]:
-    """The installed files that agree at each commit, as the sum of their bits."""
+    """Return the installed files that agree at each commit, as the sum of their bits."""
     masks: dict[str, int] = {"": 0}
     for change in history:
         if change.parent not in masks:  # older than what was read
@@ -162,14 +165,14 @@ def _agreements(
     return masks
 
 
-def _newest(repository: "Repo", commits: Mapping[str, int]) -> str:
-    """The newest commit on the default branch, else by its date."""
-    trunk = repository.git.rev_list("--first-parent", default_branch(repository)).splitlines()
+def _choose_newest(repository: "Repo", commits: Mapping[str, int]) -> str:
+    """Choose the newest commit on the default branch, else the newest by date."""
+    trunk = repository.git.rev_list("--first-parent", find_default_branch(repository)).splitlines()
     return next((str(sha) for sha in trunk if sha in commits), "") or max(commits, key=commits.__getitem__)
 
 
 def _hash_file(path: Path) -> frozenset[str]:
-    """Git's hashes of a file as it is, and with either kind of line end."""
+    """Return git's hashes of a file as it is and with either kind of line ending."""
     text = path.read_bytes()
     unix = text.replace(b"\r\n", b"\n")
     forms = {text, unix, unix.replace(b"\n", b"\r\n")}
@@ -183,5 +186,5 @@ def _has_text(path: Path) -> bool:
     return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
 
 
-def _package(name: str) -> str:
+def _get_package(name: str) -> str:
     return name.partition("/")[0]

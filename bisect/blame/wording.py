@@ -1,6 +1,6 @@
-"""What a commit says and what its changed lines name, held against what is known of a failure. Pure.
+"""Compare the message and changed lines of a commit with a failure's clues. Pure.
 
-Names of operators stand in code as the words of identifiers (`AveragePool2DTask`), in tests with underscores
+Operator names appear in code as words of identifiers (`AveragePool2DTask`), and in tests with underscores
 (`test_average_pool`).
 """
 
@@ -28,10 +28,11 @@ _MOST_MESSAGE = 2_000  # characters
 
 @dataclass(frozen=True, slots=True)
 class Clues:
-    """What is known of a failure: guilty passes, operators of the reduced case, what the compiler said, and
-    what one sees (`crash at run`).
+    """Facts about a failure: guilty passes, operators of the reduced case, the compiler's message, and the
+    symptom.
 
-    `fixed` tells that the commit looked for is the one that ended it.
+    The symptom is a short name such as `crash at run`. `fixed` means that the search is for the commit that
+    ended the failure.
     """
 
     passes: tuple[str, ...] = ()
@@ -41,9 +42,11 @@ class Clues:
     fixed: bool = False
 
     @property
-    def telling(self) -> tuple[str, ...]:
-        """The operators that tell commits apart: of many those alone that the message names, and none that
-        the name of a guilty pass holds.
+    def distinctive_operators(self) -> tuple[str, ...]:
+        """The operators that tell commits apart.
+
+        Of many operators, only those that the message names count. Operators in the name of a guilty pass are
+        excluded.
         """
         passes = re.sub(r"[_-]", "", "".join(self.passes).lower())
         stated = [name for pair in _STATED.findall(self.message) for name in pair if name]
@@ -53,62 +56,70 @@ class Clues:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The last two parts of the names of functions in the message."""
+        """The last two parts of each function name in the message."""
         return tuple(
             dict.fromkeys("::".join(name.split("::")[-2:]) for name in _FUNCTION.findall(self.message))
         )
 
 
-def said(entry: Entry, clues: Clues) -> dict[Clue, str]:
-    """What the subject and the description of a commit say about the failure."""
+def find_message_clues(entry: Entry, clues: Clues) -> dict[Clue, str]:
+    """Find clues in the subject and the description of a commit."""
     subject, description = entry.subject, entry.description
     words = re.findall(r"[a-z]+", subject.lower())
     known = frozenset().union(*(_SYMPTOMS.get(word, frozenset()) for word in clues.symptom.split()))
     found: dict[Clue, str | None] = {
-        Clue.PASS_WORD: _first(name for name in clues.passes if _speaks_of_pass(subject, name)),
-        Clue.OPERATOR_WORD: _first(name for name in clues.telling if _names_operator(subject, name)),
-        Clue.SYMPTOM_WORD: _first(word for word in words if word in known),
-        Clue.MENDS: _first(word for word in words if clues.fixed and word in _MENDING),
-        Clue.QUOTES: _first(
-            f'"{text[:80]}"' for text in constant_texts(clues.message) if text in description
+        Clue.PASS_WORD: _get_first(name for name in clues.passes if _names_pass(subject, name)),
+        Clue.OPERATOR_WORD: _get_first(
+            name for name in clues.distinctive_operators if _names_operator(subject, name)
         ),
-        Clue.DESCRIBES_PASS: _first(
-            name for name in clues.passes if last_name(name).lower() in description.lower()
+        Clue.SYMPTOM_WORD: _get_first(word for word in words if word in known),
+        Clue.MENDS: _get_first(word for word in words if clues.fixed and word in _MENDING),
+        Clue.QUOTES: _get_first(
+            f'"{text[:80]}"' for text in extract_constant_texts(clues.message) if text in description
         ),
-        Clue.DESCRIBES_OPERATOR: _first(name for name in clues.telling if _has_word(description, name)),
+        Clue.DESCRIBES_PASS: _get_first(
+            name for name in clues.passes if strip_pass_prefix(name).lower() in description.lower()
+        ),
+        Clue.DESCRIBES_OPERATOR: _get_first(
+            name for name in clues.distinctive_operators if _has_word(description, name)
+        ),
     }
     return {kind: about for kind, about in found.items() if about is not None}
 
 
-def changed(patch: Patch, clues: Clues) -> dict[Clue, str]:
-    """What the lines that a commit changes, and the functions that they stand in, name."""
+def find_code_clues(patch: Patch, clues: Clues) -> dict[Clue, str]:
+    """Find clues in the changed lines of a commit and the functions that contain them."""
     lines = [
         (file, text) for file, text in (*patch.lines, *patch.places) if PurePosixPath(file).suffix in CODE
     ]
     code = "\n".join(text for file, text in lines if not is_test(file))
     tests = "\n".join(text for file, text in lines if is_test(file) and _NAMED_TEST.search(text))
     found: dict[Clue, str | None] = {
-        Clue.CODE_OPERATOR: _first(name for name in clues.telling if _has_word(code, name)),
-        Clue.CODE_PASS: _first(
-            name for name in clues.passes if last_name(name) in code or last_name(name) in tests
+        Clue.CODE_OPERATOR: _get_first(name for name in clues.distinctive_operators if _has_word(code, name)),
+        Clue.CODE_PASS: _get_first(
+            name
+            for name in clues.passes
+            if strip_pass_prefix(name) in code or strip_pass_prefix(name) in tests
         ),
-        Clue.FUNCTION: _first(name for name in clues.functions if name in code),
-        Clue.TEST: _first(
-            name for name in clues.telling if _has_word(tests, name) or _has_snake(tests, name)
+        Clue.FUNCTION: _get_first(name for name in clues.functions if name in code),
+        Clue.TEST: _get_first(
+            name for name in clues.distinctive_operators if _has_word(tests, name) or _has_snake(tests, name)
         ),
     }
     return {kind: about for kind, about in found.items() if about is not None}
 
 
-def rare_words(entries: Mapping[str, Entry], clues: Clues) -> dict[str, dict[Clue, str]]:
-    """The commits whose message or names of files have words of the failure that few others have.
+def find_rare_words(entries: Mapping[str, Entry], clues: Clues) -> dict[str, dict[Clue, str]]:
+    """Find commits whose message or file names share rare words with the failure.
 
-    A word stands for those that it begins (pool, pooling): what is rare among the commits tells them apart,
-    whatever a project talks of all day.
+    A word also matches longer words that begin with it (pool, pooling). Rare words tell the commits apart,
+    whatever a project usually writes about.
     """
-    source = " ".join((clues.message[:_MOST_MESSAGE], *clues.telling, *map(last_name, clues.passes)))
+    source = " ".join(
+        (clues.message[:_MOST_MESSAGE], *clues.distinctive_operators, *map(strip_pass_prefix, clues.passes))
+    )
     wanted = sorted({word.lower() for word in _WORDS.findall(source) if len(word) >= _WORD})
-    texts = {sha: _text_words(entry) for sha, entry in entries.items()}
+    texts = {sha: _join_words(entry) for sha, entry in entries.items()}
     shared = {word: [sha for sha, text in texts.items() if f" {word}" in text] for word in wanted}
     most = max(1, len(entries) * _RARE // 100)
     found: dict[str, list[str]] = {}
@@ -121,9 +132,10 @@ def rare_words(entries: Mapping[str, Entry], clues: Clues) -> dict[str, dict[Clu
     }
 
 
-def constant_texts(message: str) -> list[str]:
-    """The parts of a message that a source is likely to hold as they are: without quoted names, numbers and
-    paths; the longest first.
+def extract_constant_texts(message: str) -> list[str]:
+    """Extract the parts of a message that the source probably holds verbatim, the longest first.
+
+    Quoted names, numbers and paths are left out.
     """
     parts = [part for line in message.splitlines() for part in re.split(_QUOTED, line)]
     pieces = [
@@ -136,30 +148,31 @@ def constant_texts(message: str) -> list[str]:
     )[:3]
 
 
-def last_name(name: str) -> str:
-    """Of a pass with a prefix (`tir.LowerIntrin`) the name alone: the prefix goes when a folder is
+def strip_pass_prefix(name: str) -> str:
+    """Return the name of a pass without its prefix (`tir.LowerIntrin`), which changes if a folder is
     renamed.
     """
     return name.rpartition(".")[2]
 
 
 def is_test(file: str) -> bool:
-    """Whether a file lies among tests, or is named as one."""
+    """Whether a file is in a test folder or named as a test."""
     return any("test" in part.lower() for part in PurePosixPath(file).parts)
 
 
-def stem(file: str) -> str:
-    """The name of a file without its suffix and signs, in lower case."""
+def normalise_stem(file: str) -> str:
+    """Return the name of a file in lower case without its suffix and signs."""
     return re.sub(r"[_-]", "", PurePosixPath(file).stem.lower())
 
 
-def _text_words(entry: Entry) -> str:
-    """The words of a commit's message but the first, a verb, and of the names of its files, in lower case,
-    each after a blank.
+def _join_words(entry: Entry) -> str:
+    """Join the words of a commit's message without its leading verb, and of its file names.
+
+    The words are in lower case, each after a blank.
     """
     text = " ".join(
         (
-            *_after_verb(entry.subject),
+            *_drop_verb(entry.subject),
             entry.description,
             *(PurePosixPath(file).stem for file in entry.files[:_MOST_NAMES]),
         )
@@ -167,29 +180,30 @@ def _text_words(entry: Entry) -> str:
     return " " + " ".join(_WORDS.findall(text)).lower()
 
 
-def _first(names: Iterable[str]) -> str | None:
+def _get_first(names: Iterable[str]) -> str | None:
     return next(iter(names), None)
 
 
-def _speaks_of_pass(subject: str, name: str) -> bool:
+def _names_pass(subject: str, name: str) -> bool:
     words = {word.lower() for word in _WORDS.findall(name)} - _COMMON
     spoken = {word.lower() for word in _WORDS.findall(subject)}
-    plain = re.sub(r"[_-]", "", last_name(name).lower())
+    plain = re.sub(r"[_-]", "", strip_pass_prefix(name).lower())
     return plain in re.sub(r"[\s_-]", "", subject.lower()) or (len(words) > 1 and words <= spoken)
 
 
 def _names_operator(subject: str, name: str) -> bool:
-    """Whether a subject has the name as a word; not as its first, where "Add" and "Split" are what the commit
-    does.
+    """Whether a subject contains the name as a word.
+
+    The first word does not count: "Add" and "Split" are verbs there.
     """
     camel = bool(re.search(r"[a-z][A-Z]", name))
-    return name in _after_verb(subject) or (
-        camel and name.lower() in re.findall(r"[a-z]\w*", subject.lower())
-    )
+    return name in _drop_verb(subject) or (camel and name.lower() in re.findall(r"[a-z]\w*", subject.lower()))
 
 
-def _after_verb(subject: str) -> list[str]:
-    """The words of a subject without the first, and what stands before it: `[CPU] Split` or `fix: split`."""
+def _drop_verb(subject: str) -> list[str]:
+    """Return the words of a subject without the first and the prefix before it (`[CPU] Split`, `fix:
+    split`).
+    """
     return re.findall(r"[A-Za-z]\w*", re.sub(r"^\s*(?:\[[^\]]*\]|\w+:)\s*", "", subject))[1:]
 
 

@@ -1,16 +1,16 @@
-"""Which optimiser passes cause a failure: levels first, then the smallest set of passes whose skipping cures
-it. Pure.
+"""Find the optimiser passes that cause a failure: first the level, then the smallest set whose skipping cures
+it.
 
-Passes that acted are tried before those that merely ran. Two passes can mask each other (either alone causes
-the failure, and with one off the other acts), so one at a time is not enough: the set is found by delta
-debugging (Zeller and Hildebrandt 2002), and confirmed the other way round by running each of its passes with
-all others off. A compiler cannot do without some passes: skipping them is an error or a crash, which is no
-cure. Where that happens the passes are tried one by one to learn which those are.
+Pure. Passes that acted are tried before those that merely ran. Two passes can mask each other (either alone
+causes the failure, and with one off the other acts), so trying one at a time is not enough: the set is found
+by delta debugging (Zeller and Hildebrandt 2002), and confirmed by running each of its passes with all others
+off. A compiler needs some of its passes: skipping those gives an error or a crash, which is no cure. If that
+happens, the passes are tried one by one to learn which those are.
 
 Backends that can be attributed have an option `trace`. With `trace=on` they print a line `opsieve pass ran
 NAME` as a pass begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host
-NAME` for one that only runs others. Lines that onnxruntime itself prints are understood too: they are what is
-left when it crashed.
+NAME` for a pass that only runs others. Lines that onnxruntime itself prints are understood too: after a crash
+they are the only trace.
 """
 
 import re
@@ -29,10 +29,9 @@ _MOST = 2000  # names that are believed
 
 @dataclass(frozen=True, slots=True)
 class PassTrace:
-    """Names of passes, each once, in the order in which they were first named; hosts are in neither `ran` nor
-    `acted`.
+    """Names of passes, each once, in the order of their first mention.
 
-    `times` counts how often each was said to run.
+    Hosts are excluded from `ran` and `acted`. `times` counts how often each pass ran.
     """
 
     ran: tuple[str, ...] = ()
@@ -42,8 +41,9 @@ class PassTrace:
 
 
 def read_trace(log: str, died: bool) -> PassTrace:
-    """The trace in a log; of a compiler that `died` the pass that ran last counts as one that acted, and
-    comes first.
+    """Parse the trace in a log.
+
+    If the compiler `died`, the pass that ran last counts as one that acted, and comes first.
     """
     named: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
     for what, name in _LINE.findall(log):
@@ -64,20 +64,23 @@ Blame = Literal["pass", "set", "not-a-pass", "unnamed", "does-not-fail"]
 Probe = Callable[[str, tuple[str, ...]], TestResult]
 Trace = Callable[[str, tuple[str, ...]], PassTrace]
 
+# With the passes off that acted, others act in their place: this many traces follow that chain.
 _ROUNDS = 4  # traces: what acts when those that acted before are off
 _APPLICATIONS = 20  # of one pass that are tried one by one
+# Probes to find as many passes as possible that can be off together.
 _PAREING = 60  # probes to find as many passes as possible that can be off together
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """`pass` or `set`: skipping `passes` cures the failure, and no smaller part of them does. `alone` are
-    those of them that cause it with every other pass off that acted and can be; `kept` are the passes that
-    could not be off for that. `applications` tells which application of a pass that ran several times is
-    guilty, counted from 1 (none when no single one is).
+    """The passes that cause a failure, and the evidence.
 
-    `not-a-pass`: it fails with all optimisation off. `unnamed`: optimisation causes it, but nothing that has
-    a name. `levels` tells which optimisation levels fail.
+    `pass` or `set`: skipping `passes` cures the failure, and every smaller part of them leaves it. `alone`
+    are those that cause it with every other skippable pass that acted off; `kept` are the passes that had to
+    stay on for that. `applications` tells which application of a pass that ran several times is guilty,
+    counted from 1 (empty if a single one does not suffice). `not-a-pass`: the case fails with all
+    optimisation off. `unnamed`: optimisation causes the failure, but through a part without a name. `levels`
+    maps each optimisation level to its result.
     """
 
     answer: Blame
@@ -89,28 +92,28 @@ class Attribution:
     applications: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def attribute(
+def find_guilty_passes(
     levels: Sequence[str], probe: Probe, trace: Trace, switches: Sequence[str] = (), counted: bool = False
 ) -> Attribution:
-    """Ask `probe(level, passes to skip)` until the passes are known.
+    """Call `probe(level, passes to skip)` until the guilty passes are known.
 
-    `levels` go from none to most. `trace(level, passes to skip)` tells which passes ran and which acted.
-    `switches` are parts of the compiler that can be off as a pass can, and that no trace tells. With
-    `counted`, `PASS@2` skips the second application.
+    `levels` go from none to most optimisation. `trace(level, passes to skip)` returns which passes ran and
+    which acted. `switches` are parts of the compiler that can be off like a pass but are missing from every
+    trace. With `counted`, `PASS@2` skips the second application.
     """
     asker = _CachedProbe(probe)
     results = {level: asker(level, ()) for level in levels}
     named = {level: answer.value for level, answer in results.items()}
     failing = [level for level in levels if results[level] is TestResult.BAD]
     if not failing:
-        return Attribution("does-not-fail", (), (), named, asker.count)
+        return Attribution("does-not-fail", (), (), named, asker.probe_count)
     level = failing[0]
     if level == levels[0] and len(levels) > 1:
-        return Attribution("not-a-pass", (), (), named, asker.count)
+        return Attribution("not-a-pass", (), (), named, asker.probe_count)
     case = _Level(asker, level)
     first = trace(level, ())
-    for candidates in _candidates(case, trace, first, switches):
-        guilty = case.cure(candidates)
+    for candidates in _iter_suspects(case, trace, first, switches):
+        guilty = case.find_cure(candidates)
         if not guilty:
             continue
         # A host or a switch may hold the guilty pass; only beside another switch are switches asked to be
@@ -119,21 +122,22 @@ def attribute(
         # What did nothing need not be off; where no trace tells what acted, all that ran are.
         others = (*first.acted, *candidates) if first.acted else (*first.ran, *candidates, *switches)
         every = [name for name in dict.fromkeys(others) if name not in holders]
-        alone, kept = case.confirm(guilty, every)
+        alone, kept = case.confirm_guilt(guilty, every)
         times = {
-            name: case.applications(guilty, name, first.times.get(name, 0)) for name in guilty if counted
+            name: case.find_applications(guilty, name, first.times.get(name, 0)) for name in guilty if counted
         }
         applications = {name: which for name, which in times.items() if which}
         answer: Blame = "pass" if len(guilty) == 1 else "set"
-        return Attribution(answer, guilty, alone, named, asker.count, kept, applications)
-    return Attribution("unnamed", (), (), named, asker.count)
+        return Attribution(answer, guilty, alone, named, asker.probe_count, kept, applications)
+    return Attribution("unnamed", (), (), named, asker.probe_count)
 
 
-def _candidates(
+def _iter_suspects(
     case: "_Level", trace: Trace, first: PassTrace, switches: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
-    """Sets of passes to suspect, the most likely first: what acted, what acts in its place, what ran, what
-    runs others.
+    """Yield sets of passes to suspect, the most likely first.
+
+    The order is: passes that acted, passes that act in their place, passes that ran, hosts of other passes.
     """
     suspects: tuple[str, ...] = ()
     trace_now = first
@@ -143,7 +147,7 @@ def _candidates(
             break
         suspects += new
         yield suspects
-        if case.probe(suspects) is not TestResult.BAD:
+        if case.run_probe(suspects) is not TestResult.BAD:
             break
         trace_now = trace(case.level, suspects)
     most = tuple(dict.fromkeys((*suspects, *first.ran, *switches)))
@@ -159,31 +163,32 @@ class _Level:
     def __init__(self, asker: "_CachedProbe", level: str):
         self.level, self._asker = level, asker
 
-    def probe(self, off: Sequence[str]) -> TestResult:
+    def run_probe(self, off: Sequence[str]) -> TestResult:
+        """Probe this level with the passes `off`."""
         return self._asker(self.level, tuple(sorted(set(off))))
 
-    def cure(self, candidates: Sequence[str]) -> tuple[str, ...]:
-        """The smallest part of `candidates` found whose skipping cures; () when skipping them all does
-        not.
-        """
-        together = self.probe(candidates)
+    def find_cure(self, candidates: Sequence[str]) -> tuple[str, ...]:
+        """Find a smallest part of `candidates` whose skipping cures; () if skipping them all does not."""
+        together = self.run_probe(candidates)
         if together is TestResult.GOOD:
-            return _smallest(candidates, lambda off: self.probe(off) is TestResult.GOOD)
+            return _minimise(candidates, lambda off: self.run_probe(off) is TestResult.GOOD)
         if together is TestResult.BAD:
             return ()
         skippable = []
         for name in candidates:
-            result = self.probe([name])
+            result = self.run_probe([name])
             if result is TestResult.GOOD:
                 return (name,)
             if result is TestResult.BAD:
                 skippable.append(name)
-        off, _, cured = self._most_off(skippable, [])
-        return _smallest(off, lambda part: self.probe(part) is TestResult.GOOD) if cured else ()
+        off, _, cured = self._switch_most_off(skippable, [])
+        return _minimise(off, lambda part: self.run_probe(part) is TestResult.GOOD) if cured else ()
 
-    def confirm(self, guilty: Sequence[str], every: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Which of the guilty passes cause the failure with the others off, and which others had to stay
-        on.
+    def confirm_guilt(
+        self, guilty: Sequence[str], every: Sequence[str]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the guilty passes that cause the failure with the others off, and the others that had to
+        stay on.
         """
         alone, kept = [], dict[str, None]()
         for name in guilty:
@@ -191,27 +196,32 @@ class _Level:
             others = [
                 other
                 for other in every
-                if other not in guilty and self._asker.known(self.level, (other,)) is not TestResult.SKIP
+                if other not in guilty and self._asker.get_known(self.level, (other,)) is not TestResult.SKIP
             ]
             required = [other for other in every if other not in guilty and other not in others]
-            off, stayed, cured = self._most_off(others, partners)
-            if not cured and self.probe((*partners, *off)) is TestResult.BAD:
+            off, stayed, cured = self._switch_most_off(others, partners)
+            if not cured and self.run_probe((*partners, *off)) is TestResult.BAD:
                 alone.append(name)
                 kept |= dict.fromkeys((*required, *stayed))
         return tuple(alone), tuple(kept)
 
-    def applications(self, guilty: Sequence[str], name: str, times: int) -> tuple[int, ...]:
-        """The applications of a guilty pass each of which cures when it alone is skipped, of `times`."""
+    def find_applications(self, guilty: Sequence[str], name: str, times: int) -> tuple[int, ...]:
+        """Find the applications of a guilty pass, out of `times`, that cure the failure if skipped alone."""
         if not 1 < times <= _APPLICATIONS:
             return ()
         others = [other for other in guilty if other != name]
         return tuple(
-            turn for turn in range(1, times + 1) if self.probe((*others, f"{name}@{turn}")) is TestResult.GOOD
+            turn
+            for turn in range(1, times + 1)
+            if self.run_probe((*others, f"{name}@{turn}")) is TestResult.GOOD
         )
 
-    def _most_off(self, names: Sequence[str], always: Sequence[str]) -> tuple[list[str], list[str], bool]:
-        """As many of `names` as can be off together beside `always`, those that cannot, and whether that
-        cures.
+    def _switch_most_off(
+        self, names: Sequence[str], always: Sequence[str]
+    ) -> tuple[list[str], list[str], bool]:
+        """Find as many of `names` as can be off together with `always`.
+
+        Returns those, the ones that must stay on, and whether the result cures.
         """
         off: list[str] = []
         stayed: list[str] = []
@@ -219,7 +229,7 @@ class _Level:
         budget = _PAREING
         while pending:
             part = pending.pop()
-            result = self.probe((*always, *off, *part)) if budget > 0 else TestResult.SKIP
+            result = self.run_probe((*always, *off, *part)) if budget > 0 else TestResult.SKIP
             budget -= 1
             if result is not TestResult.SKIP:
                 off += part
@@ -240,11 +250,12 @@ class _CachedProbe:
         self._known: dict[tuple[str, tuple[str, ...]], TestResult] = {}
 
     @property
-    def count(self) -> int:
+    def probe_count(self) -> int:
+        """The number of probes that were run."""
         return len(self._known)
 
-    def known(self, level: str, off: tuple[str, ...]) -> TestResult | None:
-        """An answer that was given before."""
+    def get_known(self, level: str, off: tuple[str, ...]) -> TestResult | None:
+        """Return the result of an earlier probe, if any."""
         return self._known.get((level, off))
 
     def __call__(self, level: str, off: tuple[str, ...]) -> TestResult:
@@ -253,8 +264,8 @@ class _CachedProbe:
         return self._known[level, off]
 
 
-def _smallest(items: Sequence[str], cured: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
-    """A part of `items` that cures, from which no single item can be left out."""
+def _minimise(items: Sequence[str], cured: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """Return a part of `items` that cures and from which every item is needed."""
     kept, parts = list(items), 2
     while len(kept) > 1:
         size = -(-len(kept) // parts)

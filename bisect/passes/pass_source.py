@@ -1,8 +1,8 @@
-"""The passes of a backend as something to attribute a failure to.
+"""Switch off passes of a backend to attribute a failure to them.
 
-A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of
-passes joined with `+`, and `trace=on` prints which ran (`attribution.py`); with an attribute
-`counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by
+A backend takes part through its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names
+of passes joined with `+`, and `trace=on` prints which ran (`attribution.py`). If its fact
+`counts_applications` is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by
 default, are tried like passes.
 """
 
@@ -17,9 +17,9 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, names, plugin
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
-from opsieve.bisect.passes.attribution import Attribution, PassTrace, attribute, read_trace
+from opsieve.bisect.passes.attribution import Attribution, PassTrace, find_guilty_passes, read_trace
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.sources.outcome import VersionOutcome, evaluate, evaluate_run, result_for
+from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome, evaluate, evaluate_run
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, NoFailure, Unjudged
 from opsieve.gen.model.program import Program
@@ -38,24 +38,22 @@ _NAMES = {"inductor": tuple(PARTS)}
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """What is said of the passes, the failure that it is about, and another failure that is left with all
-    optimisation off.
-    """
+    """An attribution, the failure that it explains, and another failure that remains without optimisation."""
 
     attribution: Attribution
     wanted: VersionOutcome
     beneath: VersionOutcome | None
 
 
-def skip_option(backend: str) -> str:
-    """The option of a backend that takes the passes to skip, "" for none."""
+def find_skip_option(backend: str) -> str:
+    """Return the backend's option that takes the passes to skip, or ""."""
     options = plugin(backend).facts.options
     found = [name for name in _SKIPPING if options.get(name) == ()]
     return found[0] if found and ("trace" in options or backend in _NAMES) else ""
 
 
-def switches(backend: str) -> tuple[str, ...]:
-    """The options of a backend that switch a part of it off; not the one that switches all of it off."""
+def list_switches(backend: str) -> tuple[str, ...]:
+    """List the options that switch off a part of the backend, except one that switches off everything."""
     facts = plugin(backend).facts
     return tuple(
         name
@@ -64,61 +62,63 @@ def switches(backend: str) -> tuple[str, ...]:
     )
 
 
-def attributable() -> tuple[str, ...]:
-    """The backends whose passes, or parts, can be switched off."""
-    return tuple(name for name in names() if skip_option(name) or switches(name))
+def list_attributable() -> tuple[str, ...]:
+    """List the backends whose passes, or parts, can be switched off."""
+    return tuple(name for name in names() if find_skip_option(name) or list_switches(name))
 
 
 def blame_passes(
     case: Case, target: ResolvedTarget, lab: ObservationCache, policy: Policy = POLICY
 ) -> Blamed:
-    """The guilty passes for the failure that a case shows on a target.
+    """Find the guilty passes for the failure of a case on a target.
 
     Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than
-    any other. The judge says what the target shows, where that is not plain. A compiler that dies or raises
-    is known again by that alone, and one that gives outputs is past it; then the reference, slow on a large
-    model, runs once at most. BadInput for a backend whose passes cannot be switched off from here, NoFailure
-    when the case does not fail on the target, or not when it is run again.
+    any other. The judge evaluates a target only if the outcome is not obvious. A compiler that dies or raises
+    is recognised by that, and one that returns outputs is past such a failure; the reference, which is slow
+    on a large model, then runs once at most.
+
+    Raises:
+        BadInput: If the backend's passes cannot be switched off from here.
+        NoFailure: If the case passes on the target.
     """
-    if not (skip_option(target.name) or switches(target.name)):
+    if not (find_skip_option(target.name) or list_switches(target.name)):
         raise BadInput(
-            f"passes of {target.name} cannot be switched off from here; {', '.join(attributable())} can be"
+            f"passes of {target.name} cannot be switched off from here; {', '.join(list_attributable())} can be"
         )
     variants = _Variants(case, target, lab)
-    plain = _plain(case, target, variants, lab)
+    plain = _find_plain_failure(case, target, variants, lab)
     wanted = plain or evaluate(case, target, variants, policy)
     if wanted.state != "bad":
         raise (NoFailure if wanted.state == "good" else Unjudged)(
             f"{target.display}: {wanted.symptom}: {wanted.text}"
         )
 
-    compiling = variants.only_compiles(wanted)
+    compiling = variants.is_compile_failure(wanted)
     unoptimised: list[VersionOutcome] = []
 
     def probe(level: str, off: tuple[str, ...]) -> TestResult:
-        variant, lowest = variants.at(level, off), level == variants.levels[0]
-        seen = _compiled(case, variant, wanted, variants) if compiling and not lowest else None
-        seen = seen or _seen(case, variant, wanted, variants, policy, lowest and plain is None)
+        variant, lowest = variants.get_target(level, off), level == variants.levels[0]
+        seen = _evaluate_compiled(case, variant, wanted, variants) if compiling and not lowest else None
+        seen = seen or _evaluate_variant(case, variant, wanted, variants, policy, lowest and plain is None)
         if level == variants.levels[0] and len(variants.levels) > 1:
             unoptimised.append(seen)
-        return result_for(seen, wanted)
+        return classify_outcome(seen, wanted)
 
     counted = target.facts.counts_applications
-    found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
+    found = find_guilty_passes(variants.levels, probe, variants.trace_passes, variants.switches, counted)
     if found.answer == "does-not-fail":
         raise NoFailure(f"{target.display}: it failed once, and not again: {wanted.text}")
     beneath = next((seen for seen in unoptimised if seen.state == "bad" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
 
 
-def _plain(
+def _find_plain_failure(
     case: Case, target: ResolvedTarget, variants: "_Variants", lab: ObservationCache
 ) -> VersionOutcome | None:
-    """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its
-    unoptimised build is well.
+    """Recognise a failure that needs no judge: the compiler dies or raises on a large model, twice.
 
-    The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a
-    large model.
+    Its unoptimised build must succeed. The judge would run the reference to look for undefined behaviour,
+    which takes seconds on a large model.
     """
     baseline = target.baseline
     if baseline is None or case.program.byte_size < _LARGE:
@@ -134,7 +134,7 @@ def _plain(
     return found if again is not None and again.key == found.key else None
 
 
-def _seen(
+def _evaluate_variant(
     case: Case,
     target: ResolvedTarget,
     wanted: VersionOutcome,
@@ -142,10 +142,10 @@ def _seen(
     policy: Policy,
     unoptimised: bool,
 ) -> VersionOutcome:
-    """What a variant shows, with the judge where a run of it alone does not say.
+    """Evaluate a variant, with the judge only if a run of it alone is ambiguous.
 
-    Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the
-    wanted one. On a large model nobody looks.
+    Outputs are compared only for the `unoptimised` variant: a failure of another kind may lie beneath the
+    followed one. On a large model this comparison is left out.
     """
     if wanted.stage == "done" or wanted.flaky:
         return evaluate(case, target, variants, policy)
@@ -166,11 +166,11 @@ def _seen(
     return VersionOutcome("good", symptom="ok", text=f"{target.display} gives outputs")
 
 
-def _compiled(
+def _evaluate_compiled(
     case: Case, target: ResolvedTarget, wanted: VersionOutcome, variants: "_Variants"
 ) -> VersionOutcome | None:
-    """What a variant shows that is compiled and not run; None when that does not say."""
-    got = variants.compiled(target)
+    """Evaluate a variant that is compiled but not run; None if that is ambiguous."""
+    got = variants.observe_compilation(target)
     ended = evaluate_run(case, target, got, variants)
     if ended is not None:
         return ended if ended.trait == wanted.trait else None
@@ -182,21 +182,21 @@ def _compiled(
 
 
 class _Variants:
-    """A target with passes off, and a lab that asks each such variant in a fork of its own, so that no worker
-    is left waiting.
+    """A target with passes off, and a lab that observes each variant in a fork of its own, so that workers do
+    not pile up.
     """
 
     def __init__(self, case: Case, target: ResolvedTarget, lab: ObservationCache):
         self._case, self._target, self._lab = case, target, lab
-        self._skip = skip_option(target.name)
+        self._skip = find_skip_option(target.name)
         self._known: dict[ResolvedTarget, Observation] = {}
         self._off = tuple(name for name in target.options.get(self._skip, "").split("+") if name)
-        self._steps = self._levels(target.facts.baseline)
+        self._steps = self._list_levels(target.facts.baseline)
         self.levels = tuple(self._steps)
-        self.switches = tuple(name for name in switches(target.name) if target.options[name] == "on")
+        self.switches = tuple(name for name in list_switches(target.name) if target.options[name] == "on")
 
-    def _levels(self, baseline: Mapping[str, str]) -> dict[str, ResolvedTarget]:
-        """Targets from no optimisation to the target itself, by name."""
+    def _list_levels(self, baseline: Mapping[str, str]) -> dict[str, ResolvedTarget]:
+        """Return targets from no optimisation to the target itself, by name."""
         option, ladder = _LADDERS.get(self._target.name, ("", ()))
         level = self._target.options[option] if ladder else ""
         if level in ladder:
@@ -209,8 +209,8 @@ class _Variants:
             else {"target": self._target}
         )
 
-    def at(self, level: str, off: tuple[str, ...]) -> ResolvedTarget:
-        """The target at a level with passes off."""
+    def get_target(self, level: str, off: tuple[str, ...]) -> ResolvedTarget:
+        """Return the target at a level with passes off."""
         if not off:
             return self._steps[level]
         changes = {name: "off" for name in off if name in self.switches}
@@ -219,20 +219,20 @@ class _Variants:
             changes[self._skip] = "+".join((*self._off, *named))
         return self._steps[level].with_options(**changes)
 
-    def trace(self, level: str, off: tuple[str, ...]) -> PassTrace:
-        """Which passes run and act at a level; nothing for a backend that has no trace."""
+    def trace_passes(self, level: str, off: tuple[str, ...]) -> PassTrace:
+        """Return which passes run and act at a level; the trace is empty if the backend has no option
+        for it.
+        """
         if not self._skip or self._target.name in _NAMES:
             return PassTrace(_NAMES.get(self._target.name, ()))
-        target = self.at(level, off).with_options(trace="on")
+        target = self.get_target(level, off).with_options(trace="on")
         seen = self.observe(target, self._case.program, self._case.inputs)
         return read_trace(seen.log, seen.outcome in ("crash", "hang", "out-of-memory"))
 
     def observe(
         self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
     ) -> Observation:
-        """For `judge`: one of the target's backend is asked about the case in a fork, about other programs,
-        and others, as ever.
-        """
+        """Observe a program for the judge; the case itself on the searched backend runs in a fork."""
         of_case = program == self._case.program and inputs is self._case.inputs
         if fresh or target.name != self._target.name or not of_case:
             return self._lab.observe(target, program, inputs, fresh=fresh)
@@ -240,15 +240,13 @@ class _Variants:
             self._known[target] = self._lab.observe(target, program, inputs, fresh=True)
         return self._known[target]
 
-    def compiled(self, target: ResolvedTarget) -> Observation:
-        """What the compiler makes of the case when it is only compiled."""
+    def observe_compilation(self, target: ResolvedTarget) -> Observation:
+        """Observe the case when it is only compiled."""
         return self._lab.observe(target, self._case.program, self._case.inputs, fresh=True, repeat=COMPILED)
 
-    def only_compiles(self, wanted: VersionOutcome) -> bool:
-        """Whether the failure shows in a program that is compiled and not run: probes need not run it
-        then.
-        """
+    def is_compile_failure(self, wanted: VersionOutcome) -> bool:
+        """Whether the failure shows without running the program, so that probes need not run it."""
         if wanted.stage != "compile" or wanted.flaky:
             return False
-        ended = evaluate_run(self._case, self._target, self.compiled(self._target), self)
+        ended = evaluate_run(self._case, self._target, self.observe_compilation(self._target), self)
         return ended is not None and ended.trait == wanted.trait

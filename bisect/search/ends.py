@@ -20,11 +20,11 @@ Trouble = Literal["always", "never", "untestable", ""]
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Two versions that were tested and differ, `old` before `new`; or `trouble` says why there are none.
+    """Two tested versions that differ, `old` before `new`; `trouble` says why there is no such pair.
 
-    `always`: bad in every version tested; `never`: good in every one; `untestable`: no version could be
-    tested. `wrong` holds the versions that were named an end and are not what they were named for, with their
-    answers. `answers` is all that was tested.
+    `always`: every tested version is bad; `never`: every one is good; `untestable`: every test was skipped.
+    `wrong` holds the named ends whose result contradicts their name, with that result. `answers` maps each
+    tested version to its result.
     """
 
     old: int = -1
@@ -44,20 +44,22 @@ def settle_ends(
     ask_good_once: bool = True,
     known: Mapping[int, TestResult] = MappingProxyType({}),
 ) -> Round:
-    """Yield lists of versions to test out of `count`, get their answers, return the ends.
+    """Yield lists of versions to test out of `count`, receive their results, and return the ends.
 
-    `good` and `bad` are what the user named. The older of them is the old end; without a name it is the
-    oldest version or the newest. Where both are named nothing outside of them is tested. An untestable end
-    moves inward, half the way each time, for versions too old or too new for a question stand together. With
-    `chance` below 1 an end is asked until it is bad, or until it is good with `confidence`; the good end only
-    once with `ask_good_once` (for a search that doubts it itself). What is `known` is not asked again: a
-    version that failed once stays bad.
+    `good` and `bad` are the ends that the user named. The older of them is the old end; the oldest or the
+    newest version stands in for a missing one. If both are named, the search stays between them. An
+    untestable end moves inward by half the distance each time, because untestable versions come in stretches.
+    With `chance` below 1 an end is tested until it is bad, or until it is good with `confidence`; the good
+    end is tested once if `ask_good_once` is set (the search itself then doubts it). Results in `known` are
+    reused: a version that failed once stays bad.
     """
     most = count_good_runs(chance, confidence)
-    return (yield from _Settling(count, good, bad, most, ask_good_once, known).run())
+    return (yield from _Settling(count, good, bad, most, ask_good_once, known).find_ends())
 
 
 class _Settling:
+    """The state of `settle_ends`: the named ends and the results so far."""
+
     def __init__(
         self,
         count: int,
@@ -70,28 +72,30 @@ class _Settling:
         self.good, self.bad, self.last, self.most, self.once = good, bad, count - 1, most, once
         self.answers = dict(known)
 
-    def run(self) -> Round:
-        for old, new in self.pairs():
-            yield from self.test(old, new)
-            old, new = yield from self.testable(old, new)
+    def find_ends(self) -> Round:
+        """Try the pairs of ends in order and return the first pair that differs."""
+        for old, new in self.list_pairs():
+            yield from self.test_versions(old, new)
+            old, new = yield from self.find_testable_ends(old, new)
             if self.answers[old] is TestResult.SKIP:
-                return self.outcome(old, new, "untestable")
+                return self.make_ends(old, new, "untestable")
             if self.answers[old] is not self.answers[new]:
-                return self.outcome(old, new)
-        return self.outcome(old, new)
+                return self.make_ends(old, new)
+        return self.make_ends(old, new)
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """The pairs of ends to try, in order."""
+    def list_pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of ends to try, in order."""
         if self.good is not None and self.bad is not None:
             return [(min(self.good, self.bad), max(self.good, self.bad))]
+        # The failure came before the bad end; if that is not so, it went after it.
         if self.bad is not None:  # it came some time before; else it went some time after
             return [(0, self.bad), (self.bad, self.last)]
         if self.good is not None:
             return [(self.good, self.last), (0, self.good)]
         return [(0, self.last)]
 
-    def test(self, *versions: int) -> Testing:
-        """Have the answers of these versions; one that may be bad though it looked good is asked again."""
+    def test_versions(self, *versions: int) -> Testing:
+        """Test these versions; repeat the test of one that may be bad although it looked good."""
         wanted = [version for version in dict.fromkeys(versions) if version not in self.answers]
         if wanted:
             answers = yield wanted
@@ -102,45 +106,48 @@ class _Settling:
                     break
                 (self.answers[version],) = yield [version]
 
-    def testable(self, old: int, new: int) -> Moving:
-        """Move an untestable end inward; the same version twice when all testable ones give one answer."""
+    def find_testable_ends(self, old: int, new: int) -> Moving:
+        """Move an untestable end inward.
+
+        Returns the same version twice if all testable versions give one result.
+        """
         if self.answers[old] is TestResult.SKIP and self.answers[new] is TestResult.SKIP:
-            middle = yield from self.any_testable(old, new)
+            middle = yield from self.find_testable_between(old, new)
             if middle is None:
                 return old, new
-            older = yield from self.inward(old, middle)
+            older = yield from self.move_inward(old, middle)
             if self.answers[older[0]] is not self.answers[older[1]]:
                 return older
-            newer = yield from self.inward(new, middle)
+            newer = yield from self.move_inward(new, middle)
             return newer[1], newer[0]
         if self.answers[old] is TestResult.SKIP:
-            return (yield from self.inward(old, new))
+            return (yield from self.move_inward(old, new))
         if self.answers[new] is TestResult.SKIP:
-            new, old = yield from self.inward(new, old)
+            new, old = yield from self.move_inward(new, old)
         return old, new
 
-    def any_testable(self, old: int, new: int) -> Generator[list[int], list[TestResult], int | None]:
-        """A version between that can be tested: halves first, then quarters, and so on."""
+    def find_testable_between(self, old: int, new: int) -> Generator[list[int], list[TestResult], int | None]:
+        """Find a testable version in between: try halves first, then quarters, and so on."""
         step = new - old
         while step > 1:
             half = step // 2
             for version in range(old + half, new, step):
-                yield from self.test(version)
+                yield from self.test_versions(version)
                 if self.answers[version] is not TestResult.SKIP:
                     return version
             step = half
         return None
 
-    def inward(self, bare: int, known: int) -> Moving:
-        """The end in place of the untestable `bare`, and what replaces `known`.
+    def move_inward(self, bare: int, known: int) -> Moving:
+        """Return a replacement of the untestable end `bare`, and one of the end `known`.
 
-        The two differ, and all asked between `known` and its replacement are equal; or both are the testable
-        one next to `bare`.
+        The two differ, and every version tested between `known` and its replacement gives the same result; or
+        both are the testable version next to `bare`.
         """
         furthest = known
         while abs(furthest - bare) > 1:
             middle = (furthest + bare) // 2
-            yield from self.test(middle)
+            yield from self.test_versions(middle)
             if self.answers[middle] is TestResult.SKIP:
                 bare = middle
             elif self.answers[middle] is not self.answers[known]:
@@ -149,7 +156,8 @@ class _Settling:
                 furthest = middle
         return furthest, furthest
 
-    def outcome(self, old: int, new: int, trouble: Trouble = "") -> Ends:
+    def make_ends(self, old: int, new: int, trouble: Trouble = "") -> Ends:
+        """Build the answer from two ends and the results so far."""
         answers = self.answers
         named = ((self.good, TestResult.GOOD), (self.bad, TestResult.BAD))
         wrong = tuple(
@@ -158,14 +166,12 @@ class _Settling:
         if not trouble and answers[old] is answers[new]:
             trouble = "always" if answers[old] is TestResult.BAD else "never"
         if not trouble:
-            old, new = self.nearest(old, new)
+            old, new = self.find_nearest_pair(old, new)
         direction = Direction.REGRESSION if answers[old] is TestResult.GOOD else Direction.FIX
         return Ends(old, new, direction, trouble, wrong, answers)
 
-    def nearest(self, old: int, new: int) -> tuple[int, int]:
-        """Of two ends that differ, the newest two in between that differ and have no other testable version
-        known between.
-        """
+    def find_nearest_pair(self, old: int, new: int) -> tuple[int, int]:
+        """Find the newest two neighbouring tested versions between the ends that differ."""
         known = [
             v for v in range(old, new + 1) if self.answers.get(v, TestResult.SKIP) is not TestResult.SKIP
         ]

@@ -1,26 +1,25 @@
-"""The one search: which version brought the change, from answers that can be wrong in one way or missing. No
-I/O.
+"""Search for the version that brought a change, from results that can be wrong in one way or missing. No I/O.
 
 A history is a set of versions with ancestry: a `Chain` of releases or first-parent commits, or a
-`VersionGraph` of commits with merges. Exactly one of them, the culprit, brought the change: a version shows
-it when the culprit is among its ancestors (itself counted). Every candidate has a weight, its probability. A
-test of version v splits them: the mass f of those among v's ancestors against the rest. The next test is the
-one whose f is nearest to the most telling share, which is 1/2 when the failure always shows, so that without
+`VersionGraph` of commits with merges. Exactly one version, the culprit, brought the change: a version shows
+it if the culprit is among its ancestors (itself counted). Every candidate has a weight, its probability. A
+test of version v splits the weights: the mass f of v's ancestors against the rest. The next test is the
+version whose f is nearest to the most informative share, which is 1/2 if the failure always shows; without
 noise this is bisection (for a graph: git's rule, the larger of the two halves as small as possible).
 
-When the failure shows only with probability p, a bad answer is certain and a good one is not: a Z-channel.
-Weights then follow Bayes' rule, the most telling share is 1 / (p (1 + 2^(H(p)/p))), H the entropy in bits,
-and the search ends when one candidate has the weight that was asked for. The lower bound on the mean number
-of tests is log2(n) over the channel's capacity, log2(1 + p (1 - p)^((1 - p) / p)) bits. Horstein 1963
+If the failure shows only with probability p, a bad result is certain and a good one is not: a Z-channel.
+Weights then follow Bayes' rule, the most informative share is 1 / (p (1 + 2^(H(p)/p))), H the entropy in
+bits, and the search ends when one candidate has the requested weight. The lower bound on the mean number of
+tests is log2(n) over the channel's capacity, log2(1 + p (1 - p)^((1 - p) / p)) bits. Sources: Horstein 1963
 (probabilistic bisection), Burnashev and Zigangirov 1974; Ealdwulf Wuffinga's bbchop applied it to commits.
 
-Skipped versions give no answer and are not tested again; candidates that only untestable versions could tell
-apart form one group, and the group is the answer: the smallest set that can be proven.
+Skipped versions give no result and are not tested again. Candidates that only untestable versions could tell
+apart form one group; the answer is then that group, the smallest set that can be proven.
 
-`ReproductionRate` is how often a failing version shows its failure, measured by repeated runs of one that
-fails. Under a flat prior the chance has a Beta(1 + failures, 1 + runs - failures) posterior. The search keeps
-it beside the weights of the candidates and learns more with every answer, so that what it states holds for
-the chance as it is, not for a guess of it.
+`ReproductionRate` is how often a failing version shows its failure, measured by repeated runs. Under a flat
+prior the chance has a Beta(1 + failures, 1 + runs - failures) posterior. The search keeps this posterior
+beside the weights of the candidates and updates both with every result, so that its confidence accounts for
+the uncertainty of the rate.
 """
 
 import math
@@ -43,19 +42,19 @@ _POINTS = 24
 
 @dataclass(frozen=True, slots=True)
 class ReproductionRate:
-    """What repeated runs of a failing version showed."""
+    """How often repeated runs of a failing version failed."""
 
     failures: int
     runs: int
 
     @property
-    def settled(self) -> bool:
-        """Whether it need not be run again before the search."""
+    def is_settled(self) -> bool:
+        """Whether the failing end needs no more runs before the search."""
         return self.failures >= ENOUGH or self.runs >= MOST_RUNS
 
     @property
     def mean(self) -> float:
-        """The posterior's mean."""
+        """The mean of the posterior."""
         return (1 + self.failures) / (2 + self.runs)
 
     @property
@@ -66,14 +65,14 @@ class ReproductionRate:
         return tuple((place, mass / sum(masses)) for place, mass in zip(places, masses, strict=True))
 
 
-def belief_about(chance: float | ReproductionRate) -> tuple[tuple[float, float], ...]:
-    """Return what is believed of a chance: one that is known has all the probability."""
+def get_belief(chance: float | ReproductionRate) -> tuple[tuple[float, float], ...]:
+    """Return the distribution of a chance; a known chance has all the probability."""
     return chance.belief if isinstance(chance, ReproductionRate) else ((chance, 1.0),)
 
 
 def count_good_runs(chance: float | ReproductionRate, confidence: float) -> int:
     """Count the runs without a failure after which a version is good with this confidence."""
-    belief, runs = belief_about(chance), 1
+    belief, runs = get_belief(chance), 1
     while (
         runs < 10 * MOST_RUNS and sum(share * (1 - shows) ** runs for shows, share in belief) > 1 - confidence
     ):
@@ -90,9 +89,7 @@ _NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/bench
 
 
 class TestResult(Enum):
-    """What a test says of a version: never `BAD` for anything but the failure that is looked for. The terms
-    are git bisect's.
-    """
+    """The result of a test in git bisect's terms; `BAD` always means the failure that is searched for."""
 
     __test__ = False  # pytest: not a test class
 
@@ -113,16 +110,14 @@ class History(Protocol):
 
     size: int
 
-    def reach(self, version: int) -> Mask:
-        """Which versions are ancestors of one, itself counted; shape (size,)."""
+    def mark_ancestors(self, version: int) -> Mask:
+        """Return a mask of the ancestors of a version, itself counted; shape (size,)."""
 
-    def mass(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
-        """The summed weights of the ancestors of each of `versions`; shape (len(versions),)."""
+    def sum_ancestors(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
+        """Return the summed weights of the ancestors of each of `versions`; shape (len(versions),)."""
 
-    def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
-        """A number for every version; versions with equal numbers are distinguished by no testable
-        version.
-        """
+    def number_groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
+        """Number every version; equal numbers mean that testable versions cannot tell the two apart."""
 
 
 class Chain:
@@ -131,16 +126,16 @@ class Chain:
     def __init__(self, size: int):
         self.size = size
 
-    def reach(self, version: int) -> Mask:
-        """The versions up to and with `version`."""
+    def mark_ancestors(self, version: int) -> Mask:
+        """Mark the versions up to and including `version`."""
         return np.arange(self.size) <= version
 
-    def mass(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
-        """Running sums."""
+    def sum_ancestors(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
+        """Look the versions up in the running sum of the weights."""
         return np.cumsum(weights)[versions]
 
-    def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
-        """The next testable version, at or after each."""
+    def number_groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
+        """Number each version by the next testable one, at or after it."""
         places = np.where(testable, np.arange(self.size), self.size)
         return np.minimum.accumulate(places[::-1])[::-1].astype(np.uint64)
 
@@ -166,26 +161,27 @@ class VersionGraph:
                 row |= self._bits[parent]
             row[version >> 3] |= 128 >> (version & 7)
 
-    def reach(self, version: int) -> Mask:
-        """One row of the ancestry."""
+    def mark_ancestors(self, version: int) -> Mask:
+        """Unpack one row of the ancestry matrix."""
         return np.unpackbits(self._bits[version], count=self.size).astype(np.bool_)
 
-    def mass(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
-        """A product with the rows of `versions`, a block of rows at a time."""
+    def sum_ancestors(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
+        """Multiply the ancestry rows of `versions` with the weights, a block of rows at a time."""
         total = np.empty(len(versions))
         for start in range(0, len(versions), _BLOCK):
             rows = self._bits[versions[start : start + _BLOCK]]
             total[start : start + len(rows)] = np.unpackbits(rows, axis=1, count=self.size) @ weights
         return total
 
-    def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
-        """Sums of one random number for each testable descendant: equal sets have equal sums, others hardly
-        ever.
+    def number_groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
+        """Sum one random number for each testable descendant.
+
+        Equal sets have equal sums; different sets collide with a probability near 2^-64.
         """
         random = np.random.Generator(np.random.PCG64(0)).integers(1, 1 << 63, self.size, dtype=np.uint64)
         number = np.zeros(self.size, np.uint64)
         for version in np.flatnonzero(testable):
-            number[self.reach(int(version))] += random[version]
+            number[self.mark_ancestors(int(version))] += random[version]
         return number
 
 
@@ -200,37 +196,36 @@ class Suspects:
     tests: int
 
 
-def entropy(share: float) -> float:
-    """Bits in an event of this probability."""
+def compute_entropy(share: float) -> float:
+    """Return the entropy in bits of an event with this probability."""
     return -sum(part * math.log2(part) for part in (share, 1 - share) if 0 < part < 1)
 
 
-def capacity(chance: float) -> float:
-    """Bits that one test tells at most when the failure shows with this probability and never by mistake."""
+def compute_capacity(chance: float) -> float:
+    """Return the most bits that one test can give if the failure shows with this probability."""
     if chance >= 1:
         return 1.0
     return math.log2(1 + (1 - chance) ** ((1 - chance) / chance) * chance)
 
 
-def telling_share(chance: float) -> float:
-    """The probability that a version has the failure at which a test of it tells the most."""
-    return 1 / (chance * (1 + 2 ** (entropy(chance) / chance)))
+def compute_best_share(chance: float) -> float:
+    """Return the probability of failing at which a test of a version is most informative."""
+    return 1 / (chance * (1 + 2 ** (compute_entropy(chance) / chance)))
 
 
-def expected_tests(candidates: int, chance: float) -> int:
-    """About how many tests a search of so many candidates takes, one of each end counted."""
+def estimate_tests(candidates: int, chance: float) -> int:
+    """Estimate the number of tests that a search of `candidates` takes, including one of each end."""
     bits = math.log2(max(2, candidates))
-    return 2 + (math.ceil(bits) if chance >= 1 else math.ceil(_NEAR * bits / capacity(chance)))
+    return 2 + (math.ceil(bits) if chance >= 1 else math.ceil(_NEAR * bits / compute_capacity(chance)))
 
 
 class Search:
-    """One search: `next_versions` to test, `record` what each said (the ask and tell of an optimiser), until
-    `suspects` is not None.
+    """One search: test `next_versions` and `record_result` each, until `suspects` is set (ask and tell).
 
-    `prior` weighs the candidates (equal by default; 0 takes one out), shape (history.size,). `chance` is the
-    probability that a failing version shows its failure in one test, or what is believed of it; below 1 the
-    same version is tested several times. `confidence` is the probability at which a noisy search may stop; by
-    a chance that was measured it asks for half the doubt. `width` versions are tested at once, for as many
+    `prior` weighs the candidates (equal by default; 0 excludes one), shape (history.size,). `chance` is the
+    probability that a failing version shows its failure in one test, or the measured distribution of it;
+    below 1 the same version is tested several times. `confidence` is the probability at which a noisy search
+    may stop; with a measured chance the doubt is halved. `width` versions are tested at once, for as many
     workers.
     """
 
@@ -244,7 +239,7 @@ class Search:
         confidence: float = 0.99,
         width: int = 1,
     ):
-        belief = belief_about(chance)
+        belief = get_belief(chance)
         if any(not 0 < value <= 1 for value, _ in belief) or not 0 < confidence < 1 or width < 1:
             raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
         self.history, self.direction = history, direction
@@ -262,7 +257,7 @@ class Search:
         self._joint: Weights = np.outer([share for _, share in belief], weights / weights.sum())
         self._testable = np.ones(history.size, np.bool_)
         self._tested = np.zeros(history.size, np.bool_)
-        self._groups = history.groups(self._testable)
+        self._groups = history.number_groups(self._testable)
 
     @property
     def weights(self) -> Weights:
@@ -272,16 +267,16 @@ class Search:
 
     @property
     def chance(self) -> float:
-        """The probability that a failing version shows its failure, as believed by now."""
+        """The current estimate of the probability that a failing version shows its failure."""
         return float(self._chances @ self._joint.sum(axis=1))
 
     @property
     def suspects(self) -> Suspects | None:
-        """The answer, None while it is not known to the confidence that was asked for."""
+        """The answer, or None until it reaches the requested confidence."""
         _, place = np.unique(self._groups, return_inverse=True)
         sums = np.bincount(place, self.weights)
         best = int(np.argmax(sums))
-        if sums[best] < self.confidence and self._next():
+        if sums[best] < self.confidence and self._choose_versions():
             return None
         members = np.flatnonzero((place == best) & (self.weights > 0))
         return Suspects(tuple(map(int, members)), min(1.0, float(sums[best])), self.tests)
@@ -293,31 +288,33 @@ class Search:
 
     @property
     def bits(self) -> float:
-        """The entropy of what is not known yet."""
+        """The entropy of the candidates' distribution in bits."""
         live = self.weights[self.weights > 0]
         return max(0.0, -float(np.sum(live * np.log2(live))))
 
     @property
-    def expected(self) -> float:
-        """About how many tests are still needed, one at a time."""
-        return self.bits / capacity(self.chance)
+    def tests_left(self) -> float:
+        """An estimate of the number of tests still needed, one at a time."""
+        return self.bits / compute_capacity(self.chance)
 
     def next_versions(self) -> list[int]:
-        """The versions to test now, at most `width`; [] when the search is over."""
-        return [] if self.suspects else self._next()
+        """Return the versions to test now, at most `width`; [] if the search is over."""
+        return [] if self.suspects else self._choose_versions()
 
-    def record(self, version: int, result: TestResult) -> None:
-        """The result of one test; ValueError when it contradicts earlier ones, which a search without noise
-        can notice.
+    def record_result(self, version: int, result: TestResult) -> None:
+        """Update the weights with the result of one test.
+
+        Raises:
+            ValueError: If a search without noise gets a result that contradicts earlier ones.
         """
         self.tests += 1
         if result is TestResult.SKIP:
             self._testable[version] = False
-            self._groups = self.history.groups(self._testable)
+            self._groups = self.history.number_groups(self._testable)
             return
         self._tested[version] = True
         regression = self.direction is Direction.REGRESSION
-        reach = self.history.reach(version)
+        reach = self.history.mark_ancestors(version)
         failing = reach if regression else ~reach
         shows = self._chances[:, np.newaxis]
         if result is TestResult.BAD:
@@ -329,37 +326,40 @@ class Search:
             raise ValueError("the answers contradict each other")
         self._joint = updated / updated.sum()
 
-    def _next(self) -> list[int]:
-        """The most telling testable versions, [] when none tells anything."""
+    def _choose_versions(self) -> list[int]:
+        """Choose the most informative testable versions, or [] if every test would be uninformative."""
         live = self._testable & (self.weights > 0)
         # Testing candidates only keeps the last bad version the culprit itself; others help where candidates
         # cannot be tested.
-        return self._best(np.flatnonzero(live)) or self._best(np.flatnonzero(self._testable & ~live))
+        return self._rank_versions(np.flatnonzero(live)) or self._rank_versions(
+            np.flatnonzero(self._testable & ~live)
+        )
 
-    def _best(self, versions: npt.NDArray[np.intp]) -> list[int]:
+    def _rank_versions(self, versions: npt.NDArray[np.intp]) -> list[int]:
+        """Choose up to `width` of `versions` by the information that a test of each gives."""
         if not len(versions):
             return []
-        mass = self.history.mass(self.weights, versions)
+        mass = self.history.sum_ancestors(self.weights, versions)
         useful = (mass > 1e-12) & (mass < 1 - 1e-12)
         versions, mass = versions[useful], mass[useful]
         if self.direction is Direction.FIX:
             mass = 1 - mass
-        chances = self._can_be_tested(versions)
+        chances = self._estimate_testable(versions)
         chosen: list[int] = []
         for number in range(1, self._width + 1):
-            share = min(0.99, telling_share(self.chance) * 2 * number / (self._width + 1))
+            share = min(0.99, compute_best_share(self.chance) * 2 * number / (self._width + 1))
             score = chances * np.minimum(mass / share, (1 - mass) / (1 - share))
             score[np.isin(versions, chosen)] = -1
             if len(score) and score.max() > 0:
                 chosen.append(int(versions[np.argmax(score)]))
         return chosen
 
-    def _can_be_tested(self, versions: npt.NDArray[np.intp]) -> Weights:
-        """How likely each version is testable, from its neighbours: what cannot be built comes in stretches.
+    def _estimate_testable(self, versions: npt.NDArray[np.intp]) -> Weights:
+        """Estimate how likely each version is testable, from its neighbours.
 
-        A stretch of untestable versions with no tested one in between, of length L so far, still covers a
-        version d beyond its end with probability L / (L + d) (a scale-free guess); inside it, nothing is
-        certain but much is likely.
+        Untestable versions come in stretches. A stretch of length L without a tested version in between still
+        covers a version d beyond its end with probability L / (L + d) (a scale-free guess); inside the
+        stretch the probability of being testable is at least 0.1.
         """
         chances = np.ones(len(versions))
         broken = np.flatnonzero(~self._testable)

@@ -1,5 +1,5 @@
-"""Ends, then the search between them, as one generator: versions out, results in. Pure: probing is the
-caller's.
+"""Verify the ends, then search between them, as one generator: versions out, results in. Pure: the caller
+probes.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -31,7 +31,7 @@ NEVER = 13
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """Where a search stands: candidates left, bits not known yet, about how many tests are still needed."""
+    """Progress of a search: candidates left, unknown bits, and an estimate of the tests still needed."""
 
     candidates: int
     bits: float
@@ -40,10 +40,10 @@ class SearchProgress:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The ends, and what was found between them (None when the ends have trouble).
+    """The ends and the suspects between them (None if the ends have trouble).
 
-    `first` are the versions one of which is the first with the new answer, `last_before` the newest version
-    known to have the old one.
+    `first` lists the versions of which one is the first with the new result; `last_before` is the newest
+    version known to have the old one.
     """
 
     ends: Ends
@@ -52,12 +52,12 @@ class SearchResult:
     last_before: int = -1
 
     @property
-    def exact(self) -> bool:
-        """Whether one version was found, not a set."""
+    def is_exact(self) -> bool:
+        """Whether the answer is a single version."""
         return len(self.first) == 1
 
-    def moved(self, places: int) -> "SearchResult":
-        """The same in a row that has so many versions more before these."""
+    def shift_by(self, places: int) -> "SearchResult":
+        """Return the same result for a row with `places` more versions in front."""
         ends = replace(
             self.ends,
             old=self.ends.old + places,
@@ -72,7 +72,7 @@ class SearchResult:
 SearchProtocol = Generator[tuple[list[int], SearchProgress | None], list[TestResult], SearchResult]
 
 
-def bisection(
+def bisect_row(
     count: int,
     good: int | None = None,
     bad: int | None = None,
@@ -83,9 +83,10 @@ def bisection(
     width: int = 1,
     known: Mapping[int, TestResult] = MappingProxyType({}),
 ) -> SearchProtocol:
-    """Yield versions of a row to test, with the progress, and get their answers; the outcome is returned.
+    """Yield versions of a row to test, with the progress, receive the results, and return the outcome.
 
-    Arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count` versions.
+    The arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count`
+    versions.
     """
     settling = settle_ends(count, good, bad, chance, confidence, known=known)
     wanted = next(settling)
@@ -112,7 +113,7 @@ def bisection(
     )
     for version, answer in ends.answers.items():
         if ends.old < version < ends.new and answer is TestResult.SKIP:
-            search.record(version - ends.old, answer)
+            search.record_result(version - ends.old, answer)
     newest_old = ends.old
     for version, answer in (yield from run_search(search, ends.old)):
         if answer is ends.answers[ends.old]:
@@ -126,12 +127,11 @@ def bisection(
     return SearchResult(ends, suspects, first, min(newest_old, first[0] - 1))
 
 
-def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
-    """Ask for runs of a failing version until enough is known of how often it fails; runs that say nothing do
-    not count.
+def measure_rate(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
+    """Request runs of a failing version until its reproduction rate is known well enough.
 
-    With `sure`, so many failures without a single good run are enough, and so are `NEVER` good ones, or one
-    that says nothing.
+    Skipped runs do not count. With `sure`, that many failures without a good run are enough, and so are
+    `NEVER` good runs or one skipped run.
     """
     failures = runs = 0
     for _ in range(2 * MOST_RUNS):
@@ -139,7 +139,9 @@ def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
         failures += result is TestResult.BAD
         runs += result is not TestResult.SKIP
         steady = failures == runs and runs < sure  # so far: a few failures more tell whether it is
-        if (ReproductionRate(failures, runs).settled and not steady) or (sure and failures == runs >= sure):
+        if (ReproductionRate(failures, runs).is_settled and not steady) or (
+            sure and failures == runs >= sure
+        ):
             break
         if (sure or not runs) and result is TestResult.SKIP:
             break
@@ -154,11 +156,10 @@ Confirmation = Generator[list[int], list[TestResult], tuple[Ends, float | Reprod
 def confirm_ends(
     count: int, good: int, bad: int, given: Given, confidence: float, may_be_flaky: bool
 ) -> Confirmation:
-    """Run the two named ends until they are what they are said to be with `confidence`. Return them and how
-    often one fails.
+    """Run the two named ends until both have their expected result with `confidence`.
 
-    Where nobody said how often the failure shows, it is measured at the end that has it. A version that
-    failed once stays bad.
+    Returns the ends and the reproduction rate. If `given` has no rate, it is measured at the failing end. A
+    version that failed once stays bad.
     """
     if isinstance(given, float) or (given is None and not may_be_flaky):
         chance = given if isinstance(given, float) else 1.0
@@ -166,7 +167,7 @@ def confirm_ends(
     rate = ReproductionRate(1, 1)  # of an end that is not known yet; it fails at least once
     known: dict[int, TestResult] = {}
     for end in (bad, good):
-        measuring = measure(0 if given == "auto" else SURE)
+        measuring = measure_rate(0 if given == "auto" else SURE)
         next(measuring)
         try:
             while True:
@@ -184,21 +185,21 @@ def confirm_ends(
     ), rate
 
 
-def search_doubting(
+def search_flaky(
     search_for: Callable[[float | ReproductionRate], Search], chance: float | ReproductionRate
 ) -> Generator[tuple[list[int], SearchProgress | None], list[TestResult], Suspects]:
-    """Search by a test that may be flaky.
+    """Search with a test that may be flaky.
 
-    Where every run of the failing end failed, the search is first made without noise, which is short. The
-    search with noise goes on from all that was seen, until it has the confidence that was asked for: it
-    doubts the good answers that the result rests on.
+    If every run of the failing end failed, a short search without noise comes first. The search with noise
+    then continues from all recorded results until it has the requested confidence: it doubts the good results
+    on which the answer rests.
     """
     recorded: list[tuple[int, TestResult]] = []
     if isinstance(chance, ReproductionRate) and chance.failures == chance.runs:
         recorded = yield from run_search(search_for(1.0))
     search = search_for(chance)
     for version, result in recorded:
-        search.record(version, result)
+        search.record_result(version, result)
     yield from run_search(search)
     suspects = search.suspects
     assert suspects is not None
@@ -212,12 +213,12 @@ def search_doubting(
 def run_search(
     search: Search, offset: int = 0
 ) -> Generator[tuple[list[int], SearchProgress | None], list[TestResult], list[tuple[int, TestResult]]]:
-    """Drive a search to its end; versions are yielded with `offset` added. Returns all that was recorded."""
+    """Drive a search to its end and return all recorded results; versions are yielded with `offset` added."""
     recorded: list[tuple[int, TestResult]] = []
     while versions := search.next_versions():
-        progress = SearchProgress(len(search.candidates), search.bits, search.expected)
+        progress = SearchProgress(len(search.candidates), search.bits, search.tests_left)
         answers = yield [offset + version for version in versions], progress
         for version, answer in zip(versions, answers, strict=True):
-            search.record(version, answer)
+            search.record_result(version, answer)
             recorded.append((offset + version, answer))
     return recorded

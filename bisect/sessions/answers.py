@@ -1,9 +1,9 @@
-"""What the searches found: the keys of `opsieve bisect --json` (docs/reference/json.md) as dataclasses, and
+"""Answers of the searches as dataclasses: their fields are the keys of `opsieve bisect --json`, and of
 `culprit.json`.
 
-That file stands beside a case, for triage and for people. It is one object with a key for each kind of search
-that was made, `releases`, `commits` and `passes`; its value is what the command prints with `--json`. A new
-answer takes the place of the old one of its kind.
+`culprit.json` stands beside a case, for triage and for people. It is one object with a key for each kind of
+search that was made, `releases`, `commits` and `passes`; each value is the object that the command prints
+with `--json` (docs/reference/json.md). A new answer replaces the old one of its kind.
 """
 
 import json
@@ -22,12 +22,12 @@ from opsieve.gen.model.files import read_file, reason
 
 
 class Answer:
-    """What can be printed as an object of JSON; a field that is None is left out."""
+    """Base of the answers that print as a JSON object; fields that are None are left out."""
 
     __slots__ = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The answer in dicts, lists, texts and numbers."""
+        """Convert the answer to dicts, lists, texts and numbers."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         absent = [field.name for field in fields(self) if getattr(self, field.name) is None]  # type: ignore[arg-type]
         return {key: value for key, value in plain.items() if key not in absent}
@@ -45,7 +45,7 @@ class SeenVersion:
 
 @dataclass(frozen=True, slots=True)
 class SeenBeside:
-    """A run beside a change, with what the compiler said."""
+    """A run on one side of a change, with the compiler's message."""
 
     version: str
     symptom: str
@@ -73,7 +73,9 @@ class RankedCommit(Commit):
 
 @dataclass(frozen=True, slots=True)
 class HistoryRanking:
-    """The commits between two versions, the likeliest first; `none` is the probability of none of these."""
+    """The commits between two versions, the likeliest first; `none` is the probability of any other
+    commit.
+    """
 
     repository: str
     good: EndCommit
@@ -89,7 +91,7 @@ class HistoryRanking:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """Where to go on: the two tags in a repository; `importable` tells that nothing need be built."""
+    """The next search: two tags in a repository; `importable` means that the sources need no build."""
 
     repository: str
     good: str
@@ -99,7 +101,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class GuiltyPasses:
-    """What attribution said in the bad version next to the change."""
+    """The attribution in the bad version next to the change."""
 
     attribution: str
     guilty_passes: tuple[str, ...]
@@ -107,7 +109,7 @@ class GuiltyPasses:
 
 @dataclass(frozen=True, slots=True)
 class VersionAnswer(Answer):
-    """Of a search or sweep through versions."""
+    """The answer of a search or sweep through versions."""
 
     package: str
     answer: str
@@ -133,9 +135,9 @@ class VersionAnswer(Answer):
     next: NextStep | None = None
     history: HistoryRanking | None = None
 
-    def change(self, fixed: bool) -> Transition | None:
-        """The change that is asked about: what brought the failure, or with `fixed`, or where nothing did,
-        what ended it.
+    def find_change(self, fixed: bool) -> Transition | None:
+        """Return the change in question: the start of the failure, or its end if `fixed` or if the start is
+        unknown.
         """
         first = self.first_good if fixed or not self.first_bad else self.first_bad
         return next((item for item in self.transitions if item.first_after == first), None) if first else None
@@ -143,7 +145,7 @@ class VersionAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswer(Answer):
-    """Of a search through commits."""
+    """The answer of a search through commits."""
 
     package: str
     answer: str
@@ -166,7 +168,7 @@ class CommitAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class PassAnswer(Answer):
-    """Of an attribution."""
+    """The answer of an attribution."""
 
     target: str
     answer: str
@@ -184,7 +186,7 @@ class PassAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class VersionPreview(Answer):
-    """Of a dry run: what would be tested, what is known already, and about how many probes it takes."""
+    """The answer of a dry run: versions to test, versions already known, and an estimate of the probes."""
 
     versions: tuple[str, ...]
     known: tuple[str, ...]
@@ -194,7 +196,7 @@ class VersionPreview(Answer):
 
 @dataclass(frozen=True, slots=True)
 class CommitPreview(Answer):
-    """The same of commits; `known` counts the ends that were tested before."""
+    """The answer of a dry run through commits; `known` counts the ends that were tested before."""
 
     commits: int
     first: tuple[str, ...]
@@ -208,8 +210,9 @@ Kind = Literal["releases", "commits", "passes"]
 
 
 def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
-    """Write an answer beside `case.json`, all or nothing. A folder without one is not ours, and a sample
-    stays as it came.
+    """Write an answer beside `case.json` atomically.
+
+    Folders without `case.json` and samples stay untouched.
     """
     if not (case / "case.json").is_file() or (case / "sample.toml").is_file():
         return
@@ -221,9 +224,7 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
 
 
 def read_culprit(case: Path) -> dict[str, Any]:
-    """What is kept of a case, {} for nothing; a file that is damaged, or too long to be ours, counts as
-    none.
-    """
+    """Read the kept answers of a case; {} if the file is missing, damaged or too long."""
     try:
         found = json.loads(read_file(case / NAME, _MAX_BYTES))
     except (ValueError, RecursionError):

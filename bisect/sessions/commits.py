@@ -8,17 +8,17 @@ from pathlib import Path
 
 from opsieve.backends.registry import ResolvedTarget, names, resolve
 from opsieve.backends.releases.consent import named_by_file
-from opsieve.bisect.blame.release_commit import release_commit
-from opsieve.bisect.search.search import expected_tests
+from opsieve.bisect.blame.release_commit import find_release_commit
+from opsieve.bisect.search.search import estimate_tests
 from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, keep_culprit
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sessions.sentences import commit_answer
-from opsieve.bisect.sessions.version_rows import built
+from opsieve.bisect.sessions.sentences import make_commit_answer
+from opsieve.bisect.sessions.version_rows import describe_end
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import Commits
-from opsieve.bisect.sources.journal import default_root
-from opsieve.bisect.sources.version_row import end_at
-from opsieve.bisect.sources.version_sequence import ending_on_sigterm
+from opsieve.bisect.sources.journal import get_default_root
+from opsieve.bisect.sources.version_row import open_end
+from opsieve.bisect.sources.version_sequence import raise_on_sigterm
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.printable import counted
@@ -27,13 +27,13 @@ from opsieve.gen.model.printable import counted
 def bisect_commits(
     request: BisectRequest, repository: Path, say: Callable[[str], None]
 ) -> CommitAnswer | CommitPreview:
-    """The answer, also kept beside the case; of a dry run, what would be probed."""
+    """Search a repository and keep the answer beside the case; a dry run returns the planned probes."""
     if request.good is None or request.bad is None:
         raise BadInput("name --good and --bad: each a tag, branch, hash, date or backend@path")
-    good, bad = (_commit_of(end, request, repository) for end in (request.good, request.bad))
+    good, bad = (_resolve_end(end, request, repository) for end in (request.good, request.bad))
     with ExitStack() as stack:
-        stack.enter_context(ending_on_sigterm())
-        check: Path | CaseCheck = request.check or stack.enter_context(_case_check(request))
+        stack.enter_context(raise_on_sigterm())
+        check: Path | CaseCheck = request.check or stack.enter_context(_make_case_check(request))
         source = stack.enter_context(
             Commits(
                 repository,
@@ -46,23 +46,23 @@ def bisect_commits(
                 sparse=request.sparse,
                 limits=request.limits,
                 fresh=request.fresh,
-                root=default_root(),
+                root=get_default_root(),
                 say=say,
             )
         )
         if request.dry_run:
-            return _preview(source, request.repro_rate)
+            return _preview_search(source, request.repro_rate)
         started = time.monotonic()
-        found = source.search(
+        found = source.search_commits(
             chance=request.repro_rate,
             confidence=request.confidence,
-            jobs=request.at_once,
+            jobs=request.probes_at_once,
             progressed=lambda progress: say(
                 f"{counted(progress.candidates, 'commit')} left, about"
                 f" {counted(round(progress.expected), 'probe')} to go"
             ),
         )
-        answer = replace(commit_answer(found), seconds=round(time.monotonic() - started, 2))
+        answer = replace(make_commit_answer(found), seconds=round(time.monotonic() - started, 2))
     if source.wanted is not None and source.wanted.key:
         answer = replace(answer, fingerprint=source.wanted.key, symptom=source.wanted.symptom)
     if request.case is not None:
@@ -70,17 +70,21 @@ def bisect_commits(
     return answer
 
 
-def _commit_of(end: str, request: BisectRequest, repository: Path) -> str:
-    """The commit of an end that is a build, `backend@path`; another end as it is. BadInput where the build
-    does not say its commit.
+def _resolve_end(end: str, request: BisectRequest, repository: Path) -> str:
+    """Return the commit of an end: that of a build, `backend@path`, or the revision itself.
+
+    Raises:
+        BadInput: If the build does not state its commit.
     """
     if end.partition("@")[0] not in names() or "@" not in end:  # a revision may have the sign, too
         return end
-    target = resolve(end.partition("@")[0]) if request.check and not request.target else _target(request)
-    build = end_at(end, target)
+    target = (
+        resolve(end.partition("@")[0]) if request.check and not request.target else _resolve_target(request)
+    )
+    build = open_end(end, target)
     if build is None:
         return end
-    found = release_commit(repository, built(build, target))
+    found = find_release_commit(repository, describe_end(build, target))
     if not found.exact:
         raise BadInput(
             f"{shown(end, 200)} does not say its commit ({found.source} is only near): name the commit"
@@ -88,8 +92,8 @@ def _commit_of(end: str, request: BisectRequest, repository: Path) -> str:
     return found.sha
 
 
-def _target(request: BisectRequest) -> ResolvedTarget:
-    """The compiler that is built: the one asked for, else the case's own."""
+def _resolve_target(request: BisectRequest) -> ResolvedTarget:
+    """Return the compiler that is built: the requested one, else the case's own."""
     if request.case is None:
         raise BadInput(
             "name the CASE to test each commit with, or --check, a script that exits 0 for good, 125 for"
@@ -104,14 +108,14 @@ def _target(request: BisectRequest) -> ResolvedTarget:
     return resolve(target)
 
 
-def _case_check(request: BisectRequest) -> CaseCheck:
-    """The case as the check of commits."""
-    target = _target(request)
+def _make_case_check(request: BisectRequest) -> CaseCheck:
+    """Turn the case into a check of commits."""
+    target = _resolve_target(request)
     opened = open_case(request.case or Path(), request.inputs, request.expected, request.seed)
     return CaseCheck(opened, target, request.policy)
 
 
-def _preview(source: Commits, repro_rate: object) -> CommitPreview:
+def _preview_search(source: Commits, repro_rate: object) -> CommitPreview:
     plan = source.plan
     size = len(plan.between.commits)
     ends = (plan.row[plan.good], plan.row[plan.bad])
@@ -119,6 +123,6 @@ def _preview(source: Commits, repro_rate: object) -> CommitPreview:
     return CommitPreview(
         commits=size,
         first=ends,
-        known=sum(source.recall(sha) is not None for sha in ends),
-        expected_probes=expected_tests(size, rate),
+        known=sum(source.recall_probe(sha) is not None for sha in ends),
+        expected_probes=estimate_tests(size, rate),
     )

@@ -1,6 +1,4 @@
-"""From two versions to the commits between them that may have changed the behaviour, ranked, without building
-any.
-"""
+"""Rank the commits between two versions by how likely they changed the behaviour, without building any."""
 
 import time
 from collections.abc import Sequence
@@ -9,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame.commit_range import read_between
-from opsieve.bisect.blame.history_evidence import gather
-from opsieve.bisect.blame.ranking import rank
-from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, release_commit
+from opsieve.bisect.blame.history_evidence import gather_evidence
+from opsieve.bisect.blame.ranking import rank_by_evidence
+from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, find_release_commit
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
-from opsieve.bisect.sources.git_history import Commit, describe, merge_base, open_repository
+from opsieve.bisect.sources.git_history import Commit, describe_commit, find_merge_base, open_repository
 from opsieve.gen.errors import BadInput, shown
 
 if TYPE_CHECKING:
@@ -24,30 +22,34 @@ _MOST = 20  # ranked commits that are kept
 
 
 def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
-    """The commits between the two versions of `change`, the likeliest first, with reasons.
+    """Rank the commits between the two versions of `change`, the likeliest first, with reasons.
 
-    BadInput where the commit of one is not known, and with git's own words where it fails on the repository.
+    Raises:
+        BadInput: If the commit of a version is unknown, or, with git's own message, if git fails on the
+        repository.
     """
     import git
 
     try:
-        return _rank(repository, change, clues)
+        return _rank_range(repository, change, clues)
     except git.GitCommandError as error:
         said = " ".join(str(error.stderr).split())[:200]
         raise BadInput(f"git cannot read {shown(repository, 200)}: {said}") from None
 
 
-def _rank(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
+def _rank_range(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
     started = time.monotonic()
-    ends = [release_commit(repository, built, before=built is change[0]) for built in change]
+    ends = [find_release_commit(repository, built, before=built is change[0]) for built in change]
     old, new = (end.sha for end in ends)
     with open_repository(repository) as opened:
-        base = merge_base(opened, old, new)
+        base = find_merge_base(opened, old, new)
         between = read_between(opened, old, new)
         _check_order(opened, change, ends, base, bool(between.commits))
-        ranking = rank(between.commits, gather(opened, between, clues, change[1].folders))
+        ranking = rank_by_evidence(
+            between.commits, gather_evidence(opened, between, clues, change[1].folders)
+        )
         suspects = tuple(
-            _ranked(describe(opened, suspect.sha), suspect.probability, suspect.reasons)
+            _make_ranked_commit(describe_commit(opened, suspect.sha), suspect.probability, suspect.reasons)
             for suspect in ranking.suspects[:_MOST]
         )
     good, bad = (
@@ -76,8 +78,12 @@ def _check_order(
     base: str,
     any_between: bool,
 ) -> None:
-    """BadInput unless the newer release has the newer commit. On a branch that was read a patch may be
-    younger than the next release.
+    """Check that the newer release has the newer commit.
+
+    The dates count only for exact ends: on a release branch a patch may be younger than the next release.
+
+    Raises:
+        BadInput: If the order is wrong.
     """
     dates = [repository.commit(end.sha).committed_date for end in ends]
     exact = all(end.exact for end in ends)
@@ -92,6 +98,6 @@ def _check_order(
     )
 
 
-def _ranked(commit: Commit, probability: float, reasons: tuple[str, ...]) -> RankedCommit:
+def _make_ranked_commit(commit: Commit, probability: float, reasons: tuple[str, ...]) -> RankedCommit:
     known = {field.name: getattr(commit, field.name) for field in fields(commit)}
     return RankedCommit(**known, probability=round(probability, 4), reasons=reasons)

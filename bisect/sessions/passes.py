@@ -16,11 +16,13 @@ from opsieve.gen.errors import BadInput
 
 
 def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> PassAnswer:
-    """What `opsieve attribute --json` prints, also kept beside the case; of the request, its case, target and
-    values count.
+    """Attribute a failure and keep the answer beside the case.
 
-    NoFailure when the case does not fail on the target, BadInput when the target's passes cannot be switched
-    off.
+    Of the request, its case, target and values count.
+
+    Raises:
+        NoFailure: If the case passes on the target.
+        BadInput: If the target's passes cannot be switched off.
     """
     if request.case is None:
         raise BadInput("name the CASE that fails")
@@ -40,7 +42,7 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
         applications=found.applications,
         levels=found.levels,
         probes=found.probes,
-        seconds_cpu=round(_children_seconds() + time.process_time() - started, 3),
+        seconds_cpu=round(_measure_child_seconds() + time.process_time() - started, 3),
         fingerprint=wanted.key,
         symptom=wanted.symptom,
         beneath=blamed.beneath.symptom if blamed.beneath else "",
@@ -49,7 +51,7 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
     return answer
 
 
-def _children_seconds() -> float:
-    """CPU seconds of the processes that were started and have ended."""
+def _measure_child_seconds() -> float:
+    """Return the CPU seconds of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -1,5 +1,5 @@
-"""A public report replayed: its model on the versions and settings that it names and on what is installed,
-and since when and until when it fails.
+"""Replay a public report: run its model on the versions it names and on the installed ones, and find its
+history.
 """
 
 import os
@@ -21,8 +21,8 @@ from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
-from opsieve.triage.known.report import ReportFacts, ReportText, facts_of, read_report
-from opsieve.triage.known.report_models import InlineModel, inline_models
+from opsieve.triage.known.report import ReportFacts, ReportText, extract_facts, read_report
+from opsieve.triage.known.report_models import InlineModel, iter_models
 
 _PARSE = (
     "import sys, onnx.parser;"
@@ -34,9 +34,11 @@ _MOST = 20  # models of a report that are tried
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """`report` is a saved page or Markdown text; `model` stands for an inline one; `targets` for those that
-    the report names. `history` asks since when and until when, on releases that are installed, or with
-    consent on all.
+    """A report to replay.
+
+    `report` is a saved page or Markdown text; `model` replaces an inline one; `targets` replace those that
+    the report names. `history` also searches the first and last failing release, among installed releases, or
+    with consent among all.
     """
 
     report: Path
@@ -50,9 +52,11 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayAnswer:
-    """`model` says where the model came from; `results` are those of `opsieve run --json`; `still` whether
-    what is installed fails, None where neither is said; `first_bad` and `first_good` are releases, "" where
-    unknown.
+    """The result of a replay.
+
+    `model` names the source of the model; `results` are those of `opsieve run --json`; `still` tells whether
+    the installed version fails, or is None if that is undecided; `first_bad` and `first_good` are releases,
+    or "" if unknown.
     """
 
     facts: ReportFacts
@@ -63,25 +67,27 @@ class ReplayAnswer:
     first_good: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `opsieve replay --json`."""
+        """Return the keys of `opsieve replay --json`."""
         return {**asdict(self), "results": [dict(result) for result in self.results]}
 
 
-def replay(request: ReplayRequest, say: Callable[[str], None]) -> ReplayAnswer:
-    """What became of a report. BadInput where it has no model that can be read, or names a target that does
-    not exist.
+def replay_report(request: ReplayRequest, say: Callable[[str], None]) -> ReplayAnswer:
+    """Replay a report.
+
+    Raises:
+        BadInput: If it has no readable model, or names a target that does not exist.
     """
     report = read_report(request.report)
-    facts = facts_of(report)
-    targets = _targets(request, facts, say)
+    facts = extract_facts(report)
+    targets = _choose_targets(request, facts, say)
     with tempfile.TemporaryDirectory() as folder:
-        for source, model, inputs in _models(report, request, Path(folder), say):
+        for source, model, inputs in _iter_models(report, request, Path(folder), say):
             asked = JudgeRequest(targets, inputs=inputs, seed=request.seed, offline=request.offline)
             results = [found for found in judge_models([model], asked, say) if isinstance(found, JudgeResult)]
             if results:
-                since = _history(model, inputs, results, request, say) if request.history else ("", "")
+                since = _find_history(model, inputs, results, request, say) if request.history else ("", "")
                 return ReplayAnswer(
-                    facts, source, tuple(each.facts() for each in results), _still(results), *since
+                    facts, source, tuple(each.facts() for each in results), _is_still_failing(results), *since
                 )
             say(f"{source} cannot be judged")
     raise BadInput(
@@ -90,7 +96,9 @@ def replay(request: ReplayRequest, say: Callable[[str], None]) -> ReplayAnswer:
     )
 
 
-def _targets(request: ReplayRequest, facts: ReportFacts, say: Callable[[str], None]) -> tuple[str, ...]:
+def _choose_targets(
+    request: ReplayRequest, facts: ReportFacts, say: Callable[[str], None]
+) -> tuple[str, ...]:
     if request.targets:
         return request.targets
     for provider in facts.providers:
@@ -100,7 +108,7 @@ def _targets(request: ReplayRequest, facts: ReportFacts, say: Callable[[str], No
                 f" onnxruntime:{provider.lower()} does"
             )
     known = []
-    for text in facts.targets():
+    for text in facts.list_targets():
         try:
             resolve(text)
         except BadInput as error:
@@ -110,17 +118,17 @@ def _targets(request: ReplayRequest, facts: ReportFacts, say: Callable[[str], No
     return tuple(known)
 
 
-def _models(
+def _iter_models(
     report: ReportText, request: ReplayRequest, folder: Path, say: Callable[[str], None]
 ) -> Iterator[tuple[str, Path, Path | None]]:
-    """Where each model comes from, its file, and the file of its inputs, if any."""
+    """Yield the source of each model, its file, and the file of its inputs, if any."""
     if request.model is not None:
         yield str(request.model), request.model, request.inputs
         return
-    for number, found in enumerate(inline_models(report)):
+    for number, found in enumerate(iter_models(report)):
         if number == _MOST:
             return
-        data = found.data or _parsed(found, say)
+        data = found.data or _parse_model_text(found, say)
         if not data:
             continue
         path = folder / str(number) / "model.onnx"
@@ -133,8 +141,10 @@ def _models(
         yield f"block {found.block} of the report", path, inputs
 
 
-def _parsed(found: InlineModel, say: Callable[[str], None]) -> bytes:
-    """The model that onnx.parser makes of a text, b"" for none."""
+def _parse_model_text(found: InlineModel, say: Callable[[str], None]) -> bytes:
+    """Parse a model's text with onnx.parser, in a process of its own because the parser is C++; b"" on
+    failure.
+    """
     command = [sys.executable, "-I", "-c", _PARSE]
     try:
         done = subprocess.run(
@@ -153,21 +163,21 @@ def _parsed(found: InlineModel, say: Callable[[str], None]) -> bytes:
     return done.stdout
 
 
-def _still(results: list[JudgeResult]) -> bool | None:
-    """Whether what is installed fails: None where no installed compiler gave a verdict of pass or fail."""
+def _is_still_failing(results: list[JudgeResult]) -> bool | None:
+    """Whether an installed compiler fails; None if every verdict is other than pass or fail."""
     installed = [each.judged.verdict.verdict for each in results if not each.target.release]
     return True if FAILING & {*installed} else False if "pass" in installed else None
 
 
-def _history(
+def _find_history(
     model: Path,
     inputs: Path | None,
     results: list[JudgeResult],
     request: ReplayRequest,
     say: Callable[[str], None],
 ) -> tuple[str, str]:
-    """The first release that fails and the first later one that does not, of the first compiler that fails;
-    "" where unknown.
+    """Find the first failing release and the first fixed one after it, for the first failing compiler; "" if
+    unknown.
     """
     failing = next((each.target for each in results if each.judged.verdict.verdict == "fail"), None)
     if failing is None or not failing.facts.package:
@@ -181,14 +191,14 @@ def _history(
     passes = here is not None and here.judged.verdict.verdict == "pass"
     repaired = ""
     if here is not None and passes and asked.bad:
-        repaired = _end(
+        repaired = _find_end(
             replace(asked, good=str(here.facts()["version"]), fixed=True), package, "first_good", say
         )
-    return _end(asked, package, "first_bad", say), repaired
+    return _find_end(asked, package, "first_bad", say), repaired
 
 
-def _end(asked: BisectRequest, package: str, which: str, say: Callable[[str], None]) -> str:
-    """One end of the failure's life; "" where the search finds none, and says why."""
+def _find_end(asked: BisectRequest, package: str, which: str, say: Callable[[str], None]) -> str:
+    """Search one end of the failure's history; "" with a message if the search fails."""
     try:
         found = bisect_releases(asked, package, say)
     except BadInput as error:

@@ -1,4 +1,4 @@
-"""What is asked of one call of `opsieve bisect`."""
+"""The request for one call of `opsieve bisect`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,18 +11,18 @@ from opsieve.bisect.sources.build_sandbox import LIMITS, CheckLimits
 
 @dataclass(frozen=True, slots=True)
 class BisectRequest:
-    """A failure and where to look for its origin.
+    """A failure and where to search for its origin.
 
     `case` is a model or case folder; `good` and `bad` name the ends; `target` is the backend and its options
-    ("": the case's own). `packages` hold the same compiler as the one searched, `indexes` are looked at
-    besides the configured one, with `pre` previews count; `builds` is a folder of builds.
-    `sweep` tests every version. `repro_rate` is the probability that a bad version fails in one run, `auto`
-    to estimate it, None when it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for
-    commits; `then_commits` is a repository in which to go on between the tags of two releases. `history` is a
-    clone in which the commits between two releases are ranked; with `fixed` it is the repair that is asked
-    for, not the origin. `limits` are those of a check; `fresh` reads no probe of an earlier call. `jobs`
-    versions are tried at once: one, or with the `scheduler` of a Dask cluster as many as its workers, those
-    with `resources`, have threads. `tolerance` is (relative, absolute) in place of the policy.
+    ("": the case's own). `packages` hold the same compiler as the searched one, `indexes` are searched
+    besides the configured one, `pre` includes pre-releases; `builds` is a folder of builds. `sweep` tests
+    every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it,
+    None if it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits;
+    `then_commits` is a repository in which to continue between the tags of two releases. `history` is a clone
+    in which the commits between two releases are ranked; with `fixed` the search is for the fix, not the
+    origin. `limits` are those of a check; `fresh` ignores probes of earlier calls. `jobs` versions are tried
+    at once: one by default, or, with the `scheduler` of a Dask cluster, as many as its workers with
+    `resources` have threads. `tolerance` is (relative, absolute) and replaces the policy's.
     """
 
     case: Path | None
@@ -58,7 +58,7 @@ class BisectRequest:
     dry_run: bool = False
 
     @property
-    def at_once(self) -> int:
+    def probes_at_once(self) -> int:
         """How many versions are tried at once."""
         return self.jobs or 1
 

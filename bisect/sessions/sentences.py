@@ -1,17 +1,17 @@
-"""What a search found, as an answer with a sentence."""
+"""Turn the result of a search into an answer with a sentence."""
 
 from opsieve.bisect.sessions.answers import CommitAnswer, SeenBeside, SeenVersion, VersionAnswer
 from opsieve.bisect.sources.commit_source import CommitResult
-from opsieve.bisect.sources.outcome import Transition, monotone, transitions
+from opsieve.bisect.sources.outcome import Transition, find_transitions, is_monotone
 from opsieve.bisect.sources.version_sequence import Timeline
 
 _MOST_REASONS = 8  # for which versions could not be tested
 _LONGEST_REASON = 200
 
 
-def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
-    """Of a search or sweep through the versions of `package`."""
-    changes = transitions(timeline.versions, timeline.seen)
+def make_version_answer(timeline: Timeline, package: str) -> VersionAnswer:
+    """Make the answer of a search or sweep through the versions of `package`."""
+    changes = find_transitions(timeline.versions, timeline.seen)
     outcome = timeline.outcome
     wanted = timeline.wanted
     followed = [change for change in changes if change.kind != "symptom"]
@@ -34,14 +34,14 @@ def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
     wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
     return VersionAnswer(
         package=package,
-        answer=_version_sentence(timeline, regressions, fixes, turned, wrong),
+        answer=_write_version_sentence(timeline, regressions, fixes, turned, wrong),
         transitions=tuple(changes),
-        monotone=monotone(changes),
+        monotone=is_monotone(changes),
         first_bad=regressions[-1].first_after if regressions else "",
         first_good=fixes[-1].first_after if fixes else "",
         candidates=() if outcome is None else tuple(timeline.versions[place] for place in outcome.first),
         culprit_commit="",
-        confidence=_confidence(timeline, changes),
+        confidence=_get_confidence(timeline, changes),
         ends_verified=outcome is None or not outcome.ends.trouble,
         wrong_ends=tuple(wrong),
         versions=tuple(
@@ -49,7 +49,7 @@ def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
             for version, item in zip(timeline.versions, timeline.seen, strict=True)
             if item is not None
         ),
-        evidence=_evidence(timeline, [*regressions, *fixes, *turned]),
+        evidence=_list_evidence(timeline, [*regressions, *fixes, *turned]),
         fingerprint=wanted.key if wanted else "",
         symptom=wanted.symptom if wanted else "",
         probes=timeline.probed + timeline.recalled,
@@ -57,8 +57,8 @@ def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
     )
 
 
-def _evidence(timeline: Timeline, followed: list[Transition]) -> tuple[SeenBeside, ...]:
-    """The two runs beside each change, each with what was seen."""
+def _list_evidence(timeline: Timeline, followed: list[Transition]) -> tuple[SeenBeside, ...]:
+    """Return the two runs beside each change."""
     seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
     beside = dict.fromkeys(
         version for change in followed for version in (change.last_before, change.first_after)
@@ -71,13 +71,13 @@ def _evidence(timeline: Timeline, followed: list[Transition]) -> tuple[SeenBesid
     )
 
 
-def _confidence(timeline: Timeline, changes: list[Transition]) -> float:
+def _get_confidence(timeline: Timeline, changes: list[Transition]) -> float:
     if timeline.outcome is not None and timeline.outcome.suspects is not None:
         return timeline.outcome.suspects.confidence
     return 1.0 if changes else 0.0
 
 
-def _version_sentence(
+def _write_version_sentence(
     timeline: Timeline,
     regressions: list[Transition],
     fixes: list[Transition],
@@ -99,7 +99,7 @@ def _version_sentence(
             else (f"neither in {old} nor in {new}", "--bad names a release with it")
         )
         sentences.append(f"it fails {fails}; {named}, --sweep tests the {between} between")
-    if outcome is not None and outcome.suspects is not None and not outcome.exact:
+    if outcome is not None and outcome.suspects is not None and not outcome.is_exact:
         names = ", ".join(timeline.versions[place] for place in outcome.first)
         sentences.append(f"one of {names}: the versions between cannot be tested")
     changes = [*regressions, *fixes, *turned]
@@ -109,7 +109,7 @@ def _version_sentence(
     sentences += [
         f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes
     ]
-    sentences += [_turn(change, timeline) for change in turned]
+    sentences += [_describe_turn(change, timeline) for change in turned]
     if not sentences:
         testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
         sentences.append(
@@ -120,8 +120,8 @@ def _version_sentence(
                 " release"
             )
         )
-    if not changes or (outcome is not None and outcome.suspects is not None and not outcome.exact):
-        sentences += _untestable(timeline)
+    if not changes or (outcome is not None and outcome.suspects is not None and not outcome.is_exact):
+        sentences += _describe_untestable(timeline)
     if any(item is not None and item.doubted for item in timeline.seen):
         sentences.append(
             "the expected outputs decide, although the reference or another compiler contradicts them"
@@ -129,9 +129,9 @@ def _version_sentence(
     return "; ".join(sentences)
 
 
-def _turn(change: Transition, timeline: Timeline) -> str:
-    """From where to where it fails differently."""
-    later = transitions(timeline.versions, timeline.seen)
+def _describe_turn(change: Transition, timeline: Timeline) -> str:
+    """Describe the range of versions in which the case fails differently."""
+    later = find_transitions(timeline.versions, timeline.seen)
     at = timeline.versions.index(change.first_after)
     end = next((item for item in later if timeline.versions.index(item.first_after) > at), None)
     if end is None:
@@ -139,8 +139,8 @@ def _turn(change: Transition, timeline: Timeline) -> str:
     return f"from {change.first_after} to {end.last_before} it fails differently: {change.after}"
 
 
-def _untestable(timeline: Timeline) -> list[str]:
-    """How many versions could not be tested, and how many for each reason; a reason may name the version."""
+def _describe_untestable(timeline: Timeline) -> list[str]:
+    """Describe how many versions could not be tested, grouped by reason without the version's name."""
     reasons: dict[str, list[str]] = {}
     for version, item in zip(timeline.versions, timeline.seen, strict=True):
         if item is not None and item.state == "skip":
@@ -158,8 +158,8 @@ def _untestable(timeline: Timeline) -> list[str]:
     return [f"{skipped} of {len(timeline.versions)} could not be tested", *described, *more]
 
 
-def commit_answer(found: CommitResult) -> CommitAnswer:
-    """Of a search through commits."""
+def make_commit_answer(found: CommitResult) -> CommitAnswer:
+    """Make the answer of a search through commits."""
     one = found.culprits[0] if len(found.culprits) == 1 else None
     regression = found.direction.value == "regression"
     transitions: tuple[Transition, ...] = ()
@@ -171,7 +171,7 @@ def commit_answer(found: CommitResult) -> CommitAnswer:
         )
     return CommitAnswer(
         package="",
-        answer=_commit_sentence(found),
+        answer=_write_commit_sentence(found),
         transitions=transitions,
         first_bad=one.sha if one and regression else "",
         first_good=one.sha if one and not regression else "",
@@ -187,7 +187,7 @@ def commit_answer(found: CommitResult) -> CommitAnswer:
     )
 
 
-def _commit_sentence(found: CommitResult) -> str:
+def _write_commit_sentence(found: CommitResult) -> str:
     sentences = [
         f"commit {sha[:12]} is {answer}, not what --good or --bad says" for sha, answer in found.wrong_ends
     ]

@@ -1,5 +1,6 @@
-"""The row of versions that one call of `opsieve bisect` searches: releases, of several packages and indexes,
-and builds of the user's.
+"""Assemble the row of versions that one call of `opsieve bisect` searches.
+
+It holds releases of several packages and indexes, and the user's builds.
 """
 
 from collections.abc import Sequence
@@ -9,19 +10,25 @@ from pathlib import Path
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore, Say
-from opsieve.bisect.blame.release_commit import ReleaseEnd, by_history, release_commit
+from opsieve.bisect.blame.release_commit import ReleaseEnd, find_release_commit, sort_by_history
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sources.journal import default_root
-from opsieve.bisect.sources.release_source import releases_of
-from opsieve.bisect.sources.version_row import Version, by_number, end_at, in_folder, release_row
-from opsieve.bisect.sources.version_sequence import place_of
+from opsieve.bisect.sources.journal import get_default_root
+from opsieve.bisect.sources.release_source import list_releases
+from opsieve.bisect.sources.version_row import (
+    Version,
+    list_builds,
+    make_release_row,
+    open_end,
+    sort_by_number,
+)
+from opsieve.bisect.sources.version_sequence import find_place
 from opsieve.gen.errors import BadInput, shown
 
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """Versions, oldest first, with the places of the ends that the user named; `loose` are builds whose place
-    only a repository tells.
+    """Versions, oldest first, with the places of the named ends; `loose` are builds that only a repository
+    can order.
     """
 
     versions: tuple[Version, ...]
@@ -31,21 +38,23 @@ class VersionRow:
 
     @property
     def names(self) -> list[str]:
-        """What the versions are called."""
+        """The names of the versions."""
         return [version.name for version in self.versions]
 
-    def named(self, name: str) -> Version:
-        """The version of a name."""
+    def get_version(self, name: str) -> Version:
+        """Return the version with this name."""
         return next(version for version in (*self.versions, *self.loose) if version.name == name)
 
 
-def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: Say) -> VersionRow:
-    """The row that a request asks for; `package` is "" for one of builds alone. BadInput where there is none,
-    or it has no order.
+def assemble_row(request: BisectRequest, package: str, target: ResolvedTarget, say: Say) -> VersionRow:
+    """Assemble the requested row; `package` is "" for builds alone.
+
+    Raises:
+        BadInput: If there are no versions, or they cannot be ordered.
     """
-    releases = _released(request, package, target)
-    builds = in_folder(request.builds, target, say) if request.builds else []
-    good, bad = (end_at(text, target) if text else None for text in (request.good, request.bad))
+    releases = _list_releases(request, package, target)
+    builds = list_builds(request.builds, target, say) if request.builds else []
+    good, bad = (open_end(text, target) if text else None for text in (request.good, request.bad))
     ends = [end for end in (good, bad) if end is not None]
     if not package and not builds and len(ends) < 2:
         raise BadInput("name --releases PACKAGE or --builds FOLDER, or a build each with --good and --bad")
@@ -57,9 +66,9 @@ def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: 
             " repository, for the order of commits"
         )
     if loose and not package:
-        row, loose = _ordered(request.history or Path(), versions, target), []
+        row, loose = _sort_by_commits(request.history or Path(), versions, target), []
     else:
-        row = by_number([version for version in versions if version not in loose])
+        row = sort_by_number([version for version in versions if version not in loose])
     for end in ends:  # what says nothing stands where it was named
         if end not in row and end not in loose:
             row = [*row, end] if (end is bad) is not request.fixed else [end, *row]
@@ -67,13 +76,15 @@ def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: 
     names = [version.name for version in row]
     named = target.release if request.bad is None and target.release in names else request.bad
     return VersionRow(
-        tuple(row), place_of(request.good, names, "--good"), place_of(named, names, "--bad"), tuple(loose)
+        tuple(row), find_place(request.good, names, "--good"), find_place(named, names, "--bad"), tuple(loose)
     )
 
 
-def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> list[Version]:
-    """The releases of every package on every index, each number of a package once; BadInput where none lists
-    any.
+def _list_releases(request: BisectRequest, package: str, target: ResolvedTarget) -> list[Version]:
+    """List the releases of every package on every index, each number of a package once.
+
+    Raises:
+        BadInput: If every index lacks them.
     """
     if not package:
         if request.packages or request.indexes or request.pre:
@@ -87,13 +98,13 @@ def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> l
         refused = []
         for index in indexes:
             try:
-                numbers = releases_of(
-                    each, request.offline, root=default_root(), index=index, preliminary=request.pre
+                numbers = list_releases(
+                    each, request.offline, root=get_default_root(), index=index, preliminary=request.pre
                 )
             except BadInput as error:
                 refused.append(error)
                 continue
-            for version in release_row(each, numbers, target.facts.package, index):
+            for version in make_release_row(each, numbers, target.facts.package, index):
                 found.setdefault(version.name, version)
         if len(found) == before:
             problems += refused
@@ -102,25 +113,27 @@ def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> l
     return list(found.values())
 
 
-def _ordered(repository: Path, versions: Sequence[Version], target: ResolvedTarget) -> list[Version]:
-    """The versions in the order of the commits that they were built of."""
-    commits = [release_commit(repository, built(version, target)).sha for version in versions]
-    return [versions[place] for place in by_history(repository, commits)]
+def _sort_by_commits(repository: Path, versions: Sequence[Version], target: ResolvedTarget) -> list[Version]:
+    """Sort the versions by the commits that they were built from."""
+    commits = [find_release_commit(repository, describe_end(version, target)).sha for version in versions]
+    return [versions[place] for place in sort_by_history(repository, commits)]
 
 
-def between(repository: Path, row: VersionRow, old: str, new: str, target: ResolvedTarget) -> VersionRow:
-    """The row of two neighbours and what of the loose builds lies between them in the history."""
-    first, last = row.named(old), row.named(new)
-    ends = [release_commit(repository, built(version, target)).sha for version in (first, last)]
-    commits = [release_commit(repository, built(version, target)).sha for version in row.loose]
-    inner = [row.loose[place] for place in by_history(repository, commits, *ends)]
+def insert_loose_builds(
+    repository: Path, row: VersionRow, old: str, new: str, target: ResolvedTarget
+) -> VersionRow:
+    """Return the row of two neighbours with the loose builds that lie between them in the history."""
+    first, last = row.get_version(old), row.get_version(new)
+    ends = [find_release_commit(repository, describe_end(version, target)).sha for version in (first, last)]
+    commits = [find_release_commit(repository, describe_end(version, target)).sha for version in row.loose]
+    inner = [row.loose[place] for place in sort_by_history(repository, commits, *ends)]
     return replace(row, versions=(first, *inner, last), loose=())
 
 
-def built(version: Version, target: ResolvedTarget) -> ReleaseEnd:
-    """What is known of a version's commit; of one whose files are not here, its number."""
+def describe_end(version: Version, target: ResolvedTarget) -> ReleaseEnd:
+    """Collect what is known about a version's commit; without local files, only its number."""
     try:
-        folders = version.files(target.backend, ReleaseStore())
+        folders = version.find_files(target.backend, ReleaseStore())
     except BadInput:
         folders = ()
     return ReleaseEnd(version.name, version.number, folders, version.commit)

@@ -1,10 +1,12 @@
-"""Where commits are built and checked: clones of their own in a temporary folder, never the user's checkout.
+"""Build and check commits in clones of their own, in a temporary folder; the user's checkout stays untouched.
 
-A clone shares the objects of the user's repository and writes nothing into it, not even the record of a work
-tree, so that a search that is killed leaves it as it was. Each commit is checked out into a clean folder. The
-scripts find in their environment OPSIEVE_COMMIT, and OPSIEVE_BUILD, a folder kept for the tree of that
-commit: what a build leaves there is not built again. Submodules are taken from the user's repository where it
-has them; those that its configuration leaves out (`update = none`) are left out.
+A clone shares the objects of the user's repository and writes nothing into it, not even a work-tree record,
+so a killed search leaves it as it was. Each commit is checked out into a clean folder. The scripts find in
+their environment OPSIEVE_COMMIT, and OPSIEVE_BUILD, a folder kept for the tree of that commit: files that a
+build leaves there are not built again.
+
+Submodules are taken from the user's repository if it has them; those that its configuration leaves out
+(`update = none`) stay out.
 """
 
 import contextlib
@@ -33,7 +35,7 @@ _LINK = "160000"  # the mode of a submodule among the files of a commit
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A commit checked out in `folder`, with what its build left in `kept`."""
+    """A commit checked out in `folder`; its build left files in `kept`."""
 
     commit: str
     folder: Path
@@ -45,8 +47,8 @@ Check = Path | Callable[[Built], VersionOutcome]  # a script, or what looks at t
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """Wall seconds that a build and a check may take each, and whether a check that takes longer is bad: a
-    hang is looked for.
+    """Wall seconds for a build and for a check, and whether a check that exceeds them is bad (to search for a
+    hang).
     """
 
     seconds: float = 3600.0
@@ -57,7 +59,7 @@ LIMITS = CheckLimits()
 
 
 class BuildDir:
-    """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context
+    """`jobs` clones of a repository; `probe_commit` builds and checks a commit in the next free one. A context
     manager.
 
     `repository` is the user's git folder. With `sparse`, only these folders (and the files at the top) are
@@ -74,8 +76,8 @@ class BuildDir:
         limits: CheckLimits = LIMITS,
         sparse: tuple[str, ...] = (),
     ):
-        self._repository, self._build = repository.resolve(), build and _script(build)
-        self._check = _script(check) if isinstance(check, Path) else check
+        self._repository, self._build = repository.resolve(), build and _check_script(build)
+        self._check = _check_script(check) if isinstance(check, Path) else check
         self._keep, self._limits, self._sparse = keep, limits, sparse
         self._home = Scratch("bisect")
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -92,80 +94,87 @@ class BuildDir:
     ) -> None:
         self._closed = True
         for process in list(self._running):
-            _kill(process)
+            _kill_group(process)
         self._home.close()
 
-    def probe(self, commit: str, tree: str) -> VersionOutcome:
-        """Check one commit: 0 good, 125 skip, 1 to 127 bad. A build that fails, or takes too long, is
-        skipped.
+    def probe_commit(self, commit: str, tree: str) -> VersionOutcome:
+        """Check one commit: 0 good, 125 skip, 1 to 127 bad.
 
-        BadInput when the check ends otherwise, as by a signal: then it says nothing, and a search must not go
-        on.
+        A build that fails or exceeds its time is skipped.
+
+        Raises:
+            BadInput: If the check ends otherwise, as by a signal: that is no answer, and a search must not go
+            on.
         """
         place = self._free.get()
         try:
             missing = self._check_out(place, commit)
             if missing:
                 return VersionOutcome("skip", symptom="no submodules", text=missing)
-            built = self._keep / "builds" / f"{tree}-{script_digest(self._build)[:12] or 'none'}"
+            built = self._keep / "builds" / f"{tree}-{hash_script(self._build)[:12] or 'none'}"
             built.mkdir(parents=True, exist_ok=True)
             environment = {**os.environ, "OPSIEVE_COMMIT": commit, "OPSIEVE_BUILD": str(built)}
-            log = self._log(commit, "build")
+            log = self._open_log(commit, "build")
             if self._build and not (built / ".complete").exists():
-                code = self._run(self._build, place, environment, log)
+                code = self._run_script(self._build, place, environment, log)
                 if code != 0:
                     shutil.rmtree(built, ignore_errors=True)
                     why = "takes too long" if code is None else f"ends with {code}"
-                    return VersionOutcome("skip", symptom=BUILD_FAILS, text=f"the build {why}: {_last(log)}")
+                    return VersionOutcome(
+                        "skip", symptom=BUILD_FAILS, text=f"the build {why}: {_read_last_line(log)}"
+                    )
                 if any(built.iterdir()):
                     (built / ".complete").touch()
             if not isinstance(self._check, Path):
                 return self._check(Built(commit, place, built))
-            log = self._log(commit, "check")
-            code = self._run(self._check, place, environment, log)
+            log = self._open_log(commit, "check")
+            code = self._run_script(self._check, place, environment, log)
             if code is None and self._limits.hang_is_bad:
                 return VersionOutcome(
                     "bad", symptom="hang", text=f"the check takes longer than {self._limits.seconds:g} s"
                 )
             if code is None or code == _SKIP:
-                return VersionOutcome("skip", symptom="check cannot tell", text=_last(log))
+                return VersionOutcome("skip", symptom="check cannot tell", text=_read_last_line(log))
             if not 0 <= code <= _LAST_BAD:
                 raise BadInput(
                     f"the check of commit {commit[:12]} ended with {code}, which says neither good (0) nor"
                     f" bad (1 to 127): see {shown(log, 300)}"
                 )
             return VersionOutcome(
-                "good" if code == 0 else "bad", symptom="good" if code == 0 else "bad", text=_last(log)
+                "good" if code == 0 else "bad",
+                symptom="good" if code == 0 else "bad",
+                text=_read_last_line(log),
             )
         finally:
             self._free.put(place)
 
     def _check_out(self, place: Path, commit: str) -> str:
-        """Have the files of a commit, and no others, in `place`; why its submodules cannot be had, "" when
-        they are there.
+        """Check out exactly the files of a commit in `place`.
+
+        Returns why its submodules are unavailable, or "".
         """
         if not (place / ".git").exists():
-            _git(
+            _run_git(
                 ["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)],
                 self._home.path,
             )
             if self._sparse:
-                _git(["sparse-checkout", "set", "--", *self._sparse], place)
-        _git(["checkout", "--quiet", "--force", "--detach", commit], place)
-        _git(["clean", "-ffdxq"], place)
+                _run_git(["sparse-checkout", "set", "--", *self._sparse], place)
+        _run_git(["checkout", "--quiet", "--force", "--detach", commit], place)
+        _run_git(["clean", "-ffdxq"], place)
         try:
-            _take_submodules(place, self._repository)
+            _check_out_submodules(place, self._repository)
         except BadInput as error:
             return str(error)
         return ""
 
-    def _log(self, commit: str, name: str) -> Path:
+    def _open_log(self, commit: str, name: str) -> Path:
         folder = self._keep / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{commit}-{name}.log"
 
-    def _run(self, script: Path, place: Path, environment: dict[str, str], log: Path) -> int | None:
-        """The script's exit code, None when its time is up; all that it started is ended with it."""
+    def _run_script(self, script: Path, place: Path, environment: dict[str, str], log: Path) -> int | None:
+        """Run a script and return its exit code, or None on timeout; all its processes are ended with it."""
         with log.open("wb") as file:
             try:
                 process = subprocess.Popen(
@@ -181,13 +190,13 @@ class BuildDir:
                 raise BadInput(f"{shown(script, 200)} cannot be run: {error.strerror}") from None
             self._running.add(process)
             if self._closed:  # while it was started
-                _kill(process)
+                _kill_group(process)
             try:
                 code = process.wait(self._limits.seconds)
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                _kill(process)
+                _kill_group(process)
                 process.wait()
                 self._running.discard(process)
             if self._closed:  # it was killed on the way out: what it says is nothing
@@ -195,18 +204,18 @@ class BuildDir:
             return code
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a script and all that it started."""
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a script and all processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def script_digest(script: Path | None) -> str:
-    """SHA-256 of a script's text, "" for none."""
+def hash_script(script: Path | None) -> str:
+    """Return the SHA-256 of a script's text, or "" without a script."""
     return hashlib.sha256(read_file(script, 16 << 20)).hexdigest() if script else ""
 
 
-def _script(path: Path) -> Path:
+def _check_script(path: Path) -> Path:
     whole = path.resolve()
     if not whole.is_file():
         raise BadInput(f"there is no script {shown(path, 200)}")
@@ -215,27 +224,28 @@ def _script(path: Path) -> Path:
     return whole
 
 
-def _last(log: Path) -> str:
-    """The last line that a script printed."""
+def _read_last_line(log: Path) -> str:
+    """Read the last line that a script printed."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL))
         lines = file.read().decode("utf-8", "replace").split("\n")
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
 
-def _take_submodules(place: Path, source: Path) -> None:
-    """Check out the submodules of a work tree, clean, from the git folder `source` where it holds them, else
-    from their own place.
+def _check_out_submodules(place: Path, source: Path) -> None:
+    """Check out the submodules of a work tree, clean.
+
+    They come from the git folder `source` if it holds them, else from their own URL.
     """
     if not (place / ".gitmodules").is_file():
         return
-    listed = _git(
+    listed = _run_git(
         ["config", "--file", ".gitmodules", "--get-regexp", r"^submodule\..*\.path$"], place, absent=1
     )
-    _git(["submodule", "--quiet", "init"], place)
+    _run_git(["submodule", "--quiet", "init"], place)
     links = {
         line.partition("\t")[2]
-        for line in _git(["ls-files", "--stage"], place).splitlines()
+        for line in _run_git(["ls-files", "--stage"], place).splitlines()
         if line[:6] == _LINK
     }
     for line in listed.splitlines():
@@ -244,26 +254,31 @@ def _take_submodules(place: Path, source: Path) -> None:
             continue
         name = key.removeprefix("submodule.").removesuffix(".path")
         wanted = ["config", "--file", str(source / "config"), "--get", f"submodule.{name}.update"]
-        if source.is_dir() and _git(wanted, place, absent=1).strip() == "none":  # the user does without it
+        # The user's configuration leaves this submodule out.
+        if source.is_dir() and _run_git(wanted, place, absent=1).strip() == "none":
             continue
         held = source / "modules" / name
         if ".." in Path(name).parts or not (held / "HEAD").is_file():
-            _git(["submodule", "--quiet", "update", "--force", "--", path], place)
+            _run_git(["submodule", "--quiet", "update", "--force", "--", path], place)
             held = Path(os.devnull)
         else:
-            _git(["config", f"submodule.{name}.url", str(held)], place)
-            _git(
+            _run_git(["config", f"submodule.{name}.url", str(held)], place)
+            _run_git(
                 ["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--force", "--", path],
                 place,
             )
         if (place / path / ".git").exists():
-            _git(["clean", "-ffdxq"], place / path)
-            _take_submodules(place / path, held)
+            _run_git(["clean", "-ffdxq"], place / path)
+            _check_out_submodules(place / path, held)
 
 
-def _git(arguments: list[str], place: Path, absent: int = 0) -> str:
-    """What a git command prints; BadInput when it fails otherwise than with the code `absent`, which says
-    that there is nothing.
+def _run_git(arguments: list[str], place: Path, absent: int = 0) -> str:
+    """Run git and return its output.
+
+    The exit code `absent` means an empty result.
+
+    Raises:
+        BadInput: If git fails with any other code.
     """
     done = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, check=False)
     if done.returncode and done.returncode != absent:

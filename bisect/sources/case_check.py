@@ -1,6 +1,4 @@
-"""A case as the check of commits: the compiler that a commit built is imported from its work tree and judged
-in a worker.
-"""
+"""Check commits with a case: the built compiler is imported from its work tree and judged in a worker."""
 
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ from opsieve.backends.releases.releases import Environment
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.build_sandbox import Built
-from opsieve.bisect.sources.journal import case_digest
+from opsieve.bisect.sources.journal import hash_case
 from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
 from opsieve.gen.case.case import Case
 from opsieve.triage.fingerprint.fingerprint import VERSION
@@ -26,8 +24,8 @@ _FOLDERS = ("src", "python")
 class CaseCheck:
     """Judges a case on `target` with the compiler of a built commit; a context manager, for its workers.
 
-    What is found first is imported: what the build left in OPSIEVE_BUILD, then `src` and `python` of the work
-    tree, then its top, then what is installed beside opsieve.
+    Packages are imported from the first place that has them: the files that the build left in OPSIEVE_BUILD,
+    then `src` and `python` of the work tree, then its top, then the packages installed beside opsieve.
     """
 
     def __init__(self, case: Case, target: ResolvedTarget, policy: Policy = POLICY):
@@ -46,17 +44,18 @@ class CaseCheck:
 
     @property
     def question(self) -> dict[str, object]:
-        """What is asked, for the journal."""
+        """The journal's key for this check."""
         return {
-            "case": case_digest(self._case),
+            "case": hash_case(self._case),
             "target": self.target.display,
             "tolerance": list(self._policy.tolerance) if self._policy.tolerance else None,
             "fingerprints": VERSION,
         }
 
     def __call__(self, built: Built) -> VersionOutcome:
-        """What the commit shows. Its workers end with the probe, for the work tree will hold another
-        commit.
+        """Evaluate a built commit.
+
+        Its workers end with the probe, because the work tree will hold another commit.
         """
         target = self.target.with_release(built.commit)
         self._trees.places[built.commit] = (
@@ -79,6 +78,6 @@ class _Trees:
     def environment(
         self, backend: Backend, release: str, offline: bool = False, say: object = None
     ) -> Environment:
-        """The running Python, with the folders of a commit in front."""
+        """Return the running Python with the folders of a commit in front."""
         there = tuple(folder for folder in self.places[release] if folder.is_dir())
         return Environment(Path(sys.executable), there, release, sys.version_info[:3])

@@ -1,5 +1,5 @@
-"""A case tried on releases by the workers of a Dask cluster, each of which installs the releases that it is
-asked about.
+"""Try a case on releases through the workers of a Dask cluster, each of which installs the releases it
+needs.
 """
 
 import tempfile
@@ -16,25 +16,27 @@ from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.distributed.cluster import Cluster
-from opsieve.triage.distributed.remote_lane import Files, files_of, installed, write_files
+from opsieve.triage.distributed.remote_lane import Files, describe_installed, pack_files, write_files
 
 
 @contextmanager
-def cluster_probes(
+def open_cluster_probes(
     address: str, resources: Mapping[str, float], offline: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[int, Evaluate]]:
-    """How many versions the cluster at an address can try at once, and what tries one. BadInput, also where
-    no worker gives an answer.
+    """Yield how many versions the cluster can try at once, and a function that tries one.
+
+    Raises:
+        BadInput: Also if every worker stays silent.
     """
     given_up = threading.Event()
-    with Cluster(address, installed(()), resources, say) as cluster:
+    with Cluster(address, describe_installed(()), resources, say) as cluster:
 
         def evaluated(case: Case, target: ResolvedTarget, policy: Policy) -> VersionOutcome:
             with tempfile.TemporaryDirectory() as folder:
                 save(case, Path(folder) / "case")
-                files = files_of(Path(folder) / "case")
+                files = pack_files(Path(folder) / "case")
             try:
-                found = cluster.done(given_up, outcome_there, files, str(target), policy, offline)
+                found = cluster.run_task(given_up, evaluate_files, files, str(target), policy, offline)
             except EOFError as error:
                 raise BadInput(
                     f"the cluster gives no answer for {target.display}: {shown(str(error), 300)}"
@@ -43,13 +45,13 @@ def cluster_probes(
             return found
 
         try:
-            yield cluster.threads(), evaluated
+            yield cluster.count_threads(), evaluated
         finally:
             given_up.set()
 
 
-def outcome_there(files: Files, target: str, policy: Policy, offline: bool) -> VersionOutcome:
-    """On a worker: what the case of these files shows on a target."""
+def evaluate_files(files: Files, target: str, policy: Policy, offline: bool) -> VersionOutcome:
+    """Evaluate the case in these files on a target; runs on a worker."""
     with tempfile.TemporaryDirectory() as folder, Workers(offline=offline) as workers:
         write_files(files, Path(folder) / "case")
         return evaluate(load(Path(folder) / "case"), resolve(target), ObservationCache(workers), policy)

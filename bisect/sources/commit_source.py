@@ -19,26 +19,26 @@ from opsieve.bisect.search.search import (
     TestResult,
     VersionGraph,
 )
-from opsieve.bisect.search.search_loop import SearchProgress, confirm_ends, search_doubting
-from opsieve.bisect.sources.build_sandbox import BUILD_FAILS, LIMITS, BuildDir, CheckLimits, script_digest
+from opsieve.bisect.search.search_loop import SearchProgress, confirm_ends, search_flaky
+from opsieve.bisect.sources.build_sandbox import BUILD_FAILS, LIMITS, BuildDir, CheckLimits, hash_script
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.git_history import (
     Commit,
     Range,
     check_paths,
-    commit_named,
-    describe,
-    first_parents,
+    describe_commit,
+    find_merge_base,
+    get_tree,
     is_ancestor,
     is_shallow,
-    merge_base,
+    list_first_parents,
     open_repository,
     read_range,
-    tree_of,
+    resolve_commit,
 )
 from opsieve.bisect.sources.journal import ProbeJournal
-from opsieve.bisect.sources.outcome import VersionOutcome, result_for
-from opsieve.bisect.sources.version_sequence import in_order
+from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome
+from opsieve.bisect.sources.version_sequence import map_in_order
 from opsieve.gen.errors import BadInput
 
 Say = Callable[[str], None]
@@ -47,12 +47,12 @@ SearchProtocol = Generator[tuple[list[str], SearchProgress | None], list[TestRes
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """`culprits` holds one commit, or the smallest set that can be proven; none when there is `trouble`: that
-    of the ends, or `elsewhere` when no commit that touches the paths asked for brought the change.
+    """The result of a search through commits.
 
-    `wrong_ends` are the commits that were named an end and are not what they were named for, with their
-    answers. `seen` maps every commit that was tested to what it showed; `base` is the merge base that stands
-    for a good end beside the history.
+    `culprits` holds one commit, or the smallest set that can be proven; it is empty if there is `trouble`:
+    that of the ends, or `elsewhere` if every commit that touches the requested paths is innocent.
+    `wrong_ends` are the named ends whose result contradicts their name, with that result. `seen` maps every
+    tested commit to its outcome; `base` is the merge base that replaces a good end outside the history.
     """
 
     direction: Direction
@@ -71,8 +71,10 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a search is about: the ends as hashes, the row of first parents in which an untestable end moves,
-    the range between.
+    """The range of a search.
+
+    It holds the ends as hashes, the row of first parents in which an untestable end moves, and the commits
+    between.
     """
 
     row: tuple[str, ...]
@@ -83,10 +85,10 @@ class Plan:
 
 
 class Commits:
-    """The commits of the repository at `path` between two named ends.
+    """The commits of the repository at `path` between two named ends. A context manager, for git's processes.
 
-    A context manager, for git's processes. `build` is an executable script; `check` is one too, or a case on
-    a target, whose failure at the bad end is then followed.
+    `build` is an executable script; `check` is one too, or a case on a target, whose failure at the bad end
+    is then followed.
     """
 
     def __init__(
@@ -108,10 +110,10 @@ class Commits:
         self._repository = open_repository(path)
         self._path, self._check, self._build, self._say = Path(self._repository.git_dir), check, build, say
         self._paths, self._first_parent, self._sparse = paths, first_parent, sparse
-        self.plan = self._planned(good, bad)
-        question = check.question if isinstance(check, CaseCheck) else {"check": script_digest(check)}
+        self.plan = self._make_plan(good, bad)
+        question = check.question if isinstance(check, CaseCheck) else {"check": hash_script(check)}
         self._journal = ProbeJournal(
-            root, {"source": "commits", "build": script_digest(build), "sparse": sparse, **question}, fresh
+            root, {"source": "commits", "build": hash_script(build), "sparse": sparse, **question}, fresh
         )
         self._limits = limits
         self.wanted: VersionOutcome | None = None
@@ -128,11 +130,11 @@ class Commits:
     ) -> None:
         self._repository.close()
 
-    def recall(self, commit: str) -> VersionOutcome | None:
-        """What an earlier probe of a commit with the same files saw."""
-        return self._journal.get(tree_of(self._repository, commit))
+    def recall_probe(self, commit: str) -> VersionOutcome | None:
+        """Return the outcome of an earlier probe of a commit with the same files."""
+        return self._journal.get_probe(get_tree(self._repository, commit))
 
-    def search(
+    def search_commits(
         self,
         *,
         chance: Given = None,
@@ -140,12 +142,12 @@ class Commits:
         jobs: int = 1,
         progressed: Callable[[SearchProgress], None] = lambda progress: None,
     ) -> CommitResult:
-        """Find the commit that brought or took away the failure.
+        """Find the commit that brought or ended the failure.
 
-        A chance of `auto` is measured at the bad end, by running it several times; one that is None when it
-        was seen to be flaky.
+        A chance of `auto` is measured at the bad end by running it several times; a chance of None only if
+        that end was flaky.
         """
-        steps = self._steps(chance, confidence, jobs)
+        steps = self._run_steps(chance, confidence, jobs)
         with (
             ThreadPoolExecutor(
                 jobs
@@ -158,41 +160,41 @@ class Commits:
             while True:
                 if progress is not None:
                     progressed(progress)
-                seen = in_order(pool, lambda commit: self._test(builds, commit), wanted)
+                seen = map_in_order(pool, lambda commit: self._test_commit(builds, commit), wanted)
                 try:
-                    self._follow(dict(zip(wanted, seen, strict=True)))
-                    wanted, progress = steps.send([result_for(item, self.wanted) for item in seen])
+                    self._choose_failure(dict(zip(wanted, seen, strict=True)))
+                    wanted, progress = steps.send([classify_outcome(item, self.wanted) for item in seen])
                 except StopIteration as stop:
                     found: CommitResult = stop.value
                     return found
 
-    def _follow(self, seen: dict[str, VersionOutcome]) -> None:
-        """Follow one failure: that of the bad end, else the first that is met. A script cannot tell one
-        failure from another.
+    def _choose_failure(self, seen: dict[str, VersionOutcome]) -> None:
+        """Follow one failure: that of the bad end, else the first one seen. A script cannot tell failures
+        apart.
         """
         if self.wanted is None:
             bad = seen.get(self.plan.row[self.plan.bad])
             failing = [item for item in (bad, *seen.values()) if item is not None and item.state == "bad"]
             self.wanted = failing[0] if failing else None
 
-    def _planned(self, good: str, bad: str) -> Plan:
+    def _make_plan(self, good: str, bad: str) -> Plan:
         repository = self._repository
-        good, bad = commit_named(repository, good), commit_named(repository, bad)
+        good, bad = resolve_commit(repository, good), resolve_commit(repository, bad)
         if good == bad:
             raise BadInput("the good and the bad end are the same commit")
         base = ""
         if not is_ancestor(repository, good, bad) and not is_ancestor(repository, bad, good):
-            base = good = merge_base(repository, good, bad)
+            base = good = find_merge_base(repository, good, bad)
         old, new = (good, bad) if is_ancestor(repository, good, bad) else (bad, good)
         check_paths(repository, new, self._paths)
         if is_shallow(repository):
             self._say("the clone is shallow: commits that it lacks are not searched (git fetch --unshallow)")
-        row = (old, *first_parents(repository, old, new))
+        row = (old, *list_first_parents(repository, old, new))
         place = {old: 0, new: len(row) - 1}
         between = read_range(repository, old, new, self._paths, self._first_parent)
         return Plan(row, place[good], place[bad], base, between)
 
-    def _steps(self, given: Given, confidence: float, width: int) -> SearchProtocol:
+    def _run_steps(self, given: Given, confidence: float, width: int) -> SearchProtocol:
         """Confirm the two ends, then search between them."""
         plan = self.plan
         flaky = isinstance(self._check, Path)
@@ -201,22 +203,22 @@ class Commits:
         while True:
             answers = yield [plan.row[place] for place in places], None
             if given is None and self.wanted is not None and self.wanted.flaky:
-                return (yield from self._steps("auto", confidence, width))
+                return (yield from self._run_steps("auto", confidence, width))
             try:
                 places = confirming.send(answers)
             except StopIteration as stop:
                 ends, chance = stop.value
                 break
         if ends.trouble:
-            return self._found(ends, None, plan.between)
+            return self._make_result(ends, None, plan.between)
         if isinstance(chance, ReproductionRate):
             self._say(f"the failing end showed the failure in {chance.failures} of {chance.runs} runs")
-        return (yield from self._between(ends, chance, confidence, width))
+        return (yield from self._search_between(ends, chance, confidence, width))
 
-    def _between(
+    def _search_between(
         self, ends: Ends, chance: float | ReproductionRate, confidence: float, width: int
     ) -> SearchProtocol:
-        """The search between two ends that differ."""
+        """Search between two ends that differ."""
         plan = self.plan
         between = plan.between
         if ends.wrong:
@@ -231,27 +233,27 @@ class Commits:
         def search_for(rate: float | ReproductionRate) -> Search:
             return Search(history, direction=ends.direction, chance=rate, confidence=confidence, width=width)
 
-        inner = search_doubting(search_for, chance)
+        inner = search_flaky(search_for, chance)
         try:
             places, progress = next(inner)
             while True:
                 answers = yield [between.commits[place] for place in places], progress
                 places, progress = inner.send(answers)
         except StopIteration as stop:
-            return self._found(ends, stop.value, between)
+            return self._make_result(ends, stop.value, between)
 
-    def _test(self, builds: BuildDir, commit: str) -> VersionOutcome:
-        tree = tree_of(self._repository, commit)
+    def _test_commit(self, builds: BuildDir, commit: str) -> VersionOutcome:
+        tree = get_tree(self._repository, commit)
         turn = self._turns[tree]
         self._turns[tree] += 1
-        known = self._journal.get(tree, turn)
+        known = self._journal.get_probe(tree, turn)
         if known is not None and known.symptom == BUILD_FAILS and tree not in self._built:
             known = None  # a build that failed in an earlier call may have had no disk, no network or no time
         self._built.add(tree)
         if known is None:
             start = time.monotonic()
-            known = builds.probe(commit, tree)
-            self._journal.put(tree, known, time.monotonic() - start, turn)
+            known = builds.probe_commit(commit, tree)
+            self._journal.add_probe(tree, known, time.monotonic() - start, turn)
             self.probed += 1
             self._say(f"{commit[:12]}: {known.symptom}")
         else:
@@ -262,7 +264,7 @@ class Commits:
             self.seen[commit] = known
         return known
 
-    def _found(self, ends: Ends, suspects: Suspects | None, between: Range) -> CommitResult:
+    def _make_result(self, ends: Ends, suspects: Suspects | None, between: Range) -> CommitResult:
         culprits = suspects.candidates if suspects else ()
         trouble = str(ends.trouble)
         if between.closed and culprits == (len(between.commits) - 1,):
@@ -275,7 +277,7 @@ class Commits:
             tuple((self.plan.row[place], result.value) for place, result in ends.wrong),
             old if regression else new,
             new if regression else old,
-            tuple(describe(self._repository, between.commits[place]) for place in culprits),
+            tuple(describe_commit(self._repository, between.commits[place]) for place in culprits),
             suspects.confidence if suspects else 0.0,
             len(between.commits),
             self.plan.base,

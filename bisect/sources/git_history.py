@@ -1,5 +1,5 @@
-"""Commits of a local repository, read through git: names, ranges with merges, what a commit changed. Nothing
-is written.
+"""Read commits of a local repository through git: names, ranges with merges, changed files. Nothing is
+written.
 """
 
 import re
@@ -20,10 +20,10 @@ _FILES = 200
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Commits that `new` has and `old` has not, every one after its parents, so that the last is `new`.
+    """Commits that `new` has and `old` lacks, every one after its parents, so that the last is `new`.
 
-    `parents` are places in `commits`; parents outside are left out. `closed` tells that `new` touches none of
-    the paths asked for and stands there only to close the range.
+    `parents` are places in `commits`; parents outside the range are left out. `closed` means that `new`
+    touches no requested path and is included only to close the range.
     """
 
     commits: tuple[str, ...]
@@ -33,9 +33,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a person wants to know of a commit; `pull_request` is the number in its subject, `link` its page
-    where known.
-    """
+    """A commit as reports show it; `pull_request` is the number in its subject, `link` its page if known."""
 
     sha: str
     subject: str
@@ -49,7 +47,11 @@ class Commit:
 
 
 def open_repository(path: Path) -> "Repo":
-    """The repository at `path`; BadInput when there is none."""
+    """Open the repository at `path`.
+
+    Raises:
+        BadInput: If it is missing.
+    """
     import git
 
     try:
@@ -58,10 +60,8 @@ def open_repository(path: Path) -> "Repo":
         raise BadInput(f"{shown(path, 200)} is no git repository") from None
 
 
-def commit_named(repository: "Repo", name: str) -> str:
-    """The hash of the commit that a tag, a branch, a hash or a date names (a date: the last commit of HEAD
-    before it).
-    """
+def resolve_commit(repository: "Repo", name: str) -> str:
+    """Resolve a tag, a branch, a hash or a date (the last commit of HEAD before it) to a commit hash."""
     import git
 
     try:
@@ -85,8 +85,12 @@ def commit_named(repository: "Repo", name: str) -> str:
     return str(found)
 
 
-def tag_of(path: Path, release: str) -> str:
-    """The tag of a release, `v1.20.0` or `1.20.0` or one that ends so; BadInput when there is none."""
+def find_tag(path: Path, release: str) -> str:
+    """Find the tag of a release: `v1.20.0`, `1.20.0` or one that ends so.
+
+    Raises:
+        BadInput: If there is no such tag.
+    """
     with open_repository(path) as repository:
         tags = [tag.name for tag in repository.tags]
     for wanted in (f"v{release}", release):
@@ -99,12 +103,16 @@ def tag_of(path: Path, release: str) -> str:
 
 
 def is_ancestor(repository: "Repo", old: str, new: str) -> bool:
-    """Whether `new` has `old` among its ancestors, itself counted."""
+    """Whether `old` is `new` or one of its ancestors."""
     return repository.is_ancestor(repository.commit(old), repository.commit(new))
 
 
-def merge_base(repository: "Repo", a: str, b: str) -> str:
-    """The newest commit that both have; BadInput when they share none."""
+def find_merge_base(repository: "Repo", a: str, b: str) -> str:
+    """Return the newest common commit.
+
+    Raises:
+        BadInput: If the two have no common history.
+    """
     found = repository.merge_base(repository.commit(a), repository.commit(b))
     if not found:
         hint = (
@@ -116,8 +124,8 @@ def merge_base(repository: "Repo", a: str, b: str) -> str:
     return str(found[0])
 
 
-def first_parents(repository: "Repo", old: str, new: str, most: int = 10_000) -> list[str]:
-    """The row of first parents that leads to `new`, oldest first: what is not in `old`'s history."""
+def list_first_parents(repository: "Repo", old: str, new: str, most: int = 10_000) -> list[str]:
+    """List the row of first parents that leads to `new` and is outside `old`'s history, oldest first."""
     lines = repository.git.rev_list("--first-parent", f"--max-count={most}", new, f"^{old}").splitlines()
     return [str(line) for line in reversed(lines)]
 
@@ -125,8 +133,9 @@ def first_parents(repository: "Repo", old: str, new: str, most: int = 10_000) ->
 def read_range(
     repository: "Repo", old: str, new: str, paths: tuple[str, ...] = (), first_parent: bool = False
 ) -> Range:
-    """The commits to search. With `paths`, only those that touch one of them, with the parents that are left,
-    and `new`.
+    """Read the commits to search.
+
+    With `paths`, only commits that touch one of them count, with their remaining parents, and `new`.
     """
     options = ["--topo-order", "--reverse", "--parents"] + ["--first-parent"] * first_parent
     commits: list[str] = []
@@ -146,7 +155,11 @@ def read_range(
 
 
 def check_paths(repository: "Repo", new: str, paths: tuple[str, ...]) -> None:
-    """BadInput for a path that no commit up to `new` ever touched: it is mistyped."""
+    """Check that each path occurs in the history up to `new`.
+
+    Raises:
+        BadInput: For a path that every commit leaves alone: it is mistyped.
+    """
     for path in paths:
         if not repository.git.rev_list("-1", new, "--", path):
             raise BadInput(
@@ -160,13 +173,15 @@ def is_shallow(repository: "Repo") -> bool:
     return str(repository.git.rev_parse("--is-shallow-repository")) == "true"
 
 
-def tree_of(repository: "Repo", sha: str) -> str:
-    """The hash of a commit's files: equal trees build equally."""
+def get_tree(repository: "Repo", sha: str) -> str:
+    """Return the hash of a commit's files: equal trees build equally."""
     return str(repository.git.rev_parse(f"{sha}^{{tree}}"))
 
 
-def describe(repository: "Repo", sha: str) -> Commit:
-    """A commit for a report; names of files are bounded in number, the text is as the author wrote it."""
+def describe_commit(repository: "Repo", sha: str) -> Commit:
+    """Describe a commit for a report; file names are bounded in number, the text is as the author wrote
+    it.
+    """
     commit = repository.commit(sha)
     text = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
     subject = text.splitlines()[0][:300] if text.strip() else ""

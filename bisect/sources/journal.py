@@ -1,5 +1,5 @@
-"""The probes of a search on disk, so that a finished search costs nothing to repeat and a killed one loses
-one probe.
+"""Keep the probes of a search on disk: a finished search costs nothing to repeat, a killed one loses one
+probe.
 """
 
 import hashlib
@@ -35,9 +35,7 @@ class _Conclusion(msgspec.Struct):
 
 
 class ProbeJournal:
-    """The probes of one question: a folder `root/<digest>` with `question.json` and journals of what was
-    seen and concluded.
-    """
+    """The probes of one question: a folder `root/<digest>` with `question.json` and journals of outcomes."""
 
     def __init__(self, root: Path, question: Mapping[str, Any], fresh: bool = False):
         """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own
@@ -56,33 +54,33 @@ class ProbeJournal:
         self._outcomes = {(probe.version, probe.turn): probe.outcome for probe in probes}
         self._answers = {each.name: each.answer for each in self._conclusions.read()}
 
-    def get(self, version: str, turn: int = 0) -> VersionOutcome | None:
-        """What the `turn`-th probe of a version saw, None when there was none."""
+    def get_probe(self, version: str, turn: int = 0) -> VersionOutcome | None:
+        """Return the outcome of the `turn`-th probe of a version, if it was made."""
         return self._outcomes.get((version, turn))
 
-    def put(self, version: str, outcome: VersionOutcome, seconds: float, turn: int = 0) -> None:
+    def add_probe(self, version: str, outcome: VersionOutcome, seconds: float, turn: int = 0) -> None:
         """Keep one probe."""
         self._outcomes[version, turn] = outcome
-        self._keep(self._probes, _Probe(version, turn, seconds, outcome))
+        self._append_record(self._probes, _Probe(version, turn, seconds, outcome))
 
-    def conclusion(self, name: str) -> dict[str, Any] | None:
-        """What was concluded under a name, None for nothing."""
+    def get_conclusion(self, name: str) -> dict[str, Any] | None:
+        """Return the conclusion kept under a name, if any."""
         return self._answers.get(name)
 
-    def conclude(self, name: str, answer: dict[str, Any]) -> None:
-        """Keep what follows from many probes that are not kept themselves, under a name."""
+    def add_conclusion(self, name: str, answer: dict[str, Any]) -> None:
+        """Keep a conclusion from many unrecorded probes under a name."""
         self._answers[name] = answer
-        self._keep(self._conclusions, _Conclusion(name, answer))
+        self._append_record(self._conclusions, _Conclusion(name, answer))
 
-    def _keep(self, journal: Journal[Any], record: msgspec.Struct) -> None:
+    def _append_record(self, journal: Journal[Any], record: msgspec.Struct) -> None:
         try:
             journal.add([record])
         except OSError as error:
             raise BadInput(f"a probe cannot be kept in {shown(self.folder, 200)}: {reason(error)}") from None
 
 
-def case_digest(case: Case) -> str:
-    """SHA-256 of model, inputs and expected outputs, in hexadecimal."""
+def hash_case(case: Case) -> str:
+    """Return the SHA-256 of model, inputs and expected outputs in hexadecimal."""
     total = hashlib.sha256(case.program.data)
     for values in (case.inputs, case.expected):
         chunks: list[bytes] = []
@@ -96,8 +94,8 @@ def case_digest(case: Case) -> str:
     return total.hexdigest()
 
 
-def default_root() -> Path:
-    """`bisect` in the user's cache, or what OPSIEVE_PROBES names."""
+def get_default_root() -> Path:
+    """Return `bisect` in the user's cache, or the folder in OPSIEVE_PROBES."""
     if named := os.environ.get("OPSIEVE_PROBES"):
         return Path(named).expanduser()
     from platformdirs import user_cache_path

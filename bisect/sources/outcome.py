@@ -1,5 +1,5 @@
-"""What one version shows of a case: good, bad with which fingerprint, or to be skipped; and the changes in a
-row of outcomes.
+"""The outcome of a case in one version: good, bad with a fingerprint, or skipped; and changes in a row of
+outcomes.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,15 +30,15 @@ _FRAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class VersionOutcome:
-    """`key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for
-    a person.
+    """The outcome of a case in one version.
 
-    `trait` is what of the failure survives from one release to another: line numbers, status codes and
-    offsets into a binary do not. `stage` says how far the version got: one that gave outputs, wrong ones or
-    where it should not, `done`. `levels_differ`: the unoptimised build gives other outputs, and nobody else
-    confirms either; None where that was not asked. `flaky`: it failed in some of its runs only. `message` is
-    what the compiler said, whole as far as it is kept, with the functions on its stack. `doubted`: it is bad
-    because the expected outputs of the case are others, though oracles contradict them.
+    `key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for a
+    person. `trait` is the part of the failure that survives from one release to another: line numbers, status
+    codes and offsets into a binary do not. `stage` says how far the version got: `done` if it returned
+    outputs, even wrong or unexpected ones. `levels_differ`: the unoptimised build gives other outputs while
+    the oracles confirm neither build; None if it was not compared. `flaky`: only some runs fail. `message` is
+    the compiler's message, bounded, with the functions on its stack. `doubted`: bad because the case expects
+    other outputs, although oracles contradict the expected ones.
     """
 
     state: State
@@ -57,11 +57,11 @@ Evaluate = Callable[[Case, ResolvedTarget, Policy], VersionOutcome]
 
 
 def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
-    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or
-    unsupported is skipped.
+    """Judge a case on a target.
 
-    The expected outputs of a case define good and bad: a target that gives others is bad, even where the
-    judge leaves open who is right.
+    Only `fail` and `flaky` are failures; undecided, invalid and unsupported ones are skipped. The expected
+    outputs of a case define good and bad: a target that returns others is bad, even if the judge is
+    undecided.
     """
     judged = judge_case(case, target, lab, policy)
     verdict, observation = judged.verdict, judged.observations[0]
@@ -69,22 +69,22 @@ def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLI
         worst = compare(observation.outputs, case.expected, case.program.output_dtypes(), policy).worst
         if worst is not None:
             wrong = replace(verdict, verdict="fail", kind="mismatch", stage="run", mismatch=worst)
-            return replace(_failing(case, wrong, observation, _shortened(verdict.reason)), doubted=True)
+            return replace(_make_failure(case, wrong, observation, _shorten(verdict.reason)), doubted=True)
     state = _STATES.get(verdict.verdict, "skip")
-    text = _shortened(verdict.reason)
+    text = _shorten(verdict.reason)
     if state == "bad":
-        found = _failing(case, verdict, observation, text)
+        found = _make_failure(case, verdict, observation, text)
         return replace(found, levels_differ=True) if LEVELS_DISAGREE in verdict.rules else found
     if state == "skip" and observation.outputs is not None:
-        differ = _levels_differ(case, target, observation, lab, policy)
+        differ = _compare_levels(case, target, observation, lab, policy)
         return VersionOutcome(state, "", "", verdict.verdict, "done", text, levels_differ=differ)
     return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, text=text)
 
 
-def _levels_differ(
+def _compare_levels(
     case: Case, target: ResolvedTarget, seen: Observation, lab: Lab, policy: Policy
 ) -> bool | None:
-    """Whether the unoptimised build gives other outputs than `seen`; None where it gives none."""
+    """Whether the unoptimised build gives other outputs than `seen`; None without outputs."""
     if target.baseline is None:
         return False
     right = lab.observe(target.baseline, case.program, case.inputs)
@@ -98,21 +98,21 @@ def _levels_differ(
 def evaluate_run(
     case: Case, target: ResolvedTarget, seen: Observation, lab: Lab, blame: str = ""
 ) -> VersionOutcome | None:
-    """What one run shows where the compiler gave no outputs; None where it gave them, could not be asked or
-    truly lacks something.
+    """Evaluate a run in which the compiler failed to return outputs, without oracles.
 
-    `blame` goes into the key, and not into the trait.
+    Returns None if it returned outputs, did not run, or lacks a feature. `blame` goes into the key, and not
+    into the trait.
     """
     verdict = judge_run(case.program, case.inputs, target, seen, lab, blame=blame)
-    text = _shortened(seen.message)
-    return _failing(case, verdict, seen, text) if verdict.verdict == "fail" else None
+    text = _shorten(seen.message)
+    return _make_failure(case, verdict, seen, text) if verdict.verdict == "fail" else None
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return " ".join(text.split())[:_TEXT]
 
 
-def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
+def _make_failure(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
     found = failure_of(verdict, observation, case.program).fingerprint
     kind, ended = verdict.kind or "error", verdict.stage or observation.stage
     wrong = kind in WRONG_OUTPUTS and verdict.mismatch
@@ -125,38 +125,39 @@ def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) 
     return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
 
 
-def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:
-    """What an outcome says of the failure `wanted` (any failure for None).
+def classify_outcome(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:
+    """Classify an outcome with respect to the failure `wanted` (any failure for None).
 
-    Another failure that comes before the wanted one would have hides it: skip. One that comes after it proves
-    that the wanted one is not there: good.
+    Another failure at an earlier stage hides the wanted one: skip. One at a later stage proves that the
+    wanted one is absent: good.
     """
-    if seen.state == "good" or (wanted is not None and is_without(seen, wanted)):
+    if seen.state == "good" or (wanted is not None and lacks_failure(seen, wanted)):
         return TestResult.GOOD
     if seen.state == "skip":
         return TestResult.SKIP
     if wanted is None or seen.trait == wanted.trait:
         return TestResult.BAD
-    return TestResult.GOOD if _reached(seen) > _reached(wanted) else TestResult.SKIP
+    return TestResult.GOOD if _get_progress(seen) > _get_progress(wanted) else TestResult.SKIP
 
 
-def is_without(seen: VersionOutcome, wanted: VersionOutcome) -> bool:
-    """Whether a version that was not judged is without the failure `wanted` all the same: nobody says that
-    its outputs are right, but it gave them where the failure ends a run, or its levels agree where they
-    disagree.
+def lacks_failure(seen: VersionOutcome, wanted: VersionOutcome) -> bool:
+    """Whether a version that was not judged still lacks the failure `wanted`.
+
+    It does if it returned outputs where the failure ends a run, or if its levels agree where the failure
+    makes them disagree.
     """
     if seen.state != "skip" or seen.stage != "done":
         return False
     return wanted.stage != "done" or (wanted.levels_differ is True and seen.levels_differ is False)
 
 
-def _reached(seen: VersionOutcome) -> int:
+def _get_progress(seen: VersionOutcome) -> int:
     return _PROGRESS.index(seen.stage) if seen.stage in _PROGRESS else len(_PROGRESS)
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change between two versions that were looked at; `exact` when no version between them is unknown."""
+    """A change between two tested versions; `exact` if all versions between them are known."""
 
     kind: Literal["regression", "fix", "symptom"]
     last_before: str
@@ -166,8 +167,8 @@ class Transition:
     after: str
 
 
-def transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | None]) -> list[Transition]:
-    """The changes among `versions`, oldest first; None and skipped ones say nothing."""
+def find_transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | None]) -> list[Transition]:
+    """Find the changes among `versions`, oldest first; untested and skipped ones are passed over."""
     found: list[Transition] = []
     last = -1
     for place, now in enumerate(seen):
@@ -184,6 +185,6 @@ def transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | None]) 
     return found
 
 
-def monotone(found: Sequence[Transition]) -> bool:
-    """Whether the failure came or went once only."""
+def is_monotone(found: Sequence[Transition]) -> bool:
+    """Whether the failure came or went only once."""
     return sum(item.kind != "symptom" for item in found) <= 1

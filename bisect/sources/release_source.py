@@ -16,7 +16,7 @@ from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, relea
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.sources.journal import ProbeJournal, case_digest
+from opsieve.bisect.sources.journal import ProbeJournal, hash_case
 from opsieve.bisect.sources.outcome import Evaluate, VersionOutcome, evaluate
 from opsieve.bisect.sources.version_row import Version
 from opsieve.bisect.sources.version_sequence import Say, VersionSequence
@@ -29,12 +29,11 @@ _MAX_BYTES = 1 << 20
 
 
 class Releases(VersionSequence):
-    """Probes of one case in versions of a compiler; `target` gives the backend and its options, its release
-    is ignored.
+    """Probes of one case in versions of a compiler.
 
-    `row` holds the versions that are not plain releases of the backend's package. One that cannot be
-    installed or imported is skipped. With `elsewhere` plain releases are tried by that, not by the workers
-    here.
+    `target` gives the backend and its options, its release is ignored. `row` holds the versions that are not
+    plain releases of the backend's package. A version that cannot be installed or imported is skipped.
+    `elsewhere`, if given, tries plain releases instead of the local workers.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Releases(VersionSequence):
         self._row = {version.name: version for version in row}
         self.target = target.with_release("")
         question = {
-            "case": case_digest(case),
+            "case": hash_case(case),
             "target": self.target.display,
             "tolerance": list(policy.tolerance) if policy.tolerance else None,
             "fingerprints": VERSION,
@@ -62,24 +61,28 @@ class Releases(VersionSequence):
         super().__init__(self.try_release, ProbeJournal(root, question), self.target.name, say)
 
     def try_release(self, version: str) -> VersionOutcome:
-        """What a release shows, tested now."""
+        """Evaluate a release now."""
         if self._elsewhere is not None and version not in self._row:
-            return self._elsewhere(self._case, self.target_of(version), self._policy)
-        return evaluate(self._case, self.target_of(version), ObservationCache(self._workers), self._policy)
+            return self._elsewhere(self._case, self.get_target(version), self._policy)
+        return evaluate(self._case, self.get_target(version), ObservationCache(self._workers), self._policy)
 
-    def target_of(self, version: str) -> ResolvedTarget:
-        """The target that a version is, with the options that are searched with."""
+    def get_target(self, version: str) -> ResolvedTarget:
+        """Return the target of a version, with the options of the search."""
         known = self._row.get(version)
-        return known.on(self.target) if known else self.target.with_release(version)
+        return known.apply_to(self.target) if known else self.target.with_release(version)
 
-    def key(self, version: str) -> str:
+    def make_key(self, version: str) -> str:
         """What its probes are kept by."""
         known = self._row.get(version)
-        return known.key(self.target.backend) if known else version
+        return known.make_key(self.target.backend) if known else version
 
 
-def backend_of(package: str) -> str:
-    """The backend whose releases are those of a package; BadInput when none is."""
+def find_backend(package: str) -> str:
+    """Find the backend whose releases are those of a package.
+
+    Raises:
+        BadInput: If every backend runs another package.
+    """
     there = {plugin(name).facts.package: name for name in names() if plugin(name).facts.package}
     # not another tool of its wheel
     there |= {name: name for name in names() if plugin(name).facts.package == name}
@@ -89,8 +92,8 @@ def backend_of(package: str) -> str:
 
 
 def is_pure(folders: Sequence[Path], package: str) -> bool:
-    """Whether a package that is unpacked in one of the folders holds no compiled code, as its wheel says: its
-    source tree can be imported.
+    """Whether a package unpacked in one of the folders is pure Python according to its wheel, so that its
+    sources can be imported.
     """
     name = re.sub(r"[-_.]+", "_", package)
     for folder in folders:
@@ -100,7 +103,7 @@ def is_pure(folders: Sequence[Path], package: str) -> bool:
     return False
 
 
-def releases_of(
+def list_releases(
     package: str,
     offline: bool,
     store: ReleaseStore | None = None,
@@ -108,35 +111,35 @@ def releases_of(
     index: PackageIndex = CONFIGURED,
     preliminary: bool = False,
 ) -> list[str]:
-    """The releases to search, oldest first: those of the index, or those in the store when `offline`;
-    previews only if `preliminary`.
+    """List the releases to search, oldest first.
 
-    What the index said is kept in `root` for an hour: it takes as long to ask as many probes.
+    They are those of the index, or those in the store when `offline`; pre-releases only if `preliminary`. The
+    listing of the index is kept in `root` for an hour, because it takes as long as many probes.
     """
     store = store or ReleaseStore()
     if offline:
         found = list(dict.fromkeys(release for release, _ in store.installed(package, index)))
     else:
-        file = root / "listed" / f"{_listing(package, index, preliminary)}.json" if root else None
-        found = _listed(package, store, file, index, preliminary)
+        file = root / "listed" / f"{_name_listing(package, index, preliminary)}.json" if root else None
+        found = _read_listing(package, store, file, index, preliminary)
     if not found:
         where = "in the store; leave --offline out" if offline else "that can run here"
         raise BadInput(f"there is no release of {shown(package)} {where}")
     return found
 
 
-def _listing(package: str, index: PackageIndex, preliminary: bool) -> str:
-    """What the releases of a package on an index are called on disk."""
+def _name_listing(package: str, index: PackageIndex, preliminary: bool) -> str:
+    """Return the file name of a package's listing on disk."""
     asked = f"{index.place} {preliminary}"
     plain = index == CONFIGURED and not preliminary
     return package if plain else f"{package}-{hashlib.sha256(asked.encode()).hexdigest()[:10]}"
 
 
-def _listed(
+def _read_listing(
     package: str, store: ReleaseStore, file: Path | None, index: PackageIndex, preliminary: bool
 ) -> list[str]:
-    """The releases on the index, as it said within the last hour where `file` has that; a folder is looked at
-    each time.
+    """Return the releases on the index, from `file` if that is younger than an hour; a local folder is always
+    read.
     """
     if index.place and "://" not in index.place:
         file = None

@@ -1,5 +1,5 @@
-"""Versions of one compiler in a row, oldest first: releases of its package and of others that hold it, and
-builds by their path.
+"""Versions of one compiler in a row, oldest first: releases of its package and of related ones, and builds by
+path.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ _DATE = re.compile(r"(?:^|[-_@])((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?:$|[-_])")
 class Version:
     """One version: a release of a package, or a build at an absolute path.
 
-    `name` is how users and answers call it; `number` its release number, "" where none is known; `commit` the
-    commit that its name states, "" for none.
+    `name` is its name for users and in answers; `number` its release number, or ""; `commit` the commit
+    stated in its name, or "".
     """
 
     name: str
@@ -35,19 +35,21 @@ class Version:
     build: str = ""
     commit: str = ""
 
-    def on(self, target: ResolvedTarget) -> ResolvedTarget:
-        """The version with the options of a target."""
+    def apply_to(self, target: ResolvedTarget) -> ResolvedTarget:
+        """Return this version with the options of a target."""
         if self.build:
             return replace(target, target=replace(target.target, release="", build=self.build))
         return target.with_release(self.entry)
 
     @property
     def entry(self) -> str:
-        """Under what `VersionStore` knows a release; one of the backend's own package has its number."""
+        """The name of a release in `VersionStore`; for the backend's own package, its number."""
         return re.sub(r"[^A-Za-z0-9.!+_-]+", "-", self.name)
 
-    def key(self, backend: Backend) -> str:
-        """What tells it from every other version, and from a build before it was made anew."""
+    def make_key(self, backend: Backend) -> str:
+        """Return a key that tells this version from every other one, and a build from its predecessor at the
+        same path.
+        """
         if self.build:
             place = hashlib.sha256(os.fsencode(self.build)).hexdigest()[:16]
             return f"build-{place}-{build_state(backend, self.build)}"
@@ -55,8 +57,8 @@ class Version:
         place = hashlib.sha256(index.place.encode()).hexdigest()[:16]
         return f"{self.name}@{place}" if index.place else self.name
 
-    def files(self, backend: Backend, store: ReleaseStore) -> tuple[Path, ...]:
-        """The folders in which its files lie, as far as they are here."""
+    def find_files(self, backend: Backend, store: ReleaseStore) -> tuple[Path, ...]:
+        """Return the folders of its files, if they are on this machine."""
         if self.release is not None:
             return store.package_environment(backend, self.release, offline=True).path
         found = build_files(backend, self.build)
@@ -64,7 +66,7 @@ class Version:
 
 
 class VersionStore:
-    """The versions of a row in the part of a store of releases, by the text that `Version.on` gives a
+    """The versions of a row in the part of a store of releases, by the text that `Version.apply_to` gives a
     target.
     """
 
@@ -75,15 +77,17 @@ class VersionStore:
     def environment(
         self, backend: Backend, release: str, offline: bool = False, say: Say = lambda _: None
     ) -> Environment:
-        """The environment that runs a release of the row, or another one of the backend's own package."""
+        """Return the environment of a release of the row, or of another release of the backend's own
+        package.
+        """
         found = self._row.get(release) or PackageRelease(backend.package, release)
         return self._store.package_environment(backend, found, offline, say)
 
 
-def release_row(
+def make_release_row(
     package: str, numbers: Iterable[str], main: str, index: PackageIndex = CONFIGURED
 ) -> list[Version]:
-    """Releases of a package on an index; those of another package than `main` are called by both names."""
+    """List releases of a package on an index; those of another package than `main` carry both names."""
     return [
         Version(
             number if package == main else f"{package}=={number}",
@@ -94,17 +98,19 @@ def release_row(
     ]
 
 
-def build_at(path: Path, target: ResolvedTarget, name: str) -> Version:
-    """The build at a path, which may run from now on: the user named it, or the folder that holds it.
-    BadInput when it is none.
+def open_build(path: Path, target: ResolvedTarget, name: str) -> Version:
+    """Open the build at a path and allow it to run: the user named it, or the folder that holds it.
+
+    Raises:
+        BadInput: If the path is not a build.
     """
     build = str(path.absolute())
     allow(replace(target, target=replace(target.target, release="", build=build)))
     stem = path.name.removesuffix(".whl") if path.suffix != ".whl" else ""
-    date, commit, number = _DATE.search(stem), _hash(stem), _NUMBER.search(stem)
+    date, commit, number = _DATE.search(stem), _find_hash(stem), _NUMBER.search(stem)
     stated = build_number(target.backend, build)
     if path.suffix == ".whl":
-        return Version(name, stated, build=build, commit=_hash(stated))
+        return Version(name, stated, build=build, commit=_find_hash(stated))
     if commit:
         return Version(name, build=build, commit=commit)
     if number and is_number(number[1]):
@@ -112,8 +118,12 @@ def build_at(path: Path, target: ResolvedTarget, name: str) -> Version:
     return Version(name, stated if is_number(stated) else "".join(date.groups()) if date else "", build=build)
 
 
-def in_folder(folder: Path, target: ResolvedTarget, say: Say) -> list[Version]:
-    """The builds that lie in a folder, each called by its name there; BadInput when there is none."""
+def list_builds(folder: Path, target: ResolvedTarget, say: Say) -> list[Version]:
+    """List the builds in a folder, each under its file name.
+
+    Raises:
+        BadInput: If the folder has no build.
+    """
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
@@ -122,7 +132,7 @@ def in_folder(folder: Path, target: ResolvedTarget, say: Say) -> list[Version]:
     for path in entries:
         if path.is_dir() or path.suffix == ".whl":
             try:
-                found.append(build_at(path, target, path.name))
+                found.append(open_build(path, target, path.name))
             except BadInput as error:
                 refused.append(str(error))
     if not found:
@@ -133,21 +143,24 @@ def in_folder(folder: Path, target: ResolvedTarget, say: Say) -> list[Version]:
     return found
 
 
-def end_at(text: str, target: ResolvedTarget) -> Version | None:
-    """The build that `--good` or `--bad` names as `backend@path`, None where it names no build. BadInput for
-    another compiler's.
+def open_end(text: str, target: ResolvedTarget) -> Version | None:
+    """Open the build that `--good` or `--bad` names as `backend@path`; None for any other text.
+
+    Raises:
+        BadInput: For another compiler's build.
     """
     if "@" not in text or text.partition("@")[0] != target.name:
         return None
     named = resolve(text)
     if named.target.options:
         raise BadInput(f"{shown(text, 200)} has options: they belong to --target, for every version alike")
-    return build_at(Path(named.build), target, text)
+    return open_build(Path(named.build), target, text)
 
 
-def by_number(versions: Sequence[Version]) -> list[Version]:
-    """The versions by their numbers, oldest first; of equal numbers a release comes before builds, and only
-    its first package counts.
+def sort_by_number(versions: Sequence[Version]) -> list[Version]:
+    """Sort the versions by number, oldest first.
+
+    Of equal numbers a release comes before builds, and only its first package counts.
     """
     row: list[Version] = []
     for version in sorted(versions, key=lambda item: (release_key(item.number), bool(item.build))):
@@ -166,7 +179,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _hash(text: str) -> str:
-    """The hash of a commit at the end of a name, "" for none; digits alone are a number or a date."""
+def _find_hash(text: str) -> str:
+    """Return the commit hash at the end of a name, or ""; digits alone are a number or a date."""
     found = _COMMIT.search(text)
     return found[1] if found and (len(found[1]) == 40 or not found[1].isdigit()) else ""

@@ -1,12 +1,11 @@
-"""A row of versions, such as the releases of a package, that a case is tried on: a search, or a sweep over
-all of them.
+"""A row of versions, such as the releases of a package, on which a case is tried by search or sweep.
 
 Plug-ins bring other rows. They are found by entry point in the group `opsieve.version_sources`: an entry is a
 function `open_source(case, target, argument, offline)` that returns a context manager of a `VersionSource`;
-`opsieve bisect CASE --source NAME:ARGUMENT` opens it (docs/how-to/bisect.md shows one). Commits are no row,
-and have a search of their own.
+`opsieve bisect CASE --source NAME:ARGUMENT` opens it (docs/how-to/bisect.md shows one). Commits are not a
+row, and have a search of their own.
 
-Several probes run at once, on threads, so that Ctrl-C is always heard, and SIGTERM as Ctrl-C.
+Several probes run at once, on threads, so that Ctrl-C always works; SIGTERM acts like Ctrl-C.
 """
 
 import importlib.metadata
@@ -23,9 +22,9 @@ from typing import Protocol, TypeVar, cast
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.installers import release_key
 from opsieve.bisect.search.search import Given, ReproductionRate, TestResult
-from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bisection, measure
+from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bisect_row, measure_rate
 from opsieve.bisect.sources.journal import ProbeJournal
-from opsieve.bisect.sources.outcome import VersionOutcome, is_without, result_for
+from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome, lacks_failure
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
 
@@ -34,11 +33,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What was seen: `seen` has an entry for each of `versions`, None where none was needed; `wanted` is the
-    failure followed.
+    """The outcomes of a row.
 
-    `outcome` is the search's, None after a sweep. `probed` counts the probes that were made, `recalled` those
-    read from disk.
+    `seen` has an entry for each of `versions`, None if it was not needed; `wanted` is the failure followed.
+    `outcome` is the search's, None after a sweep. `probed` counts the new probes, `recalled` those read from
+    disk.
     """
 
     versions: tuple[str, ...]
@@ -48,20 +47,21 @@ class Timeline:
     probed: int
     recalled: int
 
-    def within(self, around: "Timeline") -> "Timeline":
-        """This row in the place of its two ends in another one, which was searched before; the counts are the
-        later ones.
+    def insert_into(self, around: "Timeline") -> "Timeline":
+        """Put this row in the place of its two ends in `around`, which was searched before; keep this row's
+        counts.
         """
         first, last = around.versions.index(self.versions[0]), around.versions.index(self.versions[-1])
         versions = (*around.versions[:first], *self.versions, *around.versions[last + 1 :])
         seen = (*around.seen[:first], *self.seen, *around.seen[last + 1 :])
-        outcome = self.outcome and self.outcome.moved(first)
+        outcome = self.outcome and self.outcome.shift_by(first)
         return Timeline(versions, seen, self.wanted or around.wanted, outcome, self.probed, self.recalled)
 
 
 class VersionSequence:
-    """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name`
-    is for the log.
+    """Probes of one case in a row of versions.
+
+    `evaluate` tries a version, the journal keeps its outcome, `name` is for the log.
     """
 
     def __init__(
@@ -72,51 +72,51 @@ class VersionSequence:
         self._turns: Counter[str] = Counter()
         self.probed = self.recalled = 0
 
-    def recall(self, version: str, turn: int = 0) -> VersionOutcome | None:
-        """What an earlier probe saw, without making one."""
-        return self.journal.get(self.key(version), turn)
+    def recall_probe(self, version: str, turn: int = 0) -> VersionOutcome | None:
+        """Return the outcome of an earlier probe without making one."""
+        return self.journal.get_probe(self.make_key(version), turn)
 
-    def key(self, version: str) -> str:
-        """What the probes of a version are kept by."""
+    def make_key(self, version: str) -> str:
+        """Return the journal's key for the probes of a version."""
         return version
 
-    def test(self, version: str) -> VersionOutcome:
-        """What a version shows. The same version again is a new turn."""
+    def test_version(self, version: str) -> VersionOutcome:
+        """Return the outcome of a version; the same version again is a new turn."""
         turn = self._turns[version]
         self._turns[version] += 1
-        known = self.journal.get(self.key(version), turn)
+        known = self.journal.get_probe(self.make_key(version), turn)
         if known is not None:
             self.recalled += 1
             return known
         start = time.monotonic()
         found = self._evaluate(version)
-        self.journal.put(self.key(version), found, time.monotonic() - start, turn)
+        self.journal.add_probe(self.make_key(version), found, time.monotonic() - start, turn)
         self.probed += 1
         self._say(f"{self._name} {version}: {found.symptom}")
         return found
 
-    def _measured(self, version: str, seen: VersionOutcome, wanted: VersionOutcome) -> ReproductionRate:
-        """How often a failing version shows the failure; `seen` is its first probe."""
-        steps = measure()
+    def _measure_rate(self, version: str, seen: VersionOutcome, wanted: VersionOutcome) -> ReproductionRate:
+        """Measure how often a failing version shows the failure; `seen` is its first probe."""
+        steps = measure_rate()
         next(steps)
         while True:
             try:
-                steps.send(result_for(seen, wanted))
+                steps.send(classify_outcome(seen, wanted))
             except StopIteration as stop:
                 found: ReproductionRate = stop.value
                 self._say(f"{version} showed the failure in {found.failures} of {found.runs} runs")
                 return found
-            seen = self.test(version)
+            seen = self.test_version(version)
 
-    def sweep(self, versions: Sequence[str], jobs: int = 1) -> Timeline:
-        """Every version, `jobs` at a time; those that were seen before are not probed again."""
+    def sweep_versions(self, versions: Sequence[str], jobs: int = 1) -> Timeline:
+        """Test every version, `jobs` at a time; known ones are not probed again."""
         self._turns.clear()
         with ThreadPoolExecutor(jobs) as pool:
-            seen = tuple(in_order(pool, self.test, versions))
+            seen = tuple(map_in_order(pool, self.test_version, versions))
         wanted = next((item for item in reversed(seen) if item.state == "bad"), None)
-        return self._timeline(versions, seen, wanted, None)
+        return self._make_timeline(versions, seen, wanted, None)
 
-    def search(
+    def search_versions(
         self,
         versions: Sequence[str],
         good: int | None,
@@ -129,27 +129,30 @@ class VersionSequence:
     ) -> Timeline:
         """Follow one failure: that of the bad end, else of the newest version, else of the oldest.
 
-        A chance of `auto` is measured there, by running it several times; one that is None when it was seen
-        to be flaky.
+        A chance of `auto` is measured there by running it several times; a chance of None only if that
+        version was flaky.
         """
         seen: dict[int, VersionOutcome] = {}
         first: dict[int, VersionOutcome] = {}
         wanted: VersionOutcome | None = None
 
         def probe(place: int) -> VersionOutcome:
-            return first.pop(place, None) or self.test(versions[place])
+            return first.pop(place, None) or self.test_version(versions[place])
 
         for place in [bad] if bad is not None else [len(versions) - 1, 0]:
             if place not in seen:
-                seen[place] = first[place] = self.test(versions[place])
+                seen[place] = first[place] = self.test_version(versions[place])
             if seen[place].state == "bad":
                 wanted = seen[place]
                 break
         belief: float | ReproductionRate = chance if isinstance(chance, float) else 1.0
         known: dict[int, TestResult] = {}
         if wanted is not None and (chance == "auto" or (chance is None and wanted.flaky)):
-            belief, known = self._measured(versions[place], first.pop(place), wanted), {place: TestResult.BAD}
-        steps = bisection(
+            belief, known = (
+                self._measure_rate(versions[place], first.pop(place), wanted),
+                {place: TestResult.BAD},
+            )
+        steps = bisect_row(
             len(versions), good, bad, chance=belief, confidence=confidence, width=jobs, known=known
         )
         places, progress = next(steps)
@@ -158,48 +161,52 @@ class VersionSequence:
                 if progress is not None:
                     progressed(progress)
                 answers: list[TestResult] = []
-                for place, found in zip(places, in_order(pool, probe, places), strict=True):
+                for place, found in zip(places, map_in_order(pool, probe, places), strict=True):
                     wanted = wanted or (found if found.state == "bad" else None)
                     if place not in seen or found.state == "bad":
                         seen[place] = found
-                    answers.append(result_for(found, wanted))
+                    answers.append(classify_outcome(found, wanted))
                 try:
                     places, progress = steps.send(answers)
                 except StopIteration as stop:
                     outcome: SearchResult = stop.value
                     break
         row = [seen.get(place) for place in range(len(versions))]
-        return self._timeline(versions, row, wanted, outcome)
+        return self._make_timeline(versions, row, wanted, outcome)
 
-    def _timeline(
+    def _make_timeline(
         self,
         versions: Sequence[str],
         seen: Sequence[VersionOutcome | None],
         wanted: VersionOutcome | None,
         outcome: SearchResult | None,
     ) -> Timeline:
-        """The row, in which a version that is without the failure followed is good."""
+        """Make the timeline; a version without the followed failure is good."""
         row = tuple(
-            replace(item, state="good") if item and wanted and is_without(item, wanted) else item
+            replace(item, state="good") if item and wanted and lacks_failure(item, wanted) else item
             for item in seen
         )
         return Timeline(tuple(versions), row, wanted, outcome, self.probed, self.recalled)
 
 
-def place_of(release: str | None, versions: Sequence[str], name: str) -> int | None:
-    """Where a release named by the user stands; BadInput when it is not there."""
+def find_place(release: str | None, versions: Sequence[str], name: str) -> int | None:
+    """Return the place of a release named by the user.
+
+    Raises:
+        BadInput: If the row lacks it.
+    """
     if release is None:
         return None
     if release not in versions:
         raise BadInput(
-            f"{name} {shown(release)} is not among the {len(versions)} versions; {_near(release, versions)}"
+            f"{name} {shown(release)} is not among the {len(versions)} versions; {_describe_neighbours(release, versions)}"
         )
     return versions.index(release)
 
 
-def _near(release: str, versions: Sequence[str]) -> str:
-    """Where a version that is not there would stand; of versions that are no release numbers only the first
-    and last are named.
+def _describe_neighbours(release: str, versions: Sequence[str]) -> str:
+    """Describe where a missing version would stand; for names that are not numbers, name the first and the
+    last.
     """
     try:
         key = release_key(release)
@@ -214,12 +221,13 @@ _Result = TypeVar("_Result")
 _HEED = 0.2  # seconds
 
 
-def in_order(pool: Executor, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """`function` of every item, in order; what has not begun is cancelled when one fails or the user
-    interrupts.
+def map_in_order(
+    pool: Executor, function: Callable[[_Item], _Result], items: Sequence[_Item]
+) -> list[_Result]:
+    """Apply `function` to every item and return the results in order.
 
-    The wait is in steps: a signal that comes just before a thread sleeps on a lock is seen only when it
-    wakes.
+    Pending calls are cancelled when one fails or the user interrupts. The wait is in steps: a signal just
+    before a thread sleeps on a lock is seen only when it wakes.
     """
     futures = [pool.submit(function, item) for item in items]
     try:
@@ -235,9 +243,10 @@ def in_order(pool: Executor, function: Callable[[_Item], _Result], items: Sequen
 
 
 @contextmanager
-def ending_on_sigterm() -> Iterator[None]:
-    """Have SIGTERM end the block as Ctrl-C does: scripts are killed, folders removed, probes kept. Only the
-    main thread can.
+def raise_on_sigterm() -> Iterator[None]:
+    """Make SIGTERM end the block as Ctrl-C does: scripts are killed, folders removed, probes kept.
+
+    Only the main thread can set this up.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -257,29 +266,36 @@ GROUP = "opsieve.version_sources"
 
 
 class VersionSource(Protocol):
-    """Versions in a row, oldest first, and what each shows of a case."""
+    """Versions in a row, oldest first, and the outcome of a case on each."""
 
     versions: Sequence[str]
 
     def evaluate(self, version: str) -> VersionOutcome:
-        """Try the case on a version; `skip` where it cannot be tried, never an exception for a version that
-        is broken.
+        """Try the case on a version.
+
+        A version that cannot be tried, or is broken, is a `skip` rather than an exception.
         """
 
 
 class Opener(Protocol):
-    """What an entry point names."""
+    """The type of an entry point."""
 
     def __call__(
         self, case: Case, target: ResolvedTarget, argument: str, offline: bool
     ) -> AbstractContextManager[VersionSource]:
-        """The source, for a case on a target; `argument` is what the user wrote behind the name. BadInput for
-        one that is no good.
+        """Open the source for a case on a target; `argument` is the text after the name.
+
+        Raises:
+            BadInput: If the argument is invalid.
         """
 
 
-def opener(name: str) -> Opener:
-    """The source called `name`; BadInput when there is none, or it cannot be loaded."""
+def load_opener(name: str) -> Opener:
+    """Load the source called `name`.
+
+    Raises:
+        BadInput: If it is missing or cannot be loaded.
+    """
     entries = importlib.metadata.entry_points(group=GROUP)
     found = [entry for entry in entries if entry.name == name]
     if not found:

@@ -144,7 +144,9 @@ def slower(case: Case, target: ResolvedTarget, workers: Workers) -> tuple[Premis
 def replayed_runs(
     case: Case, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
 ) -> list[Observation]:
-    """Return `runs` observations of a case, one after the other, each in a process of its own when `fresh`."""
+    """Return `runs` observations of a case, one after the other, each in a process of its own when
+    `fresh`.
+    """
     return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs, fresh=fresh))
 
 

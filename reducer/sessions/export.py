@@ -28,15 +28,15 @@ from opsieve.triage.export.export_input import (
     ORACLES,
     ExpectedOutput,
     ExportedFailure,
-    as_given,
-    expected_outputs,
-    oracles_for,
+    choose_oracles,
+    find_expected,
+    use_given_program,
 )
-from opsieve.triage.export.program_source import text_of
-from opsieve.triage.export.script import script as written
+from opsieve.triage.export.program_source import get_text
+from opsieve.triage.export.script import write_script as written
 from opsieve.triage.known.issues import ProbableIssue
-from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
-from opsieve.triage.store.failure_record import read_failure, verdict_of
+from opsieve.triage.store.artifacts import REDUCED, read_artifacts, read_both_culprits
+from opsieve.triage.store.failure_record import get_verdict, read_failure
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.queries import Queries
 
@@ -78,18 +78,18 @@ def reproduced(case: Case, target: str, place: Path, workers: Workers, seconds: 
     source, rarely = "", found.chance < 1
     if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
         got = None if rarely else found.observation.outputs
-        right, source = expected_outputs(case, verdict, got, lab, oracles_for(case.program, chosen, verdict))
+        right, source = find_expected(case, verdict, got, lab, choose_oracles(case.program, chosen, verdict))
     exported = ExportedFailure(case, chosen, verdict, found.observation, right, source, seconds=seconds)
     if rarely:
         exported = replace(exported, shows=found.replays, runs=runs_for(found.chance, sightings=1))
-    return replace(as_given(exported), **_culprit(place), probably=_probably(place))
+    return replace(use_given_program(exported), **_culprit(place), probably=_probably(place))
 
 
 def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:
     """The verdict of a case of a store; None for any other case, and for another target."""
     try:
         record = read_failure(folder)
-        return verdict_of(record) if resolve(record.target) == target else None
+        return get_verdict(record) if resolve(record.target) == target else None
     except BadInput:  # it lies in no store
         return None
 
@@ -124,7 +124,7 @@ def _culprit(place: Path) -> dict[str, Any]:
     they did not.
     """
     case = _case_of(place)
-    found = culprit_of(case)
+    found = read_both_culprits(case)
     known = {"regression": "", "fixed": "", "first_bad": ""}
     # a release says more to people than a commit
     for search in (
@@ -143,7 +143,7 @@ def _culprit(place: Path) -> dict[str, Any]:
                 }
             elif change.get("kind") == "fix":
                 known["fixed"] = f"Fixed in {after} (last bad: {before})."
-    left = case_artifacts(case)
+    left = read_artifacts(case)
     return {**known, "passes": left.guilty_passes, "commits": left.commits}
 
 
@@ -198,7 +198,7 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
     if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
         exported = ExportedFailure(case, premise.target, verdict, seen)
     elif premise.chance < 1:  # this run need not have shown it
-        right, source = expected_outputs(case, verdict, None, lab, oracles)
+        right, source = find_expected(case, verdict, None, lab, oracles)
         exported = ExportedFailure(
             case,
             premise.target,
@@ -210,7 +210,7 @@ def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
             runs_for(premise.chance),
         )
     else:
-        right, source = expected_outputs(case, verdict, seen.outputs, lab, oracles)
+        right, source = find_expected(case, verdict, seen.outputs, lab, oracles)
         exported = ExportedFailure(case, premise.target, verdict, seen, right, source)
-    exported = as_given(exported)
-    return written(exported, text_of(exported, workers))
+    exported = use_given_program(exported)
+    return written(exported, get_text(exported, workers))

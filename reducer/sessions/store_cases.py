@@ -18,13 +18,13 @@ def place_of(what: Path, store: Path) -> Path:
     if what.exists() or len(what.parts) != 1 or what.suffix or not store.is_dir():
         return what
     from opsieve.triage.store.queries import Queries
-    from opsieve.triage.store.store_folder import case_folder
+    from opsieve.triage.store.store_folder import get_case_folder
 
     with Queries(store) as queries:
         found = queries.cluster(str(what)).representative
     if not found:
         raise BadInput(f"of {shown(what, 120)} no case was kept in {shown(store, 120)}; name another cluster")
-    return case_folder(store, found)
+    return get_case_folder(store, found)
 
 
 def target_of(place: Path) -> str:

@@ -20,12 +20,12 @@ from opsieve.gen.irs.onnx.model_file import load_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.sessions.case_process import PREFIX, ChildEnd, ChildTask, ended
 from opsieve.triage.distributed.cluster import Cluster
-from opsieve.triage.distributed.remote_lane import Files, files_of, installed, write_files
-from opsieve.triage.review.review import review
-from opsieve.triage.store.index.index_file import joined
+from opsieve.triage.distributed.remote_lane import Files, describe_installed, pack_files, write_files
+from opsieve.triage.review.review import review_store
+from opsieve.triage.store.index.index_file import join_index
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.rows import Candidate
-from opsieve.triage.store.store_folder import case_folder
+from opsieve.triage.store.store_folder import get_case_folder
 
 _TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
 _PART = 0.1
@@ -69,9 +69,9 @@ def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
     """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be
     used.
     """
-    review(request.store)  # the order in which to reduce
-    with joined(request.store) as database:
-        return IndexReader(database).candidates(request.members)
+    review_store(request.store)  # the order in which to reduce
+    with join_index(request.store) as database:
+        return IndexReader(database).list_candidates(request.members)
 
 
 def reduce_cases(
@@ -125,7 +125,7 @@ def _reduce(
         )
 
     try:
-        case = case_folder(request.store, candidate.place)
+        case = get_case_folder(request.store, candidate.place)
     except BadInput as error:
         return reduced("failed", None, str(error))
     output = case / RESULT
@@ -166,8 +166,8 @@ class ClusterReducer:
     def __call__(self, case: Path, output: Path, task: ChildTask, given_up: threading.Event) -> ChildEnd:
         """Reduce the case in a folder on a worker, and write what comes back into another one."""
         try:
-            given = files_of(case, RESULT), files_of(output, RESULT) if output.is_dir() else {}
-            end, left = self._cluster.done(given_up, reduce_there, *given, task)
+            given = pack_files(case, RESULT), pack_files(output, RESULT) if output.is_dir() else {}
+            end, left = self._cluster.run_task(given_up, reduce_there, *given, task)
             write_files(left, output)
         except (BadInput, EOFError) as error:
             if given_up.is_set():
@@ -186,7 +186,7 @@ def reduce_there(case: Files, kept: Files, task: ChildTask) -> tuple[ChildEnd, d
         for where, files in ((place, case), (output, kept)):
             write_files(files, where)
         end = ended(place, output, task, threading.Event())
-        return end, files_of(output, RESULT) if output.is_dir() else {}
+        return end, pack_files(output, RESULT) if output.is_dir() else {}
 
 
 @contextmanager
@@ -194,5 +194,5 @@ def cluster_reducer(
     address: str, targets: Sequence[str], resources: Mapping[str, float], say: Callable[[str], None]
 ) -> Iterator[tuple[int, ClusterReducer]]:
     """How many cases the cluster at an address can reduce at once, and what does it. BadInput."""
-    with Cluster(address, installed(targets), resources, say) as cluster:
-        yield cluster.threads(), ClusterReducer(cluster)
+    with Cluster(address, describe_installed(targets), resources, say) as cluster:
+        yield cluster.count_threads(), ClusterReducer(cluster)

@@ -24,8 +24,8 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.text import ModelText
 from opsieve.gen.strategies.registry import generate
-from opsieve.triage.export.export_input import ExportedFailure, expected_outputs
-from opsieve.triage.export.script import script
+from opsieve.triage.export.export_input import ExportedFailure, find_expected
+from opsieve.triage.export.script import write_script
 
 FAKE, BASE, OTHER = resolve("fake"), resolve("fake:level=off"), resolve("openvino")
 X = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
@@ -186,14 +186,14 @@ def test_one_run_is_judged_by_derived_types_as_by_an_arbiter_and_a_script_asks_f
     assert judge_run(TRANSPOSED, {"x": X}, FAKE, right, lab, right=types).verdict == "pass"
     verdict = judged(TRANSPOSED, wrong.outputs or {})
     case = Case(TRANSPOSED, {"x": X})
-    expected, source = expected_outputs(case, verdict, wrong.outputs, lab)
+    expected, source = find_expected(case, verdict, wrong.outputs, lab)
     assert (expected["y"].value.shape, expected["y"].dtype, source) == (
         (1, 2, 10, 8),
         "float32",
         "shape inference",
     )
     checks: dict[str, Any] = {"np": np}
-    text = script(
+    text = write_script(
         ExportedFailure(case, resolve("onnxruntime"), verdict, wrong, expected, source), ModelText("", False)
     )
     exec(text[text.index("def check") : text.index("def one_line")], checks)  # noqa: S102  a function of the script

@@ -17,20 +17,20 @@ from wheels import wheel
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.builds import check_allowed
-from opsieve.bisect.blame.release_commit import ReleaseEnd, by_history
+from opsieve.bisect.blame.release_commit import ReleaseEnd, sort_by_history
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.search.search_loop import bisection
+from opsieve.bisect.search.search_loop import bisect_row
 from opsieve.bisect.sessions.answers import CommitAnswer, VersionAnswer
 from opsieve.bisect.sessions.commits import bisect_commits
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sessions.sentences import version_answer
-from opsieve.bisect.sessions.version_rows import VersionRow, assemble, between
+from opsieve.bisect.sessions.sentences import make_version_answer
+from opsieve.bisect.sessions.version_rows import VersionRow, assemble_row, insert_loose_builds
 from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.outcome import VersionOutcome
-from opsieve.bisect.sources.version_row import Version, build_at, by_number, release_row
+from opsieve.bisect.sources.version_row import Version, make_release_row, open_build, sort_by_number
 from opsieve.bisect.sources.version_sequence import Timeline
 from opsieve.gen.case.case import save
 from opsieve.gen.errors import BadInput
@@ -113,7 +113,7 @@ def test_each_reason_why_versions_cannot_be_tested_is_told_with_its_number(tmp_p
         (VersionOutcome("good"), "it does not fail in any"),
     ):
         seen = Timeline(versions, (*wheels, lack, lack, last), None, None, 6, 0)
-        answer = version_answer(seen, "thing").answer
+        answer = make_version_answer(seen, "thing").answer
         assert answer.startswith(opening)
         assert f"{5 + (last is lack)} of 6 could not be tested" in answer
         assert "3 (1.0 to 1.2): thing==... has no wheel" in answer
@@ -170,7 +170,7 @@ def test_a_build_takes_its_place_among_others(tmp_path: Path) -> None:
 
     def names(**options: Any) -> list[str]:
         request = BisectRequest(tmp_path / "case", builds=tmp_path / "builds", **options)
-        return [name.rpartition("/")[2] for name in assemble(request, "", SLIM, [].append).names]
+        return [name.rpartition("/")[2] for name in assemble_row(request, "", SLIM, [].append).names]
 
     assert names(bad=f"onnxslim@{stating}") == ["1.0", "1.2", "mine", "1.4"]
     assert names(bad=f"onnxslim@{silent}") == ["1.0", "1.2", "1.4", "other"]
@@ -210,7 +210,7 @@ def test_names_of_builds(tmp_path: Path) -> None:
     described = build(tmp_path / "v1.2-14-gdeadbeef12", RIGHT)
     dated = build(tmp_path / "2026-03-04", RIGHT)
     stated = build(tmp_path / "tree", RIGHT, "0.9.1")
-    named = [build_at(path, SLIM, path.name) for path in (conda, described, dated, stated)]
+    named = [open_build(path, SLIM, path.name) for path in (conda, described, dated, stated)]
     assert [(one.number, one.commit) for one in named] == [
         ("1.2.3", ""),
         ("", "deadbeef12"),
@@ -219,16 +219,16 @@ def test_names_of_builds(tmp_path: Path) -> None:
     ]
     files = {"onnxslim/__init__.py": RIGHT, **PARTS}
     other = wheel(tmp_path, "onnxslim-nightly", "1.3.dev20260301+gdeadbeef", files=files)
-    nightly = build_at(other, SLIM, other.name)
+    nightly = open_build(other, SLIM, other.name)
     assert (nightly.number, nightly.commit) == ("1.3.dev20260301+gdeadbeef", "deadbeef")
     with pytest.raises(BadInput, match="is a wheel of left_pad, not of onnxslim"):
-        build_at(wheel(tmp_path, "left-pad", "1.0"), SLIM, "x")
+        open_build(wheel(tmp_path, "left-pad", "1.0"), SLIM, "x")
 
 
 def test_other_packages_fill_the_gaps_between_releases() -> None:
-    main = release_row("onnxslim", ["1.0", "1.1.0", "1.2"], "onnxslim")
-    other = release_row("onnxslim-gpu", ["1.1", "1.1.1", "1.3.dev20260101"], "onnxslim")
-    ordered = by_number([*main, *other])
+    main = make_release_row("onnxslim", ["1.0", "1.1.0", "1.2"], "onnxslim")
+    other = make_release_row("onnxslim-gpu", ["1.1", "1.1.1", "1.3.dev20260101"], "onnxslim")
+    ordered = sort_by_number([*main, *other])
     assert [version.name for version in ordered] == [
         "1.0",
         "1.1.0",
@@ -236,7 +236,7 @@ def test_other_packages_fill_the_gaps_between_releases() -> None:
         "1.2",
         "onnxslim-gpu==1.3.dev20260101",
     ]
-    assert [str(version.on(SLIM)) for version in ordered[1:3]] == [
+    assert [str(version.apply_to(SLIM)) for version in ordered[1:3]] == [
         "onnxslim==1.1.0",
         "onnxslim==onnxslim-gpu-1.1.1",
     ]
@@ -252,10 +252,10 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
     loose = tuple(Version(f"build{place}", commit=history.shas[place]) for place in (5, 0, 3, 7, 6, 2))
     ends = tuple(Version(number, number) for number in ("1.0", "2.0"))
     searched = VersionRow((Version("0.9", "0.9"), *ends), None, None, loose)
-    inner = between(history.folder, searched, "1.0", "2.0", SLIM)
+    inner = insert_loose_builds(history.folder, searched, "1.0", "2.0", SLIM)
     assert inner.names == ["1.0", "build2", "build3", "build5", "2.0"]
     good, bad = VersionOutcome("good"), VersionOutcome("bad")
-    steps = bisection(5, 0, 4)
+    steps = bisect_row(5, 0, 4)
     places, _ = next(steps)
     try:
         while True:
@@ -263,9 +263,11 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
     except StopIteration as stop:
         outcome = stop.value
     around = Timeline(tuple(searched.names), (good, good, bad), bad, None, 3, 0)
-    joined = Timeline(tuple(inner.names), (good, good, bad, None, bad), bad, outcome, 5, 2).within(around)
+    joined = Timeline(tuple(inner.names), (good, good, bad, None, bad), bad, outcome, 5, 2).insert_into(
+        around
+    )
     assert joined.versions == ("0.9", "1.0", "build2", "build3", "build5", "2.0")
-    answer = version_answer(joined, "onnxslim")
+    answer = make_version_answer(joined, "onnxslim")
     assert (answer.first_bad, answer.transitions[0].last_before, answer.candidates) == (
         "build3",
         "build2",
@@ -315,7 +317,7 @@ def test_the_repository_stays_byte_for_byte_as_it_was(tmp_path: Path) -> None:
         root=tmp_path / "probes",
         say=lambda told: None,
     ) as source:
-        assert [commit.sha for commit in source.search().culprits] == [history.shas[3]]
+        assert [commit.sha for commit in source.search_commits().culprits] == [history.shas[3]]
     ends = (ReleaseEnd("a", commit=history.shas[0]), ReleaseEnd("b", commit=history.shas[5]))
     assert (
         rank_commits(
@@ -323,7 +325,7 @@ def test_the_repository_stays_byte_for_byte_as_it_was(tmp_path: Path) -> None:
         ).commits
         == 5
     )
-    assert by_history(history.folder, history.shas[::-1]) == [5, 4, 3, 2, 1, 0]
+    assert sort_by_history(history.folder, history.shas[::-1]) == [5, 4, 3, 2, 1, 0]
     assert contents(history.folder) == before
 
 

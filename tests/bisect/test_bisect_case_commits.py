@@ -78,7 +78,7 @@ def search(history: History, good: str, bad: str, **options: Any) -> CommitResul
             **options,
         ) as source,
     ):
-        return source.search(jobs=jobs)
+        return source.search_commits(jobs=jobs)
 
 
 def test_the_case_finds_the_commit(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_sparse_checkout_holds_the_folders_asked_for(tmp_path: Path) -> None:
         root=tmp_path / "probes",
         say=lambda t: None,
     ) as source:
-        assert [commit.sha for commit in source.search().culprits] == [history.shas[5]]
+        assert [commit.sha for commit in source.search_commits().culprits] == [history.shas[5]]
 
 
 def test_submodules_are_there_without_a_network(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_submodules_are_there_without_a_network(tmp_path: Path) -> None:
         root=tmp_path / "probes",
         say=lambda t: None,
     ) as source:
-        found = source.search()
+        found = source.search_commits()
     assert [commit.sha for commit in found.culprits] == [shas[3]]
     assert git("status", "--porcelain") == ""
     (outer / ".git" / "modules" / "parts").rename(tmp_path / "lost")
@@ -247,14 +247,14 @@ def test_submodules_are_there_without_a_network(tmp_path: Path) -> None:
         root=tmp_path / "again",
         say=lambda t: None,
     ) as source:
-        lost = source.search()
+        lost = source.search_commits()
     assert (lost.trouble, lost.culprits) == ("untestable", ())
     assert {item.symptom for item in lost.seen.values()} == {"no submodules"}
     git("config", "submodule.parts/fold.update", "none")  # the user does without it
     with Commits(
         outer, shas[0], "main", tmp_path / "check.sh", root=tmp_path / "without", say=lambda t: None
     ) as source:
-        without = source.search()
+        without = source.search_commits()
     assert {item.symptom for item in without.seen.values()} == {"bad"}  # the check finds nothing built
 
 
@@ -267,7 +267,7 @@ def test_an_entry_of_a_submodule_that_is_gone_means_nothing(tmp_path: Path) -> N
     with Commits(
         history.folder, history.shas[0], "main", **scripts, root=tmp_path / "probes", say=lambda t: None
     ) as source:
-        assert [commit.sha for commit in source.search().culprits] == [history.shas[1]]
+        assert [commit.sha for commit in source.search_commits().culprits] == [history.shas[1]]
 
 
 def test_a_case_needs_a_backend_that_exists() -> None:
@@ -287,6 +287,6 @@ def test_a_chance_that_nobody_named_is_measured(tmp_path: Path) -> None:
     with Commits(
         history.folder, history.shas[0], "main", **scripts, root=tmp_path / "probes", say=lambda t: None
     ) as source:
-        found = source.search(chance="auto", confidence=0.95)
+        found = source.search_commits(chance="auto", confidence=0.95)
     assert [commit.sha for commit in found.culprits] == [history.shas[9]]
     assert 0.95 <= found.confidence < 1

@@ -18,7 +18,7 @@ from waiting import wait_until
 from opsieve.bisect.search.search_loop import SURE
 from opsieve.bisect.sources.build_sandbox import CheckLimits
 from opsieve.bisect.sources.commit_source import CommitResult, Commits
-from opsieve.bisect.sources.git_history import commit_named, describe, open_repository, tag_of
+from opsieve.bisect.sources.git_history import describe_commit, find_tag, open_repository, resolve_commit
 from opsieve.gen.errors import BadInput
 
 # Runs of the good end and of the good commit beside the answer, with which a check that never varied is
@@ -33,7 +33,7 @@ def search(history: History, good: str, bad: str, **options: Any) -> CommitResul
     with Commits(
         history.folder, good, bad, root=scripts / "probes", say=lambda sentence: None, **options
     ) as source:
-        return source.search(jobs=jobs)
+        return source.search_commits(jobs=jobs)
 
 
 def state(folder: Path) -> str:
@@ -256,12 +256,12 @@ def test_names_of_commits(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "ggg")
     subprocess.run(["git", "-C", str(history.folder), "tag", "v1.20.0", history.shas[1]], check=True)
     with open_repository(history.folder) as repository:
-        assert commit_named(repository, "v1.20.0") == history.shas[1]
-        assert commit_named(repository, "2020-09-14 12:27") == history.shas[1]
-        assert tag_of(history.folder, "1.20.0") == "v1.20.0"
+        assert resolve_commit(repository, "v1.20.0") == history.shas[1]
+        assert resolve_commit(repository, "2020-09-14 12:27") == history.shas[1]
+        assert find_tag(history.folder, "1.20.0") == "v1.20.0"
         for name in ("nonsense", "--all", "v9", ""):
             with pytest.raises(BadInput, match="no commit"):
-                commit_named(repository, name)
+                resolve_commit(repository, name)
 
 
 def test_the_command(
@@ -389,6 +389,6 @@ def test_what_a_merge_brought_is_listed_once(tmp_path: Path) -> None:
     )
     history.commit([left, right], GOOD, files={"a": "1", "b": "1"})
     with open_repository(history.write().folder) as repository:
-        commit = describe(repository, history.shas[3])
+        commit = describe_commit(repository, history.shas[3])
     assert commit.files == ("b", "fold.sh")
     assert commit.diffstat.count("changed") == 1

@@ -11,9 +11,9 @@ from histories import History
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank
-from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
-from opsieve.bisect.blame.wording import Clues, constant_texts
+from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank_by_evidence
+from opsieve.bisect.blame.release_commit import ReleaseEnd, find_release_commit
+from opsieve.bisect.blame.wording import Clues, extract_constant_texts
 from opsieve.bisect.sessions.answers import HistoryRanking
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.release_source import is_pure
@@ -146,12 +146,12 @@ def test_a_release_says_its_commit_itself(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     binary = f"\0build type=Release, git-commit-id={made.shas[2][:10]}, c++\0".encode()
     (folder / "state.cpython-311.so").write_bytes(b"\x7fELF" + bytes(5000) + binary)
-    found = release_commit(made.folder, ReleaseEnd("", "9.9", [tmp_path / "wheel"]))
+    found = find_release_commit(made.folder, ReleaseEnd("", "9.9", [tmp_path / "wheel"]))
     assert (found.sha, found.source) == (made.shas[2], "state.cpython-311.so")
     (folder / "_version.py").write_text(f"commit_id = 'g{made.shas[1][:9]}'\n")
-    assert release_commit(made.folder, ReleaseEnd("", "9.9", [tmp_path / "wheel"])).sha == made.shas[1]
+    assert find_release_commit(made.folder, ReleaseEnd("", "9.9", [tmp_path / "wheel"])).sha == made.shas[1]
     with pytest.raises(BadInput, match="no tag for release"):
-        release_commit(made.folder, ReleaseEnd("", "9.9", []))
+        find_release_commit(made.folder, ReleaseEnd("", "9.9", []))
 
 
 @given(
@@ -162,7 +162,7 @@ def test_probabilities_are_a_distribution_and_more_evidence_is_never_less_likely
 ) -> None:
     commits = [f"c{place}" for place in range(len(found))]
     evidence = dict(zip(commits, found, strict=True))
-    ranking = rank(commits, evidence)
+    ranking = rank_by_evidence(commits, evidence)
     assert 0 < ranking.none < 1
     assert sum(suspect.probability for suspect in ranking.suspects) + ranking.none <= 1 + 1e-9
     scores = {sha: sum(WEIGHTS[kind] for kind in evidence[sha]) for sha in commits}
@@ -176,8 +176,8 @@ def test_a_message_is_searched_by_what_a_source_can_hold() -> None:
         "[ShapeInferenceError] (op_type:Resize, node name: r): Either `sizes` or `scales` must be provided,"
         " but not both of them at /a/b.cc:123"
     )
-    assert any("must be provided, but not both of them" in text for text in constant_texts(said))
-    assert constant_texts("x = 1") == []
+    assert any("must be provided, but not both of them" in text for text in extract_constant_texts(said))
+    assert extract_constant_texts("x = 1") == []
 
 
 def squashed(folder: Path) -> History:
@@ -309,7 +309,7 @@ def test_files_beside_the_one_that_registers_an_operator_count(tmp_path: Path) -
 def test_of_many_operators_those_of_the_message_tell(
     operators: tuple[str, ...], message: str, telling: tuple[str, ...]
 ) -> None:
-    assert Clues(operators=operators, message=message).telling == telling
+    assert Clues(operators=operators, message=message).distinctive_operators == telling
 
 
 def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tmp_path: Path) -> None:
@@ -320,15 +320,15 @@ def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tm
         *noise(4)[2:],
     ]
     made = history(tmp_path / "r", bumps)
-    found = release_commit(made.folder, ReleaseEnd("", "1.1.0", []))
+    found = find_release_commit(made.folder, ReleaseEnd("", "1.1.0", []))
     assert (found.sha, found.exact) == (made.shas[3], False)
-    assert release_commit(made.folder, ReleaseEnd("", "1.2.0", [])).sha == made.shas[-1]
+    assert find_release_commit(made.folder, ReleaseEnd("", "1.2.0", [])).sha == made.shas[-1]
     subprocess.run(["git", "-C", str(made.folder), "branch", "rel-1.1.0", made.shas[2]], check=True)
     for older in ("1.1.3", "1.2"):  # neither the branch of another release nor a longer number is near it
         with pytest.raises(BadInput, match="no tag for release"):
-            release_commit(made.folder, ReleaseEnd("", older, []))
+            find_release_commit(made.folder, ReleaseEnd("", older, []))
     subprocess.run(["git", "-C", str(made.folder), "branch", "rel-1.1", made.shas[2]], check=True)
-    found = release_commit(made.folder, ReleaseEnd("", "1.1.3", []))
+    found = find_release_commit(made.folder, ReleaseEnd("", "1.1.3", []))
     assert (found.sha, found.source) == (made.shas[2], "heads/rel-1.1")
 
 
@@ -339,7 +339,9 @@ def test_a_file_of_the_message_is_found_where_the_repository_has_it(tmp_path: Pa
 
 
 def test_an_operator_that_the_pass_names_says_nothing_more() -> None:
-    assert Clues(passes=("Pad_Fusion",), operators=("Pad", "AveragePool")).telling == ("AveragePool",)
+    assert Clues(passes=("Pad_Fusion",), operators=("Pad", "AveragePool")).distinctive_operators == (
+        "AveragePool",
+    )
 
 
 @pytest.mark.parametrize(
@@ -413,8 +415,8 @@ def test_a_nightly_that_says_only_its_day_is_of_any_commit_of_it(tmp_path: Path)
     )
     (last, _), (second, _), _, (base, _) = (line.split(" ", 1) for line in listed.stdout.splitlines()[:4])
     nights = [ReleaseEnd("", f"1.3.dev2026030{day}") for day in (5, 6)]
-    assert release_commit(made.folder, nights[0]).sha == second
-    assert release_commit(made.folder, nights[0], before=True).sha == base
-    assert release_commit(made.folder, nights[1]).sha == last
+    assert find_release_commit(made.folder, nights[0]).sha == second
+    assert find_release_commit(made.folder, nights[0], before=True).sha == base
+    assert find_release_commit(made.folder, nights[1]).sha == last
     found = rank_commits(made.folder, (nights[0], nights[1]), Clues())
     assert (found.commits, found.good.source) == (3, "the last commit before 2026-03-05")

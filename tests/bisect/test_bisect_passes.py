@@ -14,8 +14,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED, Workers
-from opsieve.bisect.passes.attribution import Attribution, PassTrace, attribute, read_trace
-from opsieve.bisect.passes.pass_source import attributable, blame_passes, skip_option
+from opsieve.bisect.passes.attribution import Attribution, PassTrace, find_guilty_passes, read_trace
+from opsieve.bisect.passes.pass_source import blame_passes, find_skip_option, list_attributable
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -45,7 +45,7 @@ def blame(levels: list[str], passes: list[str], probe: Probe, **options: Any) ->
         acting = tuple(name for name in acted if name not in off)
         return PassTrace(tuple(passes), acting, hosts, options.get("times", {}))
 
-    return attribute(levels, probe, trace, counted="times" in options)
+    return find_guilty_passes(levels, probe, trace, counted="times" in options)
 
 
 PASSES = [f"Pass{number}" for number in range(40)]
@@ -99,7 +99,7 @@ def test_what_acts_in_the_place_of_another_is_found() -> None:
     def trace(level: str, off: tuple[str, ...]) -> PassTrace:
         return PassTrace(tuple(PASSES), ("Pass31",) if "Pass3" in off else ("Pass3", "Pass5"))
 
-    found = attribute(LEVELS, probe, trace)
+    found = find_guilty_passes(LEVELS, probe, trace)
     assert (found.answer, set(found.passes), set(found.alone)) == (
         "set",
         {"Pass3", "Pass31"},
@@ -219,8 +219,8 @@ def test_any_text_is_a_log(log: str, died: bool) -> None:
     ],
 )
 def test_backends_take_part_by_their_options(backend: str, option: str) -> None:
-    assert skip_option(backend) == option
-    assert (backend in attributable()) == bool(option)
+    assert find_skip_option(backend) == option
+    assert (backend in list_attributable()) == bool(option)
 
 
 NEGATED = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Neg(x) y = Relu(a) }'

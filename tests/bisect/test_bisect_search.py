@@ -19,16 +19,16 @@ from opsieve.bisect.search.search import (
     Suspects,
     TestResult,
     VersionGraph,
-    capacity,
-    telling_share,
+    compute_best_share,
+    compute_capacity,
 )
 from opsieve.bisect.search.search_loop import (
     SURE,
     SearchResult,
-    bisection,
+    bisect_row,
     confirm_ends,
-    measure,
-    search_doubting,
+    measure_rate,
+    search_flaky,
 )
 from opsieve.gen.errors import BadInput
 
@@ -52,7 +52,7 @@ def drive(
 
 
 def bisect(timeline: list[TestResult], asked: list[int] | None = None, **options: Any) -> SearchResult:
-    outcome = drive(bisection(len(timeline), **options), timeline.__getitem__, asked)
+    outcome = drive(bisect_row(len(timeline), **options), timeline.__getitem__, asked)
     assert isinstance(outcome, SearchResult)
     return outcome
 
@@ -94,7 +94,7 @@ def test_more_workers_take_fewer_rounds(count: int, width: int, data: st.DataObj
         rounds += 1
         assert len(versions) <= width
         for version in versions:
-            search.record(version, BAD if version >= culprit else GOOD)
+            search.record_result(version, BAD if version >= culprit else GOOD)
     assert search.suspects is not None
     assert search.suspects.candidates == (culprit,)
     assert rounds <= math.ceil(math.log(count, width + 1)) + 1
@@ -130,7 +130,7 @@ def graph(count: int, rng: random.Random) -> list[list[int]]:
 def provable(parents: list[list[int]], timeline: list[TestResult], start: list[int]) -> set[int]:
     """The candidates that agree with every testable version, by definition."""
     history = VersionGraph(parents)
-    reach = [set(np.flatnonzero(history.reach(v)).tolist()) for v in range(len(parents))]
+    reach = [set(np.flatnonzero(history.mark_ancestors(v)).tolist()) for v in range(len(parents))]
     return {
         c
         for c in start
@@ -148,12 +148,12 @@ def test_merges_and_untestable_versions_leave_the_smallest_provable_set(
     parents = graph(count, rng)
     history = VersionGraph(parents)
     culprit = rng.randrange(1, count)
-    timeline = [BAD if history.reach(v)[culprit] else GOOD for v in range(count)]
+    timeline = [BAD if history.mark_ancestors(v)[culprit] else GOOD for v in range(count)]
     if some_untestable:
         timeline[1:-1] = [SKIP if rng.random() < share else answer for answer in timeline[1:-1]]
     search = Search(history, prior=[0.0] + [1.0] * (count - 1))
     while versions := search.next_versions():
-        search.record(versions[0], timeline[versions[0]])
+        search.record_result(versions[0], timeline[versions[0]])
     assert search.suspects is not None
     assert set(search.suspects.candidates) == provable(parents, timeline, list(range(1, count)))
     if not some_untestable:
@@ -165,9 +165,9 @@ def test_a_graph_that_is_a_row_is_searched_as_one() -> None:
     row, graph = Chain(size), VersionGraph([[v - 1] if v else [] for v in range(size)])
     weights = np.random.default_rng(0).random(size)
     versions = np.arange(size)
-    assert np.allclose(row.mass(weights, versions), graph.mass(weights, versions))
+    assert np.allclose(row.sum_ancestors(weights, versions), graph.sum_ancestors(weights, versions))
     testable = np.random.default_rng(1).random(size) < 0.6
-    same = [np.unique(history.groups(testable), return_inverse=True)[1] for history in (row, graph)]
+    same = [np.unique(history.number_groups(testable), return_inverse=True)[1] for history in (row, graph)]
     pairs = set(zip(same[0].tolist(), same[1].tolist(), strict=True))
     assert len(pairs) == len(set(same[0].tolist())) == len(set(same[1].tolist()))
 
@@ -181,20 +181,20 @@ def test_a_failure_that_shows_now_and_then(chance: float, direction: Direction) 
         search = Search(Chain(count), direction=direction, chance=chance, confidence=0.95)
         while versions := search.next_versions():
             failing = (versions[0] >= culprit) == (direction is Direction.REGRESSION)
-            search.record(versions[0], BAD if failing and rng.random() < chance else GOOD)
+            search.record_result(versions[0], BAD if failing and rng.random() < chance else GOOD)
         assert search.suspects is not None
         assert search.suspects.confidence >= 0.95
         right += search.suspects.candidates == (culprit,)
         tests += search.tests
     # 57 expected, binomial: fewer than 53 happens once in 40 such tests, and the seed is fixed
     assert right >= 53
-    assert tests / 60 <= 1.5 * math.log2(count) / capacity(chance)
+    assert tests / 60 <= 1.5 * math.log2(count) / compute_capacity(chance)
 
 
 def test_a_good_end_that_fails_now_and_then_is_named() -> None:
     rng = random.Random(3)
     outcome = drive(
-        bisection(100, good=10, bad=90, chance=0.5), lambda v: BAD if v >= 5 and rng.random() < 0.5 else GOOD
+        bisect_row(100, good=10, bad=90, chance=0.5), lambda v: BAD if v >= 5 and rng.random() < 0.5 else GOOD
     )
     assert outcome.suspects is None or 10 not in outcome.first
     assert outcome.ends.wrong == ((10, BAD),) or outcome.first == (5,)
@@ -208,9 +208,9 @@ def test_a_prior_moves_the_first_question() -> None:
 
 def test_contradicting_answers_are_noticed() -> None:
     search = Search(Chain(10))
-    search.record(5, BAD)
+    search.record_result(5, BAD)
     with pytest.raises(ValueError, match="contradict"):
-        search.record(7, GOOD)
+        search.record_result(7, GOOD)
 
 
 @pytest.mark.parametrize(
@@ -280,9 +280,9 @@ def test_thirty_five_releases_take_at_most_eight_probes(culprit: int, kind: str)
 
 
 def test_the_channel() -> None:
-    assert capacity(1.0) == 1.0
-    assert telling_share(1.0) == 0.5
-    assert [round(math.log2(1000) / capacity(p), 1) for p in (0.9, 0.5, 0.3, 0.1)] == [
+    assert compute_capacity(1.0) == 1.0
+    assert compute_best_share(1.0) == 0.5
+    assert [round(math.log2(1000) / compute_capacity(p), 1) for p in (0.9, 0.5, 0.3, 0.1)] == [
         13.1,
         31.0,
         56.3,
@@ -303,14 +303,14 @@ def test_a_chance_that_must_be_learnt(chance: float) -> None:
     runs = 40
     for _ in range(runs):
         failures = tried = 0
-        while not ReproductionRate(failures, tried).settled:
+        while not ReproductionRate(failures, tried).is_settled:
             tried += 1
             failures += rng.random() < chance
         culprit = rng.randrange(200)
         search = Search(Chain(200), chance=ReproductionRate(failures, tried), confidence=0.95)
         while versions := search.next_versions():
             bad = versions[0] >= culprit and rng.random() < chance
-            search.record(versions[0], TestResult.BAD if bad else TestResult.GOOD)
+            search.record_result(versions[0], TestResult.BAD if bad else TestResult.GOOD)
         assert search.suspects is not None
         right += search.suspects.candidates == (culprit,)
         stated += search.suspects.confidence
@@ -328,7 +328,7 @@ def test_a_belief_is_a_distribution_about_what_was_seen() -> None:
         )
 
 
-def search_flaky(
+def run_flaky_search(
     size: int, culprit: int, chance: float, rng: random.Random, asked: list[int]
 ) -> tuple[Ends, Suspects | None]:
     """Search the commits 1 to `size` after the good end 0 by a check that fails now and then, of which nobody
@@ -342,7 +342,7 @@ def search_flaky(
     if settled.trouble:
         return settled, None
     between = settled.new - settled.old
-    steps = search_doubting(
+    steps = search_flaky(
         lambda given: Search(Chain(between), direction=settled.direction, chance=given), rate
     )
     return settled, drive(steps, lambda version: test(settled.old + 1 + version), asked)
@@ -357,7 +357,7 @@ def test_confidence_of_a_thousand_flaky_searches_is_calibrated() -> None:
         for _ in range(tries):
             culprit = rng.randrange(1, 65)
             asked: list[int] = []
-            settled, found = search_flaky(64, culprit, chance, rng, asked)
+            settled, found = run_flaky_search(64, culprit, chance, rng, asked)
             runs += len(asked)
             if found is None:  # no claim: the bad end never failed
                 assert settled.trouble == "never"
@@ -367,7 +367,7 @@ def test_confidence_of_a_thousand_flaky_searches_is_calibrated() -> None:
             doubt += 1 - found.confidence
             wrong += (found.candidates[0] + 1,) != (culprit,)
         assert wrong <= 0.01 * tries + 2 * (0.01 * tries) ** 0.5
-        assert runs / tries <= 15 + 2.2 * math.log2(64) / capacity(chance)
+        assert runs / tries <= 15 + 2.2 * math.log2(64) / compute_capacity(chance)
 
 
 @pytest.mark.parametrize("chance", [0.85, 0.5])
@@ -375,7 +375,7 @@ def test_a_good_end_that_fails_now_and_then_ends_the_search(chance: float) -> No
     """The named good end has the failure: nothing between is blamed for it."""
     rng, blamed = random.Random(7), 0
     for _ in range(200):
-        _, found = search_flaky(64, 0, chance, rng, [])
+        _, found = run_flaky_search(64, 0, chance, rng, [])
         blamed += found is not None
     assert blamed <= 5
 
@@ -398,7 +398,7 @@ def test_nothing_outside_the_named_ends_is_tested() -> None:
 
 def test_a_test_that_is_not_flaky_costs_a_few_runs_more() -> None:
     asked: list[int] = []
-    steps = search_doubting(lambda given: Search(Chain(100), chance=given), ReproductionRate(SURE, SURE))
+    steps = search_flaky(lambda given: Search(Chain(100), chance=given), ReproductionRate(SURE, SURE))
     found = drive(steps, lambda version: BAD if version >= 61 else GOOD, asked)
     assert found.candidates == (61,)
     assert len(asked) <= math.ceil(math.log2(100)) + 5
@@ -406,7 +406,7 @@ def test_a_test_that_is_not_flaky_costs_a_few_runs_more() -> None:
 
 
 def test_four_failures_in_a_row_are_not_yet_a_test_that_always_fails() -> None:
-    measuring = measure(SURE)
+    measuring = measure_rate(SURE)
     next(measuring)
     for _ in range(SURE - 1):
         measuring.send(BAD)

@@ -21,10 +21,10 @@ from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.sources.journal import ProbeJournal, case_digest
-from opsieve.bisect.sources.outcome import VersionOutcome, monotone, result_for, transitions
-from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
-from opsieve.bisect.sources.version_sequence import place_of
+from opsieve.bisect.sources.journal import ProbeJournal, hash_case
+from opsieve.bisect.sources.outcome import VersionOutcome, classify_outcome, find_transitions, is_monotone
+from opsieve.bisect.sources.release_source import Releases, find_backend, list_releases
+from opsieve.bisect.sources.version_sequence import find_place
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -51,25 +51,25 @@ STOPS = VersionOutcome("bad", "k3", "error compile y", "error at compile", "comp
 def test_another_failure_is_never_bad(
     seen: VersionOutcome, wanted: VersionOutcome | None, expected: TestResult
 ) -> None:
-    assert result_for(seen, wanted) is expected
+    assert classify_outcome(seen, wanted) is expected
 
 
 def test_every_change_is_told_once() -> None:
     row = [LOST, FINE, None, WRONG, WRONG, RAISES, LOST, FINE, FINE]
-    found = transitions("abcdefghi", row)
+    found = find_transitions("abcdefghi", row)
     assert [(t.kind, t.last_before, t.first_after, t.exact) for t in found] == [
         ("regression", "b", "d", False),
         ("symptom", "e", "f", True),
         ("fix", "f", "h", False),
     ]
-    assert not monotone(found)
-    assert monotone(found[:2])
+    assert not is_monotone(found)
+    assert is_monotone(found[:2])
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([FINE, LOST, WRONG, RAISES, None]), max_size=20))
 def test_transitions_lead_from_one_to_the_next(row: list[VersionOutcome | None]) -> None:
-    found = transitions([str(place) for place in range(len(row))], row)
+    found = find_transitions([str(place) for place in range(len(row))], row)
     assert all(
         a.after == b.before and int(a.first_after) <= int(b.last_before) for a, b in itertools.pairwise(found)
     )
@@ -79,38 +79,42 @@ def test_transitions_lead_from_one_to_the_next(row: list[VersionOutcome | None])
 
 def test_a_journal_keeps_what_was_seen(tmp_path: Path) -> None:
     journal = ProbeJournal(tmp_path, {"case": "x"})
-    assert journal.get("1.2.0") is None
-    journal.put("1.2.0", WRONG, 0.5)
-    journal.put("1.2.0", FINE, 0.5, turn=1)
+    assert journal.get_probe("1.2.0") is None
+    journal.add_probe("1.2.0", WRONG, 0.5)
+    journal.add_probe("1.2.0", FINE, 0.5, turn=1)
     again = ProbeJournal(tmp_path, {"case": "x"})
-    assert (again.get("1.2.0"), again.get("1.2.0", 1), again.get("1.2.0", 2)) == (WRONG, FINE, None)
-    assert ProbeJournal(tmp_path, {"case": "y"}).get("1.2.0") is None
+    assert (again.get_probe("1.2.0"), again.get_probe("1.2.0", 1), again.get_probe("1.2.0", 2)) == (
+        WRONG,
+        FINE,
+        None,
+    )
+    assert ProbeJournal(tmp_path, {"case": "y"}).get_probe("1.2.0") is None
 
 
 def test_a_journal_keeps_conclusions(tmp_path: Path) -> None:
     journal = ProbeJournal(tmp_path, {})
-    assert journal.conclusion("passes-1.0") is None
-    journal.conclude("passes-1.0", {"guilty_passes": ["Fuse"]})
-    assert ProbeJournal(tmp_path, {}).conclusion("passes-1.0") == {"guilty_passes": ["Fuse"]}
+    assert journal.get_conclusion("passes-1.0") is None
+    journal.add_conclusion("passes-1.0", {"guilty_passes": ["Fuse"]})
+    assert ProbeJournal(tmp_path, {}).get_conclusion("passes-1.0") == {"guilty_passes": ["Fuse"]}
     (journal.folder / "conclusions.jsonl").write_text("[1]")
-    assert ProbeJournal(tmp_path, {}).conclusion("passes-1.0") is None
+    assert ProbeJournal(tmp_path, {}).get_conclusion("passes-1.0") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "\xff"])
 def test_a_damaged_probe_counts_as_none(tmp_path: Path, text: str) -> None:
     journal = ProbeJournal(tmp_path, {})
-    journal.put("1.0", WRONG, 0.1)
+    journal.add_probe("1.0", WRONG, 0.1)
     (journal.folder / "probes.jsonl").write_text(text, encoding="latin-1")
     again = ProbeJournal(tmp_path, {})
-    assert again.get("1.0") is None
-    again.put("1.0", FINE, 0.1)
-    assert ProbeJournal(tmp_path, {}).get("1.0") == FINE
+    assert again.get_probe("1.0") is None
+    again.add_probe("1.0", FINE, 0.1)
+    assert ProbeJournal(tmp_path, {}).get_probe("1.0") == FINE
 
 
 def test_hostile_versions_stay_in_the_folder(tmp_path: Path) -> None:
     journal = ProbeJournal(tmp_path / "root", {})
-    journal.put("../../evil", WRONG, 0.1)
-    assert journal.get("../../evil") == WRONG
+    journal.add_probe("../../evil", WRONG, 0.1)
+    assert journal.get_probe("../../evil") == WRONG
     assert not list(tmp_path.glob("evil*"))
     assert len(list(journal.folder.iterdir())) == 2
 
@@ -125,12 +129,12 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
         "journal = ProbeJournal(Path(sys.argv[1]), {})\n"
         "for turn in range(9):\n"
         "    if turn == 4: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    journal.put('1.0', VersionOutcome('good'), 0.1, turn)\n"
+        "    journal.add_probe('1.0', VersionOutcome('good'), 0.1, turn)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
     journal = ProbeJournal(tmp_path, {})
-    assert [journal.get("1.0", turn) is not None for turn in range(6)] == [True] * 4 + [False] * 2
+    assert [journal.get_probe("1.0", turn) is not None for turn in range(6)] == [True] * 4 + [False] * 2
 
 
 def pad_and_pool() -> Case:
@@ -185,12 +189,12 @@ def test_bad_usage_gets_one_sentence(
 
 
 def test_names_of_packages_and_releases() -> None:
-    assert backend_of("onnxruntime") == "onnxruntime"
+    assert find_backend("onnxruntime") == "onnxruntime"
     with pytest.raises(BadInput, match="no backend runs"):
-        backend_of("left-pad")
-    assert place_of("1.1", ["1.0", "1.1"], "--bad") == 1
+        find_backend("left-pad")
+    assert find_place("1.1", ["1.0", "1.1"], "--bad") == 1
     with pytest.raises(BadInput, match=r"the next one is 1\.2"):
-        place_of("1.1", ["1.0", "1.2"], "--bad")
+        find_place("1.1", ["1.0", "1.2"], "--bad")
 
 
 class CountingStore(ReleaseStore):
@@ -209,14 +213,14 @@ def test_what_the_index_said_is_kept_for_an_hour(tmp_path: Path) -> None:
     store = CountingStore(tmp_path / "store")
     kept = tmp_path / "listed" / "thing.json"
     for _ in range(3):
-        assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+        assert list_releases("thing", False, store, tmp_path) == ["1.2", "1.10"]
     assert store.asked == 1
     os.utime(kept, (0, 0))
-    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    assert list_releases("thing", False, store, tmp_path) == ["1.2", "1.10"]
     kept.write_text('{"no": "list"}')
-    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    assert list_releases("thing", False, store, tmp_path) == ["1.2", "1.10"]
     kept.write_text('["not a release"]')
-    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    assert list_releases("thing", False, store, tmp_path) == ["1.2", "1.10"]
     assert store.asked == 4
 
 
@@ -224,8 +228,8 @@ def test_a_case_is_its_model_and_its_values() -> None:
     case = pad_and_pool()
     other = Case(case.program, {"x": np.ones((1, 1, 2, 2), np.float32)})
     expected = Case(case.program, case.inputs, {"y": np.zeros((1, 1, 3, 3), np.float32)})
-    assert len({case_digest(item) for item in (case, other, expected)}) == 3
-    assert case_digest(case) == case_digest(pad_and_pool())
+    assert len({hash_case(item) for item in (case, other, expected)}) == 3
+    assert hash_case(case) == hash_case(pad_and_pool())
 
 
 @pytest.mark.slow
@@ -234,13 +238,13 @@ def test_released_wheels(tmp_path: Path) -> None:
     versions = ["1.18.1", "1.19.0", "1.19.2", "1.20.0", "1.20.1"]
     with Workers() as workers:
         source = Releases(case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None)
-        found = source.search(versions, None, None)
+        found = source.search_versions(versions, None, None)
         assert found.outcome is not None
         assert [versions[place] for place in found.outcome.first] == ["1.20.0"]
-        swept = Releases(case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None).sweep(
-            versions
-        )
-    assert [(t.kind, t.last_before, t.first_after) for t in transitions(versions, swept.seen)] == [
+        swept = Releases(
+            case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None
+        ).sweep_versions(versions)
+    assert [(t.kind, t.last_before, t.first_after) for t in find_transitions(versions, swept.seen)] == [
         ("regression", "1.19.2", "1.20.0")
     ]
     assert swept.recalled == found.probed

@@ -8,7 +8,7 @@ import pytest
 from commands import opsieve
 from onnx import parser
 
-from opsieve.bisect.sources.version_sequence import opener
+from opsieve.bisect.sources.version_sequence import load_opener
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.onnx.program import OnnxProgram
@@ -89,7 +89,7 @@ def test_versions_that_are_no_release_numbers_are_named(
 
 def test_a_source_that_is_not_there_is_told() -> None:
     with pytest.raises(BadInput, match="there is no source of versions 'moon'"):
-        opener("moon")
+        load_opener("moon")
 
 
 @pytest.mark.usefixtures("_plugin")

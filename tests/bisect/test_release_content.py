@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from histories import History
 
-from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, release_commit
+from opsieve.bisect.blame.release_commit import ReleaseCommit, ReleaseEnd, find_release_commit
 from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.gen.errors import BadInput
@@ -45,7 +45,7 @@ def install(folder: Path, files: Mapping[str, str]) -> ReleaseEnd:
 
 
 def find(made: History, release: ReleaseEnd) -> ReleaseCommit:
-    return release_commit(made.folder, release)
+    return find_release_commit(made.folder, release)
 
 
 def git(made: History, *arguments: str) -> None:

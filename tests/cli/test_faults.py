@@ -13,7 +13,7 @@ import pytest
 from commands import opsieve as command_line
 
 from opsieve.tui import fault_report
-from opsieve.tui.cli import run
+from opsieve.tui.cli import run_command
 
 _BROKEN = """
 import sys
@@ -41,7 +41,7 @@ def _raised(error: BaseException, *arguments: str) -> int:
         raise error
 
     with pytest.raises(SystemExit) as ended:
-        run(failing, "opsieve", arguments)
+        run_command(failing, "opsieve", arguments)
     return int(ended.value.code or 0)
 
 
@@ -92,7 +92,7 @@ def test_a_report_is_bounded_and_cannot_control_a_terminal(cache: Path) -> None:
 
 
 def test_only_the_newest_reports_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fault_report, "_versions", list)  # thirty times the same, and slow
+    monkeypatch.setattr(fault_report, "_list_versions", list)  # thirty times the same, and slow
     folder = cache / "opsieve" / "faults"
     folder.mkdir(parents=True)
     (folder / "mine.txt").write_text("not a report")

@@ -13,7 +13,7 @@ from opsieve.tui import fault_report
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    monkeypatch.setattr(fault_report, "_folder", lambda: tmp_path / "faults")
+    monkeypatch.setattr(fault_report, "_get_folder", lambda: tmp_path / "faults")
     (tmp_path / "models").mkdir()
     places = [tmp_path / "models" / f"{name}.onnx" for name in ("a", "bad", "c")]
     for place in places:

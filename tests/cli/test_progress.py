@@ -7,7 +7,7 @@ import pytest
 from commands import opsieve
 
 from opsieve.tui.commands import progress
-from opsieve.tui.commands.progress import Pulse, counting_bar
+from opsieve.tui.commands.progress import Pulse, open_counting_bar
 
 
 def test_a_pulse_beats_after_its_first_time_and_then_now_and_then() -> None:
@@ -16,7 +16,7 @@ def test_a_pulse_beats_after_its_first_time_and_then_now_and_then() -> None:
     beats = []
     for second in range(200):
         now[0] = float(second)
-        if pulse.beats():
+        if pulse.is_due():
             beats.append(second)
     assert beats == [20, 80, 140]
 
@@ -26,7 +26,7 @@ def test_where_there_is_no_terminal_a_line_comes_now_and_then_unless_quiet(
     quiet: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "Pulse", lambda: Pulse(first=0.0))
-    with counting_bar(9, "tests", quiet) as show:
+    with open_counting_bar(9, "tests", quiet) as show:
         show(3, "all well")
         show(4, "all well")
     assert capsys.readouterr().err == ("" if quiet else "opsieve: 3 of 9 tests, all well\n")

@@ -16,7 +16,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.tui.cli import COMMANDS, SETTINGS, Commands
 from opsieve.tui.commands.examine.corpus_command import command as corpus
 from opsieve.tui.commands.find.fuzz_command import command as fuzz
-from opsieve.tui.settings import VARIABLES, defaults, settings
+from opsieve.tui.settings import VARIABLES, make_defaults, read_settings
 
 Capture = pytest.CaptureFixture[str]
 
@@ -31,7 +31,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def of_fuzz(text: str) -> dict[str, Any]:
     Path("opsieve.toml").write_text(text)
-    return defaults(fuzz, "fuzz", settings(COMMANDS))
+    return make_defaults(fuzz, "fuzz", read_settings(COMMANDS))
 
 
 def test_an_option_comes_before_the_environment_before_a_section_before_the_top(
@@ -59,7 +59,7 @@ def test_an_option_comes_before_the_environment_before_a_section_before_the_top(
 
 def test_targets_are_those_of_run_and_fuzz_and_parts_have_sections() -> None:
     Path("opsieve.toml").write_text('targets = ["fake"]\nmemory = 100\n[corpus.run]\nfail-on = "any"\n')
-    found = defaults(corpus, "corpus", settings(COMMANDS))
+    found = make_defaults(corpus, "corpus", read_settings(COMMANDS))
     assert found == {"add": {"memory": "100"}, "run": {"memory": "100", "fail_on": "any"}, "diff": {}}
 
 
@@ -114,12 +114,12 @@ def test_every_commented_line_of_the_file_is_a_setting(directory: Path, capsys: 
     Path("opsieve.toml").write_text(
         "\n".join(line[2:] if " = " in line and line.startswith("# ") else line for line in lines)
     )
-    found = settings(COMMANDS)
+    found = read_settings(COMMANDS)
     group = Commands()
     for name in COMMANDS:
         command = group.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None
-        defaults(command, name, found)
+        make_defaults(command, name, found)
     assert {"targets", "store", "seconds", "memory", "jobs", "offline"} <= found.keys()
 
 

@@ -128,12 +128,12 @@ def test_a_store_knows_each_case_or_does_not(tmp_path: Path) -> None:
 
     def record() -> None:
         with Store(store) as writer:
-            (campaign,) = writer.campaigns()
-            writer.record(campaign, [done(writer.done(campaign), finding("no air"))])
+            (campaign,) = writer.list_campaigns()
+            writer.record_tests(campaign, [done(writer.count_done(campaign), finding("no air"))])
 
     def check() -> None:
         with Store(store) as writer:
-            rows = writer.failures()
+            rows = writer.list_failures()
         assert {row["folder"] for row in rows} == {
             str(path.parent.relative_to(store)) for path in store.glob(f"cases/*/*/{NAME}")
         }
@@ -157,7 +157,7 @@ def test_a_decision_is_taken_or_not(tmp_path: Path) -> None:
             before = queries.cluster("c1").note
         (store / "index.sqlite").rename(tmp_path / f"index-{turn}")
         with Store(store) as writer:
-            problems = writer.adopt()[1]
+            problems = writer.adopt_cases()[1]
         assert problems == []
         with Queries(store) as queries:
             assert before == queries.cluster("c1").note or before < queries.cluster("c1").note

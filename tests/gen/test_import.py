@@ -189,14 +189,14 @@ def test_a_damaged_index_is_set_aside_and_built_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
-        store.record(CAMPAIGN, [done(0, finding("no such kernel"))])
-        before = store.failures()
+        store.begin_campaign(CAMPAIGN)
+        store.record_tests(CAMPAIGN, [done(0, finding("no such kernel"))])
+        before = store.list_failures()
     (tmp_path / INDEX).write_bytes(b"no database " * 1000)
     code, out, _ = opsieve("index", "--store", tmp_path, "--json", capsys=capsys)
     assert (code, json.loads(out)["added"], json.loads(out)["failures"]) == (0, 1, 1)
     assert Path(json.loads(out)["set_aside"]).exists()
     with Store(tmp_path) as store:
-        assert store.failures() == before
+        assert store.list_failures() == before
     assert json.loads(opsieve("index", "--store", tmp_path, "--json", capsys=capsys)[1])["added"] == 0
     assert opsieve("index", "--store", tmp_path / "none", capsys=capsys)[0] == 2

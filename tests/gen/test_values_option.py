@@ -17,7 +17,7 @@ from opsieve.gen.generation.request import from_record
 from opsieve.gen.strategies.registry import generate
 from opsieve.gen.values.special import KINDS
 from opsieve.gen.values.values import named_values, special_kinds
-from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan, parse_plan
 
 MODELS = {
     "log": "g (float[4] x) => (float[4] z) { y = Neg(x) w = Log(y) z = Relu(w) }",
@@ -146,7 +146,7 @@ def test_a_campaign_knows_its_values(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     plan = CampaignPlan("isra", request)
     assert " values=special:zeros,inf" in plan.generator
-    assert planned(plan.generator) == (plan, False)
+    assert parse_plan(plan.generator) == (plan, False)
     code, _, err = opsieve("fuzz", "--values", "search", "--store", tmp_path / "s", capsys=capsys)
     assert code == 2
     assert "'search' is no choice of values; there are ranged, special" in err

@@ -140,13 +140,13 @@ def _store(folder: Path) -> None:
 
 def _record(folder: Path) -> None:
     with Store(folder, clock=lambda: 1_800_000_000.0) as store:
-        if store.done(CAMPAIGN) == 1:
-            store.record(CAMPAIGN, [done(1, finding("no air"))])
+        if store.count_done(CAMPAIGN) == 1:
+            store.record_tests(CAMPAIGN, [done(1, finding("no air"))])
 
 
 def _record_state(folder: Path) -> str:
     with Store(folder) as store:
-        rows, tests = store.failures(), store.done(CAMPAIGN)
+        rows, tests = store.list_failures(), store.count_done(CAMPAIGN)
     kept = {str(path.parent.relative_to(folder)) for path in folder.glob(f"cases/*/*/{NAME}")}
     assert {row["folder"] for row in rows} == kept, "cases and rows differ"
     assert len(rows) == tests, "a test without its failure"
@@ -175,7 +175,7 @@ def _decide_state(folder: Path) -> str:
         for name in (INDEX, f"{INDEX}-wal", f"{INDEX}-shm"):
             (copy / name).unlink(missing_ok=True)
         with Store(copy) as store:
-            store.adopt()  # a line that was half written is left out, and named
+            store.adopt_cases()  # a line that was half written is left out, and named
         assert _decided(copy) in (note, "new"), "the log knows less than the index"
     return NEW if note == "new" else OLD
 
@@ -188,7 +188,7 @@ def _three(folder: Path) -> None:
 
 def _index(folder: Path) -> None:
     with Store(folder) as store:
-        store.adopt()
+        store.adopt_cases()
 
 
 def _index_state(folder: Path) -> str:
@@ -197,7 +197,7 @@ def _index_state(folder: Path) -> str:
     if not (folder / INDEX).exists():
         return OLD
     with Store(folder) as store:
-        found = len(store.failures())
+        found = len(store.list_failures())
     return NEW if found == 3 and _decided(folder) == "new" else BETWEEN if found else OLD
 
 

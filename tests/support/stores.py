@@ -56,6 +56,6 @@ def done(
 def filled(folder: Path, tests: Sequence[FinishedTest], now: float = NOW) -> Path:
     """A store that holds these tests."""
     with Store(folder, clock=lambda: now) as store:
-        store.begin(CAMPAIGN)
-        store.record(CAMPAIGN, tests)
+        store.begin_campaign(CAMPAIGN)
+        store.record_tests(CAMPAIGN, tests)
     return folder

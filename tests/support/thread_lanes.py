@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from opsieve.triage.campaign import lane_process, lane_spawn
 from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane
 
-_process = lane_spawn.spawn
+_process = lane_spawn.spawn_lane
 _at_work: list["ThreadLane"] = []
 
 
@@ -24,7 +24,7 @@ class ThreadLane:
 
     def _serve(self, targets: Sequence[str]) -> None:
         with self._connection, contextlib.suppress(OSError):
-            lane_process.serve(self._connection, targets, lambda: None)
+            lane_process.serve_connection(self._connection, targets, lambda: None)
 
     @property
     def alive(self) -> bool:
@@ -40,7 +40,7 @@ class ThreadLane:
 
 
 def spawn(targets: Sequence[str] = (), meeting: str = lane_spawn.MEETING) -> LaneClient:
-    """In place of `lane_spawn.spawn`: programs are made by one thread at a time, so a lane beside another is
+    """In place of `lane_spawn.spawn_lane`: programs are made by one thread at a time, so a lane beside another is
     a process.
     """
     _at_work[:] = [lane for lane in _at_work if lane.alive]

@@ -58,8 +58,8 @@ def wrong_store(folder: Path) -> Path:
     wrong = finding("", kind="mismatch", target=TARGET, operators=("Neg", "Relu", "Tanh"))
     campaign = type(CAMPAIGN)("real", "small-1", 7, (TARGET,))
     with Store(folder, clock=lambda: NOW) as opened:
-        opened.begin(campaign)
-        opened.record(campaign, [FinishedTest(0, case, {TARGET: ("fail", 0.1)}, (wrong,))])
+        opened.begin_campaign(campaign)
+        opened.record_tests(campaign, [FinishedTest(0, case, {TARGET: ("fail", 0.1)}, (wrong,))])
     return folder
 
 
@@ -114,7 +114,7 @@ def drive(
     async def run() -> None:
         async with app.run_test(size=size, notifications=True) as pilot:
             await journey(pilot)
-            app.board.close()
+            app.board.end_all()
             assert app.faults == []  # shown to a person, who can go on; here nothing may go wrong
 
     asyncio.run(run())

@@ -18,7 +18,7 @@ from opsieve.backends.workers.questions.observation_cache import ObservationCach
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.irs.onnx.program import OnnxProgram
-from opsieve.triage.campaign.testing import agreeing, do_tests
+from opsieve.triage.campaign.testing import find_agreeing, run_tests
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 
 ALL, EXTENDED, BASE, TVM = (
@@ -44,7 +44,7 @@ def passed(**values: float) -> set[ResolvedTarget]:
         for name, value in values.items()
     }
     test = Test(negation(), {"x": np.float32([1])})
-    return agreeing(test, [names[name] for name in values], TableLab(given))
+    return find_agreeing(test, [names[name] for name in values], TableLab(given))
 
 
 def test_levels_that_share_a_fault_do_not_pass_each_other() -> None:
@@ -62,7 +62,10 @@ def test_no_build_passes_with_outputs_of_another_type_than_declared() -> None:
         given: dict[str, Any] = {
             str(each): Observation("", "", "ok", outputs={"y": value}) for each in (ALL, BASE, TVM)
         }
-        assert agreeing(Test(negation(), {"x": np.float32([1])}), [ALL, BASE, TVM], TableLab(given)) == set()
+        assert (
+            find_agreeing(Test(negation(), {"x": np.float32([1])}), [ALL, BASE, TVM], TableLab(given))
+            == set()
+        )
 
 
 class CountingWorkers(Workers):
@@ -103,7 +106,7 @@ def done(
     campaign = Campaign("c", "isra", 1, (*targets, *further))
     asked = dict.fromkeys(cases, further) if further else None
     answered = targets if further else ()
-    tests = do_tests(campaign, cases, ObservationCache(workers), asked=asked, answered=answered)
+    tests = run_tests(campaign, cases, ObservationCache(workers), asked=asked, answered=answered)
     return tests, workers.asked
 
 

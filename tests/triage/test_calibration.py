@@ -19,12 +19,12 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case, Origin
 from opsieve.triage.campaign import calibration
-from opsieve.triage.campaign.calibration import calibrate, unstable_between
+from opsieve.triage.campaign.calibration import exclude_unstable, find_unstable
 
 
 @given(st.lists(st.frozensets(st.integers(0, 20)), max_size=5))
 def test_what_every_run_reached_or_none_is_stable(sets: list[frozenset[int]]) -> None:
-    moving = unstable_between(sets)
+    moving = find_unstable(sets)
     for number in range(21):
         held = sum(number in item for item in sets)
         assert (number in moving) == (0 < held < len(sets))
@@ -63,8 +63,8 @@ def test_a_compiler_is_calibrated_and_the_next_campaign_knows(tmp_path: Path) ->
     case = Case(chain("Relu"), X, origin=Origin("test", 0))
     wavering: Any = cast("Workers", Wavering())
     assert not probes.calibrated
-    assert calibrate(wavering, coverage, [ort], [case], seconds=0) == 3
-    assert calibrate(wavering, coverage, [ort], [case], seconds=0) == 0  # known already
+    assert exclude_unstable(wavering, coverage, [ort], [case], seconds=0) == 3
+    assert exclude_unstable(wavering, coverage, [ort], [case], seconds=0) == 0  # known already
     assert probes.calibrated
     later = Probes(probes.points)
     assert later.stable((1, 3, 10, 11, 12, 90)) == (1, 3, 90)
@@ -84,6 +84,6 @@ def test_a_build_is_first_calibrated_for_some_time(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(calibration, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     for rare, batches in ((7, 10), (2, 1)):
         wavering = Wavering(rare)
-        found = calibrate(cast("Workers", wavering), coverage, [ort], [case])
+        found = exclude_unstable(cast("Workers", wavering), coverage, [ort], [case])
         assert found == (4 if rare == 7 else 0)
         assert wavering.batches == batches

@@ -27,11 +27,11 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.campaign_tables import support
-from opsieve.triage.campaign.lane_spawn import Spawn, spawn
-from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
-from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
+from opsieve.triage.campaign.campaign_tables import make_support
+from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan, make_seed, parse_plan
+from opsieve.triage.campaign.schedule.costs import read_stated
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.store import Store
@@ -56,7 +56,7 @@ def plan() -> CampaignPlan:
     targets = [resolve(FAKE), resolve("onnxruntime")]
     with Workers() as workers:
         table = Prober(workers, targets[1]).table()
-    return replace(PLAN, supports=(support(table),), costs=stated(targets))
+    return replace(PLAN, supports=(make_support(table),), costs=read_stated(targets))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
@@ -81,11 +81,13 @@ def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
     return programs, told
 
 
-def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn) -> None:
+def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn_lane) -> None:
     with Store(folder) as store:
-        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
-        store.begin(campaign)
-        for _ in run(store, campaign, plan(), Limits(seconds=20), lanes=lanes, tests=tests, start=start):
+        campaign = make_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
+        store.begin_campaign(campaign)
+        for _ in run_campaign(
+            store, campaign, plan(), Limits(seconds=20), lanes=lanes, tests=tests, start=start
+        ):
             pass
 
 
@@ -105,16 +107,18 @@ def test_a_target_of_which_nothing_is_known_is_given_what_it_has(tmp_path: Path)
     """
     unknown = Support(resolve(FAKE).display, "1", {}, {}, frozenset(), frozenset())
     growing = replace(PLAN, supports=(unknown, *plan().supports), costs=plan().costs)
-    campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], growing)
+    campaign = make_campaign(3, [resolve(FAKE), resolve("onnxruntime")], growing)
     seen = []
     for name, lanes in (("one", 1), ("two", 2)):
         with Store(tmp_path / name) as store:
-            store.begin(campaign)
+            store.begin_campaign(campaign)
             limits = Limits(seconds=20)
-            for _ in run(store, campaign, growing, limits, lanes=lanes, tests=WHOLE, start=thread_spawn):
+            for _ in run_campaign(
+                store, campaign, growing, limits, lanes=lanes, tests=WHOLE, start=thread_spawn
+            ):
                 pass
-            assert set(store.totals(campaign)[FAKE]) >= {"pass", "fail"}
-            assert "unsupported" not in store.totals(campaign)[FAKE]
+            assert set(store.count_verdicts(campaign)[FAKE]) >= {"pass", "fail"}
+            assert "unsupported" not in store.count_verdicts(campaign)[FAKE]
         seen.append(contents(tmp_path / name))
     assert seen[0] == seen[1]
 
@@ -192,17 +196,17 @@ def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_n
 ) -> None:
     slow = resolve("fake:hang@Cast+hang@Reshape")
     with Store(tmp_path / "s") as store:
-        campaign = new_campaign(3, [slow], PLAN)
-        store.begin(campaign)
+        campaign = make_campaign(3, [slow], PLAN)
+        store.begin_campaign(campaign)
         limits = Limits(seconds=0.3)
-        for _ in run(store, campaign, PLAN, limits, lanes=2, seconds=0.2):
+        for _ in run_campaign(store, campaign, PLAN, limits, lanes=2, seconds=0.2):
             pass
-        first = store.done(campaign)
+        first = store.count_done(campaign)
         assert first < 16  # two lanes have not begun what three chunks would be
-        for _ in run(store, campaign, PLAN, limits, tests=first + 3):
+        for _ in run_campaign(store, campaign, PLAN, limits, tests=first + 3):
             pass
-        assert store.done(campaign) == first + 3
-        verdicts = store.totals(campaign)[campaign.targets[0]]
+        assert store.count_done(campaign) == first + 3
+        verdicts = store.count_verdicts(campaign)[campaign.targets[0]]
         assert sum(verdicts.values()) == first + 3
 
 
@@ -246,9 +250,9 @@ def test_killed_and_ended_in_the_middle_it_goes_on_and_nothing_is_lost_or_double
     first.kill()
     first.communicate()
     with Store(tmp_path / "ended") as store:
-        begun = store.campaigns()[0]
-        there = store.done(begun)
-    same = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
+        begun = store.list_campaigns()[0]
+        there = store.count_done(begun)
+    same = make_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
     assert begun == same, "the sources of gen changed while the tests ran: this process has the old ones"
 
     command = [
@@ -337,8 +341,8 @@ def test_a_store_in_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_tests_have_seeds_of_their_own() -> None:
-    assert len({seed_of(campaign, number) for campaign in range(20) for number in range(50)}) == 1000
-    assert all(0 <= seed_of(0, number) < 2**63 for number in range(50))
+    assert len({make_seed(campaign, number) for campaign in range(20) for number in range(50)}) == 1000
+    assert all(0 <= make_seed(0, number) < 2**63 for number in range(50))
 
 
 def test_a_campaign_of_another_generator_is_not_resumed(
@@ -346,7 +350,7 @@ def test_a_campaign_of_another_generator_is_not_resumed(
 ) -> None:
     for generator in ("small-1", "mix edition=0123456789ab nodes=5-30"):
         with Store(tmp_path / generator[:3]) as store:
-            store.begin(Campaign("c0ffee", generator, 7, (FAKE,)))
+            store.begin_campaign(Campaign("c0ffee", generator, 7, (FAKE,)))
         code, _, err = opsieve("fuzz", "--store", tmp_path / generator[:3], "--resume", capsys=capsys)
         assert code == 2
         assert "another generator" in err
@@ -357,11 +361,11 @@ def test_a_campaign_of_an_older_opsieve_goes_on_where_its_programs_are_made_agai
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = replace(PLAN, edition="0123456789ab")
-    campaign = new_campaign(7, [resolve("fake")], older)
+    campaign = make_campaign(7, [resolve("fake")], older)
     with Store(tmp_path) as store:
-        store.begin(campaign, {})
-        cases = {number: older.case(7, number) for number in range(3)}
-        store.record(campaign, [FinishedTest(number, case, {}, ()) for number, case in cases.items()])
+        store.begin_campaign(campaign, {})
+        cases = {number: older.make_case(7, number) for number in range(3)}
+        store.record_tests(campaign, [FinishedTest(number, case, {}, ()) for number, case in cases.items()])
     code, out, err = opsieve("fuzz", "--store", tmp_path, "--resume", "--tests", "5", "--json", capsys=capsys)
     assert (code in (0, 1), json.loads(out)["tests"]) == (True, 5), err
     assert "3 of its programs, made anew, are the same" in err
@@ -379,25 +383,25 @@ def test_a_plan_is_read_back_from_its_text() -> None:
         CampaignPlan("isra", GenRequest(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18)),
         CampaignPlan(metamorphic=True, further=OracleChoice(("slowdown",), 3.0)),
     ):
-        assert planned(plan.generator) == (plan, False)
+        assert parse_plan(plan.generator) == (plan, False)
 
 
 def test_programs_of_a_campaign_follow_each_other_and_each_can_be_made_alone() -> None:
     numbers = [0, 1, 255, 256, 300]
-    alone = {number: CampaignPlan().case(7, number).program.model for number in reversed(numbers)}
-    assert {number: CampaignPlan().case(7, number).program.model for number in numbers} == alone
-    assert seed_of(7, 5) == seed_of(7, 0) + 5
+    alone = {number: CampaignPlan().make_case(7, number).program.model for number in reversed(numbers)}
+    assert {number: CampaignPlan().make_case(7, number).program.model for number in numbers} == alone
+    assert make_seed(7, 5) == make_seed(7, 0) + 5
 
 
 def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        campaign = new_campaign(3, [resolve(FAKE)], PLAN)
-        store.begin(campaign)
+        campaign = make_campaign(3, [resolve(FAKE)], PLAN)
+        store.begin_campaign(campaign)
         store._database.execute(
             f"PRAGMA max_page_count = {store._database.execute('PRAGMA page_count').fetchone()[0]}"
         )
         with pytest.raises(BadInput, match="full"):
-            for _ in run(store, campaign, PLAN, Limits(seconds=20), tests=400, start=thread_spawn):
+            for _ in run_campaign(store, campaign, PLAN, Limits(seconds=20), tests=400, start=thread_spawn):
                 pass
 
 

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.irs.tir.seeds import basic
-from opsieve.triage.campaign.coverage_comparison import compared, short
+from opsieve.triage.campaign.coverage_comparison import compare_coverage, shorten_path
 from opsieve.triage.campaign.coverage_record import (
     CompilerCoverage,
     CoverageRecord,
     ReachedLibrary,
-    load,
-    save,
+    load_record,
+    save_record,
 )
 from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions
 from opsieve.tui.cli import SETTINGS
@@ -31,15 +31,15 @@ def record(name: str, addresses: list[int], build: str = "ab12", kind: str = "fu
 
 
 def test_a_record_comes_back_and_brings_a_plot(tmp_path: Path) -> None:
-    file = save(record("c1", [4, 8, 1 << 31]), tmp_path)
-    again = load(tmp_path)
+    file = save_record(record("c1", [4, 8, 1 << 31]), tmp_path)
+    again = load_record(tmp_path)
     assert again.compilers["tvm"].growth == [(0.5, 4, 1), (2.0, 16, 3)]
     assert list(again.compilers["tvm"].libraries[0].addresses) == [4, 8, 1 << 31]
     assert file.with_suffix(".svg").read_text().startswith("<svg")
 
 
 def test_two_campaigns_are_compared_by_what_only_one_reached() -> None:
-    [found] = compared(record("a", [1, 2, 3]), record("b", [3, 4]))
+    [found] = compare_coverage(record("a", [1, 2, 3]), record("b", [3, 4]))
     assert (found.first, found.second, found.both) == (3, 2, 1)
     assert (found.only_first.count, found.only_second.count) == (2, 1)
     assert found.source_known == 0.0  # the library is not there: nothing can be named
@@ -47,9 +47,9 @@ def test_two_campaigns_are_compared_by_what_only_one_reached() -> None:
 
 def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:
     with pytest.raises(BadInput, match="no build of a library in common"):
-        compared(record("a", [1]), record("b", [1], build="cd"))
+        compare_coverage(record("a", [1]), record("b", [1], build="cd"))
     with pytest.raises(BadInput, match="cannot be compared"):
-        compared(record("a", [1]), record("b", [1], kind="blocks"))
+        compare_coverage(record("a", [1]), record("b", [1], kind="blocks"))
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:
 def test_what_is_no_record_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(BadInput, match="no coverage"):
-        load(tmp_path / "x.json")
+        load_record(tmp_path / "x.json")
     with pytest.raises(BadInput, match="--coverage"):
-        load(tmp_path)
+        load_record(tmp_path)
 
 
 def test_the_command_prints_and_tells_as_json(tmp_path: Path) -> None:
     for name, addresses in (("a", [1, 2, 3]), ("b", [3, 4])):
         (tmp_path / name).mkdir()
-        save(record(name, addresses), tmp_path / name)
+        save_record(record(name, addresses), tmp_path / name)
     both = CliRunner().invoke(
         command, [str(tmp_path / "a"), str(tmp_path / "b")], standalone_mode=False, **SETTINGS
     )
@@ -90,14 +90,14 @@ def test_the_command_prints_and_tells_as_json(tmp_path: Path) -> None:
     ],
 )
 def test_paths_are_told_from_the_projects_root(path: str, wanted: str) -> None:
-    assert short(path) == wanted
+    assert shorten_path(path) == wanted
 
 
 def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:
     guided = GuidedFunctions(basic(), 3)
-    cases = [guided.case(number) for number in range(2 * EVERY)]
-    assert [number for number in range(2 * EVERY) if not guided.lowered_only(number)] == [0, EVERY]
+    cases = [guided.make_case(number) for number in range(2 * EVERY)]
+    assert [number for number in range(2 * EVERY) if not guided.is_lowered_only(number)] == [0, EVERY]
     assert {case.program.ir for case in cases} == {"tir"}
     for number, case in enumerate(cases):
-        guided.learn(number, case, new=True, failed=False)
+        guided.learn_result(number, case, new=True, failed=False)
     assert len(guided.loop.pool) > len(basic())

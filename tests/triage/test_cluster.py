@@ -24,7 +24,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.questions.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.bisect.sources.cluster_probes import cluster_probes
+from opsieve.bisect.sources.cluster_probes import open_cluster_probes
 from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import evaluate
 from opsieve.bisect.sources.version_sequence import VersionSequence
@@ -40,12 +40,12 @@ from opsieve.reducer.sessions.store_session import (
     cluster_reducer,
     reduce_cases,
 )
-from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.lane_spawn import Spawn, spawn
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
+from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
-from opsieve.triage.distributed.cluster import Cluster, cluster_lanes
-from opsieve.triage.distributed.remote_lane import installed
-from opsieve.triage.distributed.remote_workers import Further, cluster_workers
+from opsieve.triage.distributed.cluster import Cluster, open_lanes
+from opsieve.triage.distributed.remote_lane import describe_installed
+from opsieve.triage.distributed.remote_workers import Further, open_remote_workers
 from opsieve.triage.store.store import Store
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="the extra `cluster` is not installed")
 
 PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
-CAMPAIGN = new_campaign(3, [resolve(FAKE)], PLAN)
+CAMPAIGN = make_campaign(3, [resolve(FAKE)], PLAN)
 
 
 def started(processes: bool) -> "distributed.LocalCluster":
@@ -82,8 +82,10 @@ def cluster() -> "Iterator[distributed.LocalCluster]":
 
 def fuzz(folder: Path, start: Spawn, lanes: int, killed: int = 0, tests: int = 24) -> None:
     with Store(folder) as store:
-        store.begin(CAMPAIGN)
-        for _ in run(store, CAMPAIGN, PLAN, Limits(seconds=20), lanes=lanes, tests=tests, start=start):
+        store.begin_campaign(CAMPAIGN)
+        for _ in run_campaign(
+            store, CAMPAIGN, PLAN, Limits(seconds=20), lanes=lanes, tests=tests, start=start
+        ):
             if killed:
                 os.kill(killed, signal.SIGKILL)
                 killed = 0
@@ -110,7 +112,7 @@ def test_a_campaign_there_stores_what_one_here_stores(
     cluster: "distributed.LocalCluster", tmp_path: Path
 ) -> None:
     fuzz(tmp_path / "here", thread_spawn, 1, tests=12)
-    with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
+    with open_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
         assert threads == 2
         fuzz(tmp_path / "there", start, 1, tests=12)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
@@ -164,7 +166,7 @@ def test_a_reduction_there_is_what_one_here_is(
     """Attempt by attempt, where as many tests run at the same time; with the cluster lost midway too."""
     monkeypatch.setattr("opsieve.reducer.engine.engine._SLOW", 0.0)
     asked: list[object] = []
-    done = Cluster.done
+    done = Cluster.run_task
 
     def counted(self: Cluster, given_up: threading.Event, function: Callable[..., Any], *given: Any) -> Any:
         asked.append(function)
@@ -172,13 +174,13 @@ def test_a_reduction_there_is_what_one_here_is(
             raise EOFError("it is gone")
         return done(self, given_up, function, *given)
 
-    monkeypatch.setattr(Cluster, "done", counted)
+    monkeypatch.setattr(Cluster, "run_task", counted)
     with Workers() as second, Workers() as third:
         here = reduced_from(tmp_path / "here", [workers, second, third], None)
     assert len(here[1].best.program.operators()) == 2
     lost: list[bool] = []
     said: list[str] = []
-    with cluster_workers(cluster.scheduler_address, {}, None, workers, said.append) as further:
+    with open_remote_workers(cluster.scheduler_address, {}, None, workers, said.append) as further:
         there = reduced_from(tmp_path / "there", [workers], further)
         assert len(asked) > 4
         assert (there[0], alike(*(found for _, found in (here, there)))) == (here[0], True)
@@ -196,14 +198,14 @@ def test_releases_are_tried_there(cluster: "distributed.LocalCluster", tmp_path:
     )
     case = Case(OnnxProgram(model.SerializeToString()), {"x": np.array([-1, 2], np.float32)}, None, Origin())
     versions = {str(number): resolve("fake:error@Relu" if number > 3 else "fake") for number in range(1, 7)}
-    with cluster_probes(cluster.scheduler_address, {}, True, print) as (threads, tried):
+    with open_cluster_probes(cluster.scheduler_address, {}, True, print) as (threads, tried):
         sequence = VersionSequence(
             lambda name: tried(case, versions[name], POLICY),
             ProbeJournal(tmp_path, {}),
             "fake",
             lambda said: None,
         )
-        found = sequence.search(list(versions), None, None, jobs=threads)
+        found = sequence.search_versions(list(versions), None, None, jobs=threads)
         assert (threads, found.outcome and found.outcome.first) == (2, (3,))
         with Workers() as workers:
             assert found.wanted == evaluate(case, versions["6"], ObservationCache(workers))
@@ -215,9 +217,9 @@ def test_releases_are_tried_there(cluster: "distributed.LocalCluster", tmp_path:
 def test_a_worker_that_is_killed_costs_no_test(tmp_path: Path) -> None:
     from distributed import Client
 
-    fuzz(tmp_path / "here", spawn, 1)
+    fuzz(tmp_path / "here", spawn_lane, 1)
     with started(True) as cluster:
-        with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
+        with open_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
             assert threads == 2
             with Client(cluster) as client:
                 killed = next(iter(client.run(os.getpid).values()))
@@ -236,7 +238,7 @@ def test_a_worker_that_is_killed_costs_no_reduction(
     here = reduced_from(tmp_path / "here", [workers], None)
     with started(True) as cluster, Client(cluster) as client:
         killed = next(iter(client.run(os.getpid).values()))
-        with cluster_workers(cluster.scheduler_address, {}, None, workers, print) as further:
+        with open_remote_workers(cluster.scheduler_address, {}, None, workers, print) as further:
             heard = Heard(lambda: os.kill(killed, signal.SIGKILL))
             there = reduced_from(tmp_path / "there", [workers], further, heard)
         assert killed not in client.run(os.getpid).values()
@@ -244,7 +246,7 @@ def test_a_worker_that_is_killed_costs_no_reduction(
 
 
 def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distributed.LocalCluster") -> None:
-    here = installed((FAKE,))
+    here = describe_installed((FAKE,))
     for other, wanted, reason in (
         (replace(here, generator="0123456789ab"), {}, "here it is 0123456789ab: install the same opsieve"),
         (replace(here, versions={FAKE: "99"}), {}, "there and 99 here"),
@@ -255,7 +257,7 @@ def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distr
             Cluster(cluster.scheduler_address, other, wanted, said.append) as connection,
             pytest.raises(BadInput, match="no worker of"),
         ):
-            connection.threads()
+            connection.count_threads()
         assert len(said) == 2
         assert all(reason in sentence for sentence in said)
 

@@ -15,12 +15,12 @@ from stores import CAMPAIGN, NOW, done, filled, finding
 from opsieve.gen.errors import BadInput
 from opsieve.triage.clustering.clusters import (
     SimilarityFeatures,
-    alternatives,
-    placement,
-    related,
-    similarity_features,
+    choose_cluster,
+    find_related,
+    make_alternative_titles,
+    make_features,
 )
-from opsieve.triage.clustering.reassign import Difference, differences
+from opsieve.triage.clustering.reassign import Difference, find_differences
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.review.refingerprint import refingerprint
@@ -66,7 +66,7 @@ def test_equal_fingerprints_are_one_cluster_and_names_last(tmp_path: Path) -> No
             ("c3", 4),
         ]
     with Store(store) as writer:
-        writer.record(CAMPAIGN, errors(8, 4, first=12))
+        writer.record_tests(CAMPAIGN, errors(8, 4, first=12))
     with Queries(store) as queries:
         assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {
             "c1": 6,
@@ -97,20 +97,20 @@ def test_alternative_titles_join(tmp_path: Path) -> None:
 
 
 def test_a_bridge_joins_undecided_clusters_and_never_decided_ones() -> None:
-    assert placement(9, {}).cluster == 9
-    assert placement(9, {4: False, 2: False}).absorbed == (4,)
-    found = placement(9, {4: True, 2: False, 3: True})
+    assert choose_cluster(9, {}).cluster == 9
+    assert choose_cluster(9, {4: False, 2: False}).absorbed == (4,)
+    found = choose_cluster(9, {4: True, 2: False, 3: True})
     assert (found.cluster, found.absorbed) == (3, (2,))
 
 
 def test_titles_of_vague_failures_join_nothing() -> None:
-    assert alternatives(finding("", kind="crash", signal=11).fingerprint.components) == frozenset()
-    assert alternatives(finding("", kind="mismatch").fingerprint.components) == frozenset()
+    assert make_alternative_titles(finding("", kind="crash", signal=11).fingerprint.components) == frozenset()
+    assert make_alternative_titles(finding("", kind="mismatch").fingerprint.components) == frozenset()
 
 
 def test_related_clusters_are_suggested_by_average_link() -> None:
     def like(*frames: str) -> SimilarityFeatures:
-        return similarity_features(finding("x", frames=frames).fingerprint.components)
+        return make_features(finding("x", frames=frames).fingerprint.components)
 
     own = [like("a", "b", "c")]
     others = {
@@ -118,7 +118,7 @@ def test_related_clusters_are_suggested_by_average_link() -> None:
         3: [like("x", "y", "z")],
         4: [like("a", "b", "c"), like("x", "y", "z")],
     }
-    found = related(own, others)
+    found = find_related(own, others)
     # Of 4, one half is alike and the other is not: single link would take it.
     assert [one.cluster for one in found] == [2]
     assert "frames in common" in found[0].reason
@@ -177,7 +177,7 @@ def test_what_was_split_out_is_not_joined_again(tmp_path: Path) -> None:
     with Queries(store) as queries, Ledger(store) as ledger:
         ledger.split(queries.fingerprints("c1")[1].key)
         with Store(store) as writer:
-            writer.record(CAMPAIGN, crash[2:])
+            writer.record_tests(CAMPAIGN, crash[2:])
         assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {"c1": 2, "c2": 1}
 
 
@@ -190,9 +190,9 @@ def test_new_failures_move_nothing_that_was_decided(tmp_path: Path) -> None:
         ledger.note("c5", "look at this")
     before = state(store)
     with Store(store) as writer:
-        writer.record(CAMPAIGN, errors(400, 8, first=40))
+        writer.record_tests(CAMPAIGN, errors(400, 8, first=40))
         frames = ["main", "fa"]
-        writer.record(
+        writer.record_tests(
             CAMPAIGN, [done(440, finding("no kernel a", frames=frames, exception="builtins.IndexError"))]
         )
     after = state(store)
@@ -210,7 +210,7 @@ def test_what_was_split_out_takes_no_others_along(tmp_path: Path) -> None:
         ledger.merge("c3", "c1")
         assert ledger.split(queries.fingerprints("c3")[0].key).text.endswith("as c1")
         with Store(store) as writer:
-            writer.record(CAMPAIGN, crash[2:])
+            writer.record_tests(CAMPAIGN, crash[2:])
         assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {"c1": 1, "c3": 3}
 
 
@@ -228,7 +228,7 @@ def test_a_lost_index_comes_back_with_all_that_was_decided(tmp_path: Path) -> No
         ledger.note("c4", "to be undone")
         ledger.undo()
     with Store(store) as writer:  # joins c1's fingerprint, which is in c3 by now
-        writer.record(
+        writer.record_tests(
             CAMPAIGN,
             [done(16, finding("no kernel a", frames=["main", "fa"], exception="builtins.IndexError"))],
         )
@@ -238,7 +238,7 @@ def test_a_lost_index_comes_back_with_all_that_was_decided(tmp_path: Path) -> No
     assert before["c0ffee:16:fake"][0] == "c3"
     (store / INDEX).unlink()
     with Store(store) as writer:
-        assert writer.adopt() == (17, [])
+        assert writer.adopt_cases() == (17, [])
     assert state(store) == before
     with Ledger(store) as ledger:
         assert ledger.undo().action == "pin"
@@ -254,7 +254,7 @@ def test_a_sound_index_takes_no_decision_twice(tmp_path: Path) -> None:
         ledger.pin("c3")
     before = state(store)
     with Store(store) as writer:
-        assert writer.adopt() == (0, [])
+        assert writer.adopt_cases() == (0, [])
     assert state(store) == before
 
 
@@ -277,7 +277,7 @@ def test_a_damaged_line_of_the_log_is_named_and_left_out(tmp_path: Path) -> None
         ledger.note("c2", "two")
     (store / INDEX).unlink()
     with Store(store) as writer:
-        _, problems = writer.adopt()
+        _, problems = writer.adopt_cases()
     assert [problem.split(" of")[0] for problem in problems] == ["line 2", "line 3", "line 4"]
     with Queries(store) as queries:
         assert (queries.cluster("c1").note, queries.cluster("c2").note) == ("one", "two")
@@ -285,14 +285,14 @@ def test_a_damaged_line_of_the_log_is_named_and_left_out(tmp_path: Path) -> None
 
 def test_decisions_while_a_campaign_holds_the_store(tmp_path: Path) -> None:
     with Store(tmp_path, clock=lambda: NOW) as writer:
-        writer.begin(CAMPAIGN)
-        writer.record(CAMPAIGN, errors(8, 2))
+        writer.begin_campaign(CAMPAIGN)
+        writer.record_tests(CAMPAIGN, errors(8, 2))
         with Ledger(tmp_path) as ledger, Queries(tmp_path) as queries:
             assert queries.changed()
             ledger.merge("c1", "c2")
             assert queries.changed()
             assert not queries.changed()
-            writer.record(CAMPAIGN, errors(8, 2, first=8))
+            writer.record_tests(CAMPAIGN, errors(8, 2, first=8))
             assert [(row.id, row.members) for row in queries.clusters().rows] == [("c1", 16)]
 
 
@@ -323,7 +323,7 @@ def test_a_hostile_failure_file_is_named_and_left_out(tmp_path: Path, change: di
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     (store / INDEX).unlink()
     with Store(store) as writer:
-        added, problems = writer.adopt()
+        added, problems = writer.adopt_cases()
     assert (added, len(problems)) == (1, 1)
 
 
@@ -381,7 +381,7 @@ def test_what_differs_between_two_fingerprints_is_what_counts() -> None:
 
     old = parts(kind="error", frames="a < b", message="bad", stage_="run")
     new = parts(kind="error", frames="a", message_="bad", line="x.py:3", stage_="compile")
-    assert differences(old, new) == (
+    assert find_differences(old, new) == (
         Difference("frames", "a < b", "a"),
         Difference("message", "bad", ""),
         Difference("line", "", "x.py:3"),
@@ -404,7 +404,7 @@ def test_new_rules_never_undo_a_decision(tmp_path: Path) -> None:
     }
     (store / INDEX).unlink()
     with Store(store) as writer:
-        writer.adopt()
+        writer.adopt_cases()
     assert state(store) == after
     with Ledger(store) as ledger:
         assert ledger.undo().action == "merge"  # it speaks of the new keys now

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from opsieve.backends.verdict import JUDGED
-from opsieve.triage.corpus.reports import annotations, job_summary, junit_xml, sarif
-from opsieve.triage.corpus.states import FAIL_ON, CorpusResult, SeenVerdict, counts, replayed
+from opsieve.triage.corpus.reports import make_annotations, make_job_summary, make_junit_xml, make_sarif
+from opsieve.triage.corpus.states import FAIL_ON, CorpusResult, SeenVerdict, count_states, make_result
 
 PASS, OTHER, ABSENT = SeenVerdict("pass"), SeenVerdict("unsupported"), SeenVerdict("environment")
 CRASH = SeenVerdict("fail", "crash", "compile", "crash-1")
@@ -35,7 +35,7 @@ HOSTILE = "a\x00b\x1b[31m ]]> <script> | `x` 100%\n::error::fake ##[error]fake @
 )
 def test_a_verdict_beside_the_record(before: SeenVerdict | None, after: SeenVerdict, state: str) -> None:
     records = {} if before is None else {"tvm": before}
-    assert replayed("case", "tvm", records, after).state == state
+    assert make_result("case", "tvm", records, after).state == state
 
 
 def test_a_new_release_is_compared_with_the_records_of_its_compiler() -> None:
@@ -46,13 +46,15 @@ def test_a_new_release_is_compared_with_the_records_of_its_compiler() -> None:
         "onnxruntime@/b": WRONG,
     }
     new = "onnxruntime==1.23"
-    assert replayed("case", new, records, CRASH).state == "newly-failing"  # 1.19 passes with the same options
-    assert replayed("case", f"{new}:level=all", records, CRASH).state == "still-failing"
-    assert replayed("case", f"{new}:level=all", records, PASS).state == "fixed"
+    assert (
+        make_result("case", new, records, CRASH).state == "newly-failing"
+    )  # 1.19 passes with the same options
+    assert make_result("case", f"{new}:level=all", records, CRASH).state == "still-failing"
+    assert make_result("case", f"{new}:level=all", records, PASS).state == "fixed"
     hang = SeenVerdict("fail", "hang", "run", "hang-3")
-    assert replayed("case", f"{new}:level=all", records, hang).state == "changed"
-    assert replayed("case", "onnxruntime==1.19", records, CRASH).state == "newly-failing"
-    assert replayed("case", "openvino", records, CRASH).state == "newly-failing"
+    assert make_result("case", f"{new}:level=all", records, hang).state == "changed"
+    assert make_result("case", "onnxruntime==1.19", records, CRASH).state == "newly-failing"
+    assert make_result("case", "openvino", records, CRASH).state == "newly-failing"
 
 
 def seen(releases: dict[str, SeenVerdict]) -> dict[str, SeenVerdict]:
@@ -91,24 +93,29 @@ def seen(releases: dict[str, SeenVerdict]) -> dict[str, SeenVerdict]:
 def test_a_failure_is_compared_with_the_last_state_before_it(
     records: dict[str, SeenVerdict], target: str, state: str
 ) -> None:
-    assert replayed("case", target, records, CRASH).state == state
+    assert make_result("case", target, records, CRASH).state == state
 
 
 def test_what_is_installed_stands_where_its_version_stands() -> None:
     records = {"onnxruntime": replace(CRASH, version="1.20.1"), "onnxruntime==1.31.1": PASS}
-    assert replayed("case", "onnxruntime", records, replace(CRASH, version="1.32.0")).state == "newly-failing"
-    assert replayed("case", "onnxruntime", records, replace(CRASH, version="1.20.1")).state == "still-failing"
     assert (
-        replayed("case", "onnxruntime@/b", records, replace(CRASH, version="1.31.1")).state == "newly-failing"
+        make_result("case", "onnxruntime", records, replace(CRASH, version="1.32.0")).state == "newly-failing"
+    )
+    assert (
+        make_result("case", "onnxruntime", records, replace(CRASH, version="1.20.1")).state == "still-failing"
+    )
+    assert (
+        make_result("case", "onnxruntime@/b", records, replace(CRASH, version="1.31.1")).state
+        == "newly-failing"
     )
 
 
 def test_a_flaky_failure_is_a_failure() -> None:
     flaky = SeenVerdict("flaky", "crash", "compile")
-    assert replayed("case", "tvm", {"tvm": PASS}, flaky).state == "newly-failing"
-    assert replayed("case", "tvm", {"tvm": flaky}, CRASH).state == "still-failing"
-    assert replayed("case", "tvm", {"tvm": flaky}, PASS).state == "passing"  # it may come again
-    assert replayed("case", "tvm", {"tvm": CRASH}, SeenVerdict("flaky", "error", "run")).state == "changed"
+    assert make_result("case", "tvm", {"tvm": PASS}, flaky).state == "newly-failing"
+    assert make_result("case", "tvm", {"tvm": flaky}, CRASH).state == "still-failing"
+    assert make_result("case", "tvm", {"tvm": flaky}, PASS).state == "passing"  # it may come again
+    assert make_result("case", "tvm", {"tvm": CRASH}, SeenVerdict("flaky", "error", "run")).state == "changed"
 
 
 VERDICTS = [PASS, CRASH, WRONG, ABSENT, OTHER, SeenVerdict("flaky", "crash", "compile")]
@@ -132,7 +139,7 @@ def test_a_release_that_fails_after_one_that_passes_is_never_still_failing() -> 
         texts = list(records)
         draw.shuffle(texts)
         after = draw.choice([CRASH, WRONG])
-        found = replayed("case", f"onnxruntime=={asked}", {text: records[text] for text in texts}, after)
+        found = make_result("case", f"onnxruntime=={asked}", {text: records[text] for text in texts}, after)
         number = {release: tuple(map(int, release.split("."))) for release in releases}
         before = [
             each for each in recorded if recorded[each].verdict in JUDGED and number[each] < number[asked]
@@ -145,17 +152,17 @@ def test_a_release_that_fails_after_one_that_passes_is_never_still_failing() -> 
 
 def hostile() -> list[CorpusResult]:
     return [
-        replayed("case,1:a", "tvm", {}, CRASH, HOSTILE, 1.5),
-        replayed("old", "tvm", {"tvm": CRASH}, CRASH, HOSTILE),
-        replayed("good", "tvm", {"tvm": CRASH}, PASS, HOSTILE),
-        replayed("same", "tvm", {}, PASS),
+        make_result("case,1:a", "tvm", {}, CRASH, HOSTILE, 1.5),
+        make_result("old", "tvm", {"tvm": CRASH}, CRASH, HOSTILE),
+        make_result("good", "tvm", {"tvm": CRASH}, PASS, HOSTILE),
+        make_result("same", "tvm", {}, PASS),
         CorpusResult("bad", "", "not-judged", reason=HOSTILE, refused=True),
     ]
 
 
 @pytest.mark.parametrize(("fail_on", "failures", "skipped"), [("new", 1, 1), ("any", 2, 0), ("none", 0, 2)])
 def test_junit_is_xml_whatever_was_said(fail_on: str, failures: int, skipped: int) -> None:
-    suite = ElementTree.fromstring(junit_xml(hostile(), FAIL_ON[fail_on]))[0]
+    suite = ElementTree.fromstring(make_junit_xml(hostile(), FAIL_ON[fail_on]))[0]
     assert suite.attrib["tests"] == "5"
     for name, count in (("failure", failures), ("skipped", skipped), ("error", 1)):
         assert len(suite.findall(f"testcase/{name}")) == count
@@ -167,19 +174,19 @@ def test_junit_is_xml_whatever_was_said(fail_on: str, failures: int, skipped: in
 def test_what_was_not_judged_is_an_error_wherever_it_is_read_unless_that_is_allowed() -> None:
     results = [CorpusResult("case", "tvm", "not-judged", reason="tvm is not installed")]
     for red, level, mark in ((["not-judged"], "error", "error"), ([], "warning", "skipped")):
-        (test,) = ElementTree.fromstring(junit_xml(results, red))[0]
+        (test,) = ElementTree.fromstring(make_junit_xml(results, red))[0]
         assert [element.tag for element in test] == [mark]
-        invocation = json.loads(sarif(results, red, "1.0"))["runs"][0]["invocations"][0]
+        invocation = json.loads(make_sarif(results, red, "1.0"))["runs"][0]["invocations"][0]
         assert invocation["executionSuccessful"] == (level != "error")
         assert [note["level"] for note in invocation["toolExecutionNotifications"]] == [level]
-        assert annotations(results, "", red)[0].startswith(f"::{level} ")
-    assert "| not judged | case | tvm |" in job_summary(results, "cases")
+        assert make_annotations(results, "", red)[0].startswith(f"::{level} ")
+    assert "| not judged | case | tvm |" in make_job_summary(results, "cases")
 
 
 def test_sarif_has_a_result_for_each_failure_and_notes_the_rest() -> None:
     """The keys that the schema of SARIF 2.1.0 asks for (the whole schema: docs/benchmarks/tests.md)."""
     results = hostile()
-    log = json.loads(sarif(results, FAIL_ON["new"], "1.0", "my corpus"))
+    log = json.loads(make_sarif(results, FAIL_ON["new"], "1.0", "my corpus"))
     (run,) = log["runs"]
     assert (log["version"], run["tool"]["driver"]["name"]) == ("2.1.0", "opsieve")
     known = {"newly-failing": "new", "changed": "updated", "still-failing": "unchanged", "fixed": "absent"}
@@ -196,13 +203,13 @@ def test_sarif_has_a_result_for_each_failure_and_notes_the_rest() -> None:
 
 def test_github_keeps_the_results_of_two_compilers_apart() -> None:
     first, second = (hostile()[:1], [replace(hostile()[0], target="onnxruntime")])
-    logs = [json.loads(sarif(results, FAIL_ON["new"], "1.0")) for results in (first, second)]
+    logs = [json.loads(make_sarif(results, FAIL_ON["new"], "1.0")) for results in (first, second)]
     ids = [log["runs"][0]["automationDetails"]["id"] for log in logs]
     assert ids == ["opsieve/tvm/", "opsieve/onnxruntime/"]
 
 
 def test_an_annotation_is_one_command_whatever_was_said() -> None:
-    lines = annotations(hostile(), "a,b:c", FAIL_ON["new"])
+    lines = make_annotations(hostile(), "a,b:c", FAIL_ON["new"])
     assert [line.split()[0] for line in lines] == ["::error", "::error", "::warning", "::notice"]
     assert lines[0].startswith(
         "::error file=a%2Cb%3Ac/case%2C1%3Aa/case.json,title=case%2C1%3Aa%3A newly failing::tvm:"
@@ -213,7 +220,7 @@ def test_an_annotation_is_one_command_whatever_was_said() -> None:
 
 
 def test_a_summary_holds_no_markup_of_others() -> None:
-    text = job_summary(hostile(), "cases")
+    text = make_job_summary(hostile(), "cases")
     assert "1 newly failing, 1 still failing, 1 fixed, 1 passing, 1 not judged." in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + 4  # the head, and what is not as before
@@ -223,7 +230,7 @@ def test_a_summary_holds_no_markup_of_others() -> None:
 
 
 def test_every_state_is_counted() -> None:
-    assert counts(hostile()) == {
+    assert count_states(hostile()) == {
         "newly-failing": 1,
         "changed": 0,
         "still-failing": 1,

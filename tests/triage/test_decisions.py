@@ -18,8 +18,8 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS, placed
-from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.plan import CampaignPlan, seed_of
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
+from opsieve.triage.campaign.plan import CampaignPlan, make_seed
 from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
 from opsieve.triage.campaign.schedule.costs import Costs
 from opsieve.triage.campaign.schedule.known_failures import (
@@ -28,9 +28,15 @@ from opsieve.triage.campaign.schedule.known_failures import (
     UNSUPPORTED,
     KnownFailures,
     Lacks,
-    left_out,
+    choose_skipped_feature,
 )
-from opsieve.triage.campaign.schedule.schedule import BACK, Schedule, forget_changed, resumed, shares_of
+from opsieve.triage.campaign.schedule.schedule import (
+    BACK,
+    Schedule,
+    forget_changed,
+    get_shares,
+    resume_schedule,
+)
 from opsieve.triage.campaign.schedule.shares import FLOOR, MOST, Shares
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
@@ -51,9 +57,9 @@ def made_tests(first: int, upto: int, schedule: Schedule) -> Iterator[FinishedTe
     """
     for number in range(first, upto):
         rng = random.Random(number)
-        decided = schedule.batch(number // BATCH)
+        decided = schedule.get_decision(number // BATCH)
         assert decided is not None
-        strategy, _ = placed(seed_of(3, number), decided.of_strategies)
+        strategy, _ = placed(make_seed(3, number), decided.strategy_shares)
         has = {
             "Relu",
             "out float32",
@@ -67,16 +73,16 @@ def made_tests(first: int, upto: int, schedule: Schedule) -> Iterator[FinishedTe
 
 def test_a_strategy_that_finds_more_has_more_of_the_programs_and_each_keeps_a_part() -> None:
     schedule, learnt = Schedule(CAMPAIGN, MIX, {}), dict[str, str]()
-    usual = schedule.batch(0)
+    usual = schedule.get_decision(0)
     assert usual is not None
     for test in made_tests(0, 6 * BATCH, schedule):
-        learnt |= schedule.note(test) | schedule.changes()
-    decided = schedule.batch(5 + BACK)
+        learnt |= schedule.note_test(test) | schedule.take_changes()
+    decided = schedule.get_decision(5 + BACK)
     assert decided is not None
     assert decided.shares["hirfuzz"] > 1.3 * usual.shares["hirfuzz"]
     for name in WEIGHTS:
         assert FLOOR * usual.shares[name] <= decided.shares[name] + 0.01 <= MOST * usual.shares[name] + 0.02
-    assert schedule.batch(6 + BACK) is None
+    assert schedule.get_decision(6 + BACK) is None
     assert decided.known == {"fake": {"BitShift": "fake-shift"}}
     assert read_decision(learnt[f"batch|{5 + BACK}"]) == decided
 
@@ -85,29 +91,29 @@ def test_a_strategy_that_finds_more_has_more_of_the_programs_and_each_keeps_a_pa
 def test_a_resumed_schedule_decides_as_one_that_went_on(stopped: int) -> None:
     whole, resumed, learnt = Schedule(CAMPAIGN, MIX, {}), Schedule(CAMPAIGN, MIX, {}), dict[str, str]()
     for test in made_tests(0, stopped, resumed):
-        learnt |= resumed.note(test) | resumed.changes()
+        learnt |= resumed.note_test(test) | resumed.take_changes()
     resumed = Schedule(CAMPAIGN, MIX, json.loads(json.dumps(learnt)))
     for test in made_tests(stopped, 3 * BATCH, resumed):
-        resumed.note(test)
+        resumed.note_test(test)
     for test in made_tests(0, 3 * BATCH, whole):
-        whole.note(test)
-    assert resumed.batch(2 + BACK) == whole.batch(2 + BACK)
-    assert resumed.facts() == whole.facts()
+        whole.note_test(test)
+    assert resumed.get_decision(2 + BACK) == whole.get_decision(2 + BACK)
+    assert resumed.list_facts() == whole.list_facts()
 
 
 def test_other_forms_have_a_share_of_the_time_of_targets_that_take_them() -> None:
     costs = Costs(({"onnx": 10.0}, {"onnx": 1000.0, "relax": 500.0}))
-    usual = Shares(costs, {}).usual()
+    usual = Shares(costs, {}).get_usual()
     assert sum(usual.values()) == pytest.approx(1000, abs=0.1)
     relax = sum(usual[name] for name in ("relax", "relax-passes"))
     assert 0.1 < relax * 500 / (1000 * 10) < 0.3  # of what the slow target has for the same programs
-    alone = Shares(Costs(({"onnx": 1000.0, "relax": 500.0},)), {}).usual()
+    alone = Shares(Costs(({"onnx": 1000.0, "relax": 500.0},)), {}).get_usual()
     assert sum(alone[name] for name in ("relax", "relax-passes")) > 200
-    places = [placed(seed_of(3, number), tuple(usual.items()))[0] for number in range(40 * BATCH)]
+    places = [placed(make_seed(3, number), tuple(usual.items()))[0] for number in range(40 * BATCH)]
     assert places.count("relax") / len(places) == pytest.approx(usual["relax"] / 1000, rel=0.3)
-    assert not {"relax", "tir"} & Shares(COSTS, {}).usual().keys()
+    assert not {"relax", "tir"} & Shares(COSTS, {}).get_usual().keys()
     special = replace(MIX, request=replace(MIX.request, values="special"), costs=costs)
-    made = Schedule(replace(CAMPAIGN, targets=("fake", "tvm")), special, {}).batch(0)
+    made = Schedule(replace(CAMPAIGN, targets=("fake", "tvm")), special, {}).get_decision(0)
     assert made is not None
     assert made.shares
     assert "relax" not in made.shares
@@ -115,12 +121,12 @@ def test_other_forms_have_a_share_of_the_time_of_targets_that_take_them() -> Non
 
 def test_forms_that_yield_get_more_of_the_time_and_those_that_yield_nothing_keep_a_quarter() -> None:
     shares = Shares(Costs(({"onnx": 1000.0, "relax": 500.0, "tir": 100.0},)), {})
-    usual = shares.usual()
+    usual = shares.get_usual()
     for number in range(200):
-        shares.note("relax-passes", 500.0, [f"error-{number}"], reached=False)
-        shares.note("tir", 100.0, [], reached=False)
-        shares.note("isra", 1000.0, ["always-the-same"], reached=False)
-    decided = shares.decide()
+        shares.note_test("relax-passes", 500.0, [f"error-{number}"], reached=False)
+        shares.note_test("tir", 100.0, [], reached=False)
+        shares.note_test("isra", 1000.0, ["always-the-same"], reached=False)
+    decided = shares.compute_shares()
     costs = {"relax": 500.0, "relax-passes": 500.0, "tir": 100.0}
 
     def time_of(given: dict[str, float], name: str) -> float:
@@ -143,59 +149,61 @@ def test_what_fails_alike_is_known_by_what_most_of_it_holds_and_forgotten_when_i
         for _ in range(count):
             has = {"Relu", "Add", *(rng.choice("ABCDEFGH") for _ in range(3))}
             has |= {"A > Relu"} if "A" in has else set()
-            known.note("t", has, ["t-error-1"] if broken and "A" in has else [])
-            known.note("other", has, [])
+            known.note_test("t", has, ["t-error-1"] if broken and "A" in has else [])
+            known.note_test("other", has, [])
 
     tests(OFTEN - 1, broken=True)
-    assert known.decide() == {}
+    assert known.list_known() == {}
     tests(60, broken=True)
-    assert known.decide() == {"t": {"A": "t-error-1"}}
+    assert known.list_known() == {"t": {"A": "t-error-1"}}
     tests(300, broken=False)
-    assert known.decide() == {}
+    assert known.list_known() == {}
 
 
 def test_a_failure_of_nearly_every_program_or_of_no_feature_is_not_known() -> None:
     known, rng = KnownFailures({}), random.Random(5)
     for _ in range(200):
         has = {"Relu", *(rng.choice("ABCDEFGH") for _ in range(3))}
-        known.note(
+        known.note_test(
             "t", has, [key for key, share in (("t-all", 0.9), ("t-seldom", 0.2)) if rng.random() < share]
         )
-    assert known.decide() == {}
+    assert known.list_known() == {}
 
 
 def test_one_program_in_eight_still_goes_there() -> None:
     known = {"t": {"Add": "key"}}
-    without = [number for number in range(4000) if left_out(1, number, "t", {"Add", "Relu"}, known)]
+    without = [
+        number for number in range(4000) if choose_skipped_feature(1, number, "t", {"Add", "Relu"}, known)
+    ]
     assert len(without) / 4000 == pytest.approx(1 - 1 / STILL, abs=0.02)
-    assert not any(left_out(1, number, "other", {"Add"}, known) for number in range(50))
-    assert not any(left_out(1, number, "t", {"Relu"}, known) for number in range(50))
+    assert not any(choose_skipped_feature(1, number, "other", {"Add"}, known) for number in range(50))
+    assert not any(choose_skipped_feature(1, number, "t", {"Relu"}, known) for number in range(50))
 
 
 def test_lanes_do_what_was_decided_and_a_new_version_is_asked_again(tmp_path: Path) -> None:
     plan = replace(PLAN, strategy="mix", costs=Costs(({"onnx": 10.0}, {"onnx": 10.0})))
     decided = BatchDecision({"isra": 600.0, "pattern": 400.0}, {"fake": {"out float32": "fake-error-1"}})
     with Store(tmp_path) as store:
-        campaign = new_campaign(3, [resolve("fake"), resolve("onnxruntime")], plan)
-        store.begin(campaign, {"fake": "1", "onnxruntime": "1"})
-        store.learn(campaign, {"batch|0": decided.text()})
-        for _ in run(store, campaign, plan, Limits(seconds=20), tests=24):
+        campaign = make_campaign(3, [resolve("fake"), resolve("onnxruntime")], plan)
+        store.begin_campaign(campaign, {"fake": "1", "onnxruntime": "1"})
+        store.write_state(campaign, {"batch|0": decided.to_text()})
+        for _ in run_campaign(store, campaign, plan, Limits(seconds=20), tests=24):
             pass
-        learnt = store.learnt(campaign)
+        learnt = store.read_state(campaign)
         assert {json.loads(learnt["yield"])["tests"].keys() <= {"isra", "pattern"}} == {True}
-        digests = store.digests(campaign, 64)
+        digests = store.sample_digests(campaign, 64)
         assert all(
-            plan.case(3, number, shares_of(learnt, number)).program.digest == digest
+            plan.make_case(3, number, get_shares(learnt, number)).program.digest == digest
             for number, digest in digests.items()
         )
         asked = asked_about(tmp_path, "fake")
         assert 0 < len(asked) < 20
         assert asked_about(tmp_path, "onnxruntime") == list(range(24))
-        facts = Schedule(campaign, plan, learnt).facts()
+        facts = Schedule(campaign, plan, learnt).list_facts()
         assert facts["known_failures"] == []  # decided of the first batch alone
         assert int(learnt["left-out|fake|out float32"]) == 24 - len(asked)
         forget_changed(store, campaign, plan, {"fake": "2", "onnxruntime": "1"})
-        assert read_decision(store.learnt(campaign)["batch|0"]).known == {}
+        assert read_decision(store.read_state(campaign)["batch|0"]).known == {}
         with sqlite3.connect(tmp_path / "index.sqlite") as index:
             versions = dict(index.execute("SELECT name, value FROM learnt WHERE name LIKE 'version|%'"))
         assert versions == {"version|fake": "2"}
@@ -209,21 +217,21 @@ def test_what_a_target_refuses_is_learnt_and_what_it_takes_is_not_lacked() -> No
         taken = number % 3 and number % 2  # Cast of some types
         verdict = "pass" if taken else "unsupported"
         test = FinishedTest(number, None, {"fake": (verdict, 0.1)}, (), () if taken else lack, features=has)
-        learnt |= schedule.note(test) | schedule.changes()
+        learnt |= schedule.note_test(test) | schedule.take_changes()
     for kept in (schedule, Schedule(CAMPAIGN, MIX, learnt)):
-        decided = kept.batch(BACK)
+        decided = kept.get_decision(BACK)
         assert decided is not None
         assert decided.known == {"fake": {"BitShift": UNSUPPORTED}}
-        assert kept.facts()["lacks"] == [{"target": "fake", "feature": "BitShift", "left_out": 0}]
-    assert schedule.new_version("fake").keys() >= {"lack|fake|BitShift", f"batch|{BACK}"}
+        assert kept.list_facts()["lacks"] == [{"target": "fake", "feature": "BitShift", "left_out": 0}]
+    assert schedule.note_new_version("fake").keys() >= {"lack|fake|BitShift", f"batch|{BACK}"}
 
 
 def test_words_that_blame_no_operator_or_several_teach_nothing() -> None:
     lacks = Lacks({})
     for what in ("opset 26 is too new", "Add and Cast together", "", "x" * 5000):
         for _ in range(9):
-            assert lacks.refused("t", ("Add", "Cast", "Add > Cast"), what) == {}
-    assert lacks.decide() == {}
+            assert lacks.note_refusal("t", ("Add", "Cast", "Add > Cast"), what) == {}
+    assert lacks.list_lacking() == {}
 
 
 @pytest.mark.parametrize(
@@ -234,8 +242,8 @@ def test_decisions_that_make_no_sense_are_refused_with_a_sentence(
     name: str, value: str, tmp_path: Path
 ) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
-        store.learn(CAMPAIGN, {name: value})
+        store.begin_campaign(CAMPAIGN)
+        store.write_state(CAMPAIGN, {name: value})
         with pytest.raises(BadInput, match="cannot be read: start a new campaign"):
-            resumed(store, CAMPAIGN, MIX)
-        assert shares_of(store.learnt(CAMPAIGN), 0) == ()
+            resume_schedule(store, CAMPAIGN, MIX)
+        assert get_shares(store.read_state(CAMPAIGN), 0) == ()

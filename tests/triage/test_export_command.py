@@ -95,8 +95,8 @@ def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(
     target = f"fake:faults=error@Relu%0.4,seed={seed}"
     campaign = Campaign("c0ffee", "small-1", 7, (target,))
     with Store(store := tmp_path / "store") as writer:
-        writer.begin(campaign)
-        writer.record(campaign, [done(1, finding("it fails", target=target, verdict="flaky"))])
+        writer.begin_campaign(campaign)
+        writer.record_tests(campaign, [done(1, finding("it fails", target=target, verdict="flaky"))])
     with Queries(store) as queries:
         (entry,) = queries.non_bugs("flaky")
     code, out, _ = exported(entry.case, "--store", store, "-o", tmp_path, "--json")

@@ -35,12 +35,12 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tvm.program import TvmProgram
 from opsieve.gen.model.text import ModelText, printed
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
-from opsieve.triage.export.exports import KINDS, export
-from opsieve.triage.export.issue import fenced, issue, visible
-from opsieve.triage.export.script import requirements, script
-from opsieve.triage.export.short_script import short_script
+from opsieve.triage.export.exports import KINDS, export_failure
+from opsieve.triage.export.issue import escape_text, fence_text, write_issue
+from opsieve.triage.export.script import list_requirements, write_script
+from opsieve.triage.export.short_script import write_short_script
 from opsieve.triage.known.issues import ProbableIssue
-from opsieve.triage.store.artifacts import case_artifacts
+from opsieve.triage.store.artifacts import read_artifacts
 from opsieve.triage.store.rows import BlamedCommit
 from opsieve.tui.samples import SAMPLES
 
@@ -72,12 +72,14 @@ def shape(source: str) -> str:
 
 @cache
 def harmless_shape(test: bool) -> str:
-    return shape(script(evil_exhibit("harmless"), ModelText("harmless", False), test))
+    return shape(write_script(evil_exhibit("harmless"), ModelText("harmless", False), test))
 
 
 @cache
 def harmless_values_shape() -> str:
-    return shape(script(exported("onnxruntime", "mismatch", None, (1.0, 2.0)), ModelText("harmless", False)))
+    return shape(
+        write_script(exported("onnxruntime", "mismatch", None, (1.0, 2.0)), ModelText("harmless", False))
+    )
 
 
 def evil_exhibit(name: str, target: str = "reference", **more: object) -> ExportedFailure:
@@ -88,7 +90,7 @@ def evil_exhibit(name: str, target: str = "reference", **more: object) -> Export
 @pytest.mark.parametrize("kind", ["script", "pytest"])
 def test_no_text_leaves_its_literal(kind: str) -> None:
     for name in EVIL:
-        source = script(evil_exhibit(name), ModelText(name, False), kind == "pytest")
+        source = write_script(evil_exhibit(name), ModelText(name, False), kind == "pytest")
         assert source.isascii(), ascii(name)
         assert all(c.isprintable() or c == "\n" for c in source), ascii(name)
         assert shape(source) == harmless_shape(kind == "pytest"), ascii(name)
@@ -99,7 +101,7 @@ def test_no_text_leaves_its_literal(kind: str) -> None:
 def test_no_text_at_all_leaves_its_literal(name: str, said: str) -> None:
     shown = ModelText(said, False)
     proto = model(name, f"{name}.", said, said)
-    source = script(exported("onnxruntime", "mismatch", proto, (1.0, 2.0), said), shown)
+    source = write_script(exported("onnxruntime", "mismatch", proto, (1.0, 2.0), said), shown)
     assert source.isascii()
     assert shape(source) == harmless_values_shape()
     values = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
@@ -138,7 +140,7 @@ def test_nothing_of_a_hostile_model_is_executed(tmp_path: Path) -> None:
         made = evil_exhibit(name)
         # The real text of the model where it is short, so that exact ones are tried too.
         shown = printed(made.model) if number % 6 == 0 else NOTHING
-        (tmp_path / f"{number}.py").write_text(script(made, shown))
+        (tmp_path / f"{number}.py").write_text(write_script(made, shown))
         names.append(f"{number}.py")
     before = set(tmp_path.iterdir())
     assert set(run_all(tmp_path, names).values()) == {1}  # the values that they ask for are wrong
@@ -155,12 +157,12 @@ def outside_fences(text: str) -> str:
 
 @cache
 def harmless_prose() -> str:
-    return outside_fences(issue(evil_exhibit("harmless", "onnxruntime"), ModelText("harmless", False)))
+    return outside_fences(write_issue(evil_exhibit("harmless", "onnxruntime"), ModelText("harmless", False)))
 
 
 def test_an_issue_shows_everything_and_runs_nothing() -> None:
     for name in EVIL:
-        text = issue(evil_exhibit(name, "onnxruntime"), ModelText(name, False))
+        text = write_issue(evil_exhibit(name, "onnxruntime"), ModelText(name, False))
         assert text.isascii(), ascii(name)
         assert all(c.isprintable() or c == "\n" for c in text), ascii(name)
         assert len(text) < 65_536, ascii(name)
@@ -170,16 +172,16 @@ def test_an_issue_shows_everything_and_runs_nothing() -> None:
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
 def test_a_fence_holds(text: str) -> None:
-    tokens = MarkdownIt("commonmark").parse(fenced(visible(text)) + "\n\nafter")
+    tokens = MarkdownIt("commonmark").parse(fence_text(escape_text(text)) + "\n\nafter")
     assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
-    assert tokens[0].content == visible(text) + "\n"
+    assert tokens[0].content == escape_text(text) + "\n"
 
 
 @pytest.mark.parametrize(
     "target", ["onnxruntime", "tvm", "onnxsim", "onnxslim", "onnxoptimizer", "onnxscript", "fake"]
 )
 def test_every_project_gets_its_own_headings(target: str) -> None:
-    text = issue(exported(target), ModelText("the graph", False))
+    text = write_issue(exported(target), ModelText("the graph", False))
     wanted = {"onnxruntime": "### ONNX Runtime API", "tvm": "### Actual behavior", "onnxsim": "**Model**"}
     wanted |= {"onnxslim": "**Expected behavior**"}
     assert wanted.get(target, "### To reproduce") in text
@@ -189,7 +191,7 @@ def test_every_project_gets_its_own_headings(target: str) -> None:
 
 def write(folder: Path, made: ExportedFailure, test: bool = False) -> Path:
     path = folder / ("test_repro.py" if test else "repro.py")
-    path.write_text(script(made, printed(made.model), test))
+    path.write_text(write_script(made, printed(made.model), test))
     return path
 
 
@@ -242,7 +244,7 @@ def test_a_compiler_that_takes_its_process_along(kind: str, source: str, told: s
 
 def test_what_shows_sometimes_is_asked_often(tmp_path: Path) -> None:
     compiler(tmp_path, "import pathlib\np = pathlib.Path('n')\nn = p.stat().st_size if p.exists() else 0\np.write_bytes(bytes(n + 1))\nassert n != 3\nraise RuntimeError\n")  # fmt: skip
-    source = script(exported(kind="error", right=(), runs=7), NOTHING)
+    source = write_script(exported(kind="error", right=(), runs=7), NOTHING)
     assert "RUNS = 7" in source
     compiler(
         tmp_path,
@@ -250,7 +252,7 @@ def test_what_shows_sometimes_is_asked_often(tmp_path: Path) -> None:
         " ImportError",
     )
     made = exported(kind="nondeterminism")
-    assert "in two runs" in script(made, NOTHING)
+    assert "in two runs" in write_script(made, NOTHING)
 
 
 def test_a_test_for_pytest_fails_while_the_bug_lives(tmp_path: Path) -> None:
@@ -284,7 +286,7 @@ def test_every_backend_runs_by_its_own_lines(tmp_path: Path) -> None:
     text = printed(exported().model)
     for target in SCRIPTED:
         for right, mark in (((0.0, 2.0), "right"), ((0.5, 2.0), "wrong")):
-            source = script(exported(target, right=right), text)
+            source = write_script(exported(target, right=right), text)
             assert "opsieve" not in source.replace("Written by opsieve", "")
             (tmp_path / f"{target}-{mark}.py").write_text(source)
     codes = run_all(tmp_path, [f"{target}-{mark}.py" for target in SCRIPTED for mark in ("right", "wrong")])
@@ -311,19 +313,19 @@ def test_a_transformer_is_not_blamed_for_what_onnxruntime_refuses_anyway() -> No
 
 def test_a_backend_without_lines_is_run_by_opsieve(tmp_path: Path) -> None:
     made = exported("fake:wrong@Relu")
-    assert requirements(made)[0].partition("=")[0] == "opsieve"
+    assert list_requirements(made)[0].partition("=")[0] == "opsieve"
     assert run(write(tmp_path, made))[0] == 1
 
 
 def test_what_a_script_cannot_show_is_said() -> None:
     with pytest.raises(BadInput, match="slowdown"):
-        script(exported(kind="slowdown"), NOTHING)
+        write_script(exported(kind="slowdown"), NOTHING)
 
 
 def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path, workers: Workers) -> None:
     made = exported()
-    data = export(made, "case", workers).data
-    assert data == export(made, "case", workers).data
+    data = export_failure(made, "case", workers).data
+    assert data == export_failure(made, "case", workers).data
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         file.extractall(tmp_path)
         assert all(name.startswith("case/") and ".." not in name for name in file.namelist())
@@ -334,7 +336,7 @@ def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path, workers: Worke
 
 
 def test_kinds_of_files(workers: Workers) -> None:
-    names = [export(exported(), kind, workers).name for kind in KINDS]
+    names = [export_failure(exported(), kind, workers).name for kind in KINDS]
     assert names == ["repro.py", "issue.md", "test_repro.py", "case.zip"]
 
 
@@ -357,7 +359,7 @@ def test_values_in_scripts_have_their_bytes(tmp_path: Path) -> None:
     proto = model()
     proto.doc_string = "remark" * 5000
     made = exported(proto=proto)
-    source = script(made, NOTHING)
+    source = write_script(made, NOTHING)
     space: dict[str, object] = {}
     exec(compile(source.partition("def run(")[0], "repro.py", "exec"), space)  # noqa: S102  written by the code under test
     assert space["MODEL"] == made.model
@@ -369,9 +371,9 @@ def test_the_short_script_of_an_issue_fails_while_the_bug_is_there(
     tmp_path: Path, right: tuple[float, ...], code: int
 ) -> None:
     made = exported(right=right)
-    source = short_script(made, printed(made.model))
+    source = write_short_script(made, printed(made.model))
     assert len(source.splitlines()) < 40
-    assert source in issue(made, printed(made.model))
+    assert source in write_issue(made, printed(made.model))
     (tmp_path / "repro.py").write_text(source)
     done = subprocess.run(
         [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
@@ -391,10 +393,10 @@ def test_a_wrong_shape_or_type_has_a_short_script(
     verdict = replace(made.verdict, mismatch=replace(made.verdict.mismatch, what=what))
     right = ExpectedOutput(np.zeros(wanted), "float32" if what == "shape" else "float64")
     wrong = replace(made, verdict=verdict, expected={"y": right})
-    assert issue(wrong, printed(made.model)).startswith(
+    assert write_issue(wrong, printed(made.model)).startswith(
         f"# Wrong {'shape' if what == 'shape' else 'element type'} with Relu"
     )
-    source = short_script(wrong, printed(made.model))
+    source = write_short_script(wrong, printed(made.model))
     (tmp_path / "repro.py").write_text(source)
     done = subprocess.run(
         [sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False
@@ -404,7 +406,7 @@ def test_a_wrong_shape_or_type_has_a_short_script(
 
 def test_names_stay_literals_in_a_short_script() -> None:
     def shape(name: str) -> list[type]:
-        source = short_script(evil_exhibit(name, "onnxruntime"), ModelText("graph", True))
+        source = write_short_script(evil_exhibit(name, "onnxruntime"), ModelText("graph", True))
         return [type(node) for node in ast.walk(ast.parse(source))]
 
     allowed = ([ast.Module], shape("harmless"))  # a long name has no short script
@@ -440,7 +442,7 @@ def test_a_short_script_holds_what_the_failure_needs(target: str, failed: str, l
     if failed == "checker":
         says = "onnx.checker accepts the original and refuses the transformed model: why"
         seen = replace(seen, exception="a.BrokenModel", message=says)
-    source = short_script(replace(made, observation=seen), printed(made.model))
+    source = write_short_script(replace(made, observation=seen), printed(made.model))
     ast.parse(source)
     assert has in source
     assert len(source.splitlines()) <= lines, source
@@ -454,33 +456,33 @@ def test_an_issue_of_a_module_is_about_a_module_not_about_a_model_of_onnx() -> N
     made = replace(made, case=case, observation=raised, verdict=verdict)
     assert isinstance(case.program, TvmProgram)
     text = ModelText("@I.ir_module\nclass Module: ...", True)
-    source = short_script(made, text)
+    source = write_short_script(made, text)
     ast.parse(source)
     assert "CommonSubexprElim()(module)" in source
     assert len(source.splitlines()) <= 50, source
     assert "onnx" not in source
-    whole = issue(made, text)
+    whole = write_issue(made, text)
     assert whole.startswith("# [Bug] tirx.CommonSubexprElim: TypeError on a valid module with 19 nodes")
     assert source.strip() in whole
     assert "model" not in outside_fences(whole)
     assert "onnx" not in outside_fences(whole)
-    assert "reference evaluator" not in script(replace(made, source="reference:float64"), text)
+    assert "reference evaluator" not in write_script(replace(made, source="reference:float64"), text)
 
 
 def test_an_environment_of_a_release_has_the_versions_that_its_script_installs() -> None:
     made = exported("onnxruntime==1.20.1")
-    shown = issue(made, NOTHING).split("# pip install ")[0]
+    shown = write_issue(made, NOTHING).split("# pip install ")[0]
     assert "1.20.1" in shown
     made = exported("onnxoptimizer==0.3.13")
-    text = issue(made, printed(made.model))
-    pinned = next(item for item in requirements(made) if item.startswith("numpy=="))
+    text = write_issue(made, printed(made.model))
+    pinned = next(item for item in list_requirements(made) if item.startswith("numpy=="))
     assert pinned.replace("==", " ") in text.partition("### Environment")[2]
     assert f"numpy {np.__version__}\n" not in text
 
 
 @pytest.mark.parametrize("target", ["onnxscript", "onnxoptimizer", "tvm"])
 def test_the_script_of_an_installed_compiler_installs_the_versions_that_ran(target: str) -> None:
-    versions = dict(item.split("==") for item in requirements(exported(target)) if "==" in item)
+    versions = dict(item.split("==") for item in list_requirements(exported(target)) if "==" in item)
     assert versions.pop("numpy") == np.__version__
     # The version of the compiler itself is that of the observation, which is made up here.
     ran = {name: version for name, version in versions.items() if version != "1.2.3"}
@@ -494,7 +496,7 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
         first_bad="1.20.0",
         regression="Fails since 1.20.0 (last good: 1.19.2).",
     )
-    text = issue(made, printed(made.model))
+    text = write_issue(made, printed(made.model))
     assert text.startswith("# Pad_Fusion: wrong values with Relu since 1.20.0 (onnxruntime 1.2.3)\n")
     for word in ("reference:float64", "stage", "cannot be asked", "base64"):
         assert word not in text
@@ -503,28 +505,30 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     for target, says in (("tvm", True), ("onnxruntime", False)):
         seen = exported(target)
         verdict = replace(seen.verdict, reason=f"wrong; a and {agree} agree", oracles=("a", agree))
-        text = issue(replace(seen, verdict=verdict), printed(seen.model))
+        text = write_issue(replace(seen, verdict=verdict), printed(seen.model))
         assert ("in float64 and by onnxruntime without optimisation:" in text) == says
 
 
 def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> None:
     made = exported(kind="error", text=f"{'head ' * 100}{'x' * 30} the telling end")
     raised = replace(made, observation=replace(made.observation, exception="builtins.TypeError"))
-    text = issue(raised, printed(made.model))
+    text = write_issue(raised, printed(made.model))
     assert text.startswith("# TypeError on a valid model with Relu")
     assert "the telling end" in text
     broken = "opsieve.backends.compilers.worker_common.BrokenModel"
-    text = issue(replace(made, observation=replace(made.observation, exception=broken)), printed(made.model))
+    text = write_issue(
+        replace(made, observation=replace(made.observation, exception=broken)), printed(made.model)
+    )
     assert text.startswith("# A broken model with Relu")
     assert "exception" not in outside_fences(text)
     assert "Expected: a model as valid as the original" in text
     assert "BrokenModel" not in text
     seen = replace(made.observation, outcome="crash", signal=11)
     died = replace(made, verdict=replace(made.verdict, kind="crash"), observation=seen)
-    assert issue(died, printed(made.model)).startswith("# SIGSEGV with Relu")
+    assert write_issue(died, printed(made.model)).startswith("# SIGSEGV with Relu")
     names = ("Py_RunMain", "onnx::optimization::FuseRelu::run(Node*)", "std::vector<int>::at")
     frames = tuple(Frame("native", name, module="libonnx.so") for name in names)
-    text = issue(
+    text = write_issue(
         replace(died, observation=replace(seen, frames=frames)), printed(made.model), "the graph `a` after"
     )
     assert text.startswith("# SIGSEGV in FuseRelu::run with Relu")
@@ -535,10 +539,10 @@ def test_an_issue_names_the_public_one_that_it_may_be() -> None:
     known = ProbableIssue(
         "o/r#7", "https://github.com/o/r/issues/7", "@all", "open", 9, ("it quotes the message: <b>",)
     )
-    text = issue(replace(exported(), probably=(known,)), ModelText("the graph", False))
+    text = write_issue(replace(exported(), probably=(known,)), ModelText("the graph", False))
     assert "Possibly the same as https://github.com/o/r/issues/7: it quotes the message: ?b?." in text
     evil = replace(known, url="https://github.com/o/r/issues/7#](javascript:1)")
-    assert "Possibly the same as o?r?7:" in issue(
+    assert "Possibly the same as o?r?7:" in write_issue(
         replace(exported(), probably=(evil,)), ModelText("the graph", False)
     )
 
@@ -549,7 +553,7 @@ def test_an_issue_names_the_public_one_that_it_may_be() -> None:
 def test_an_issue_names_the_commits_behind_it(share: float, head: str, tail: str) -> None:
     commit = BlamedCommit("1637f22d39ab", "Extend Pad Fusion for AveragePool (#21556) @all <b>", share)
     made = replace(exported(), regression="Fails since 1.19.0 (last good: 1.18.1).", commits=(commit,))
-    text = issue(made, ModelText("the graph", False))
+    text = write_issue(made, ModelText("the graph", False))
     assert head in text
     assert f"- 1637f22d39ab Extend Pad Fusion for AveragePool (pull request 21556) ?all ?b?{tail}\n" in text
 
@@ -561,14 +565,14 @@ def test_the_commits_of_a_search_or_of_a_ranking_are_read_from_beside_the_case(t
     ]
     facts = {"releases": {"history": {"ranked": [*ranked, "x", {"probability": "high"}]}}}
     (tmp_path / "culprit.json").write_text(json.dumps(facts))
-    assert case_artifacts(tmp_path).commits == (BlamedCommit("a" * 12, "One (#1)", 0.7),)
+    assert read_artifacts(tmp_path).commits == (BlamedCommit("a" * 12, "One (#1)", 0.7),)
     facts["commits"] = {"culprits": [{"sha": "c" * 40, "subject": "Three"}]}
     (tmp_path / "culprit.json").write_text(json.dumps(facts))
-    assert case_artifacts(tmp_path).commits == (BlamedCommit("c" * 12, "Three", 1.0),)
+    assert read_artifacts(tmp_path).commits == (BlamedCommit("c" * 12, "Three", 1.0),)
     (tmp_path / "culprit.json").write_text(
         '{"releases": {"history": {"ranked": {"0": 1}}}, "commits": {"culprits": [3]}}'
     )
-    assert case_artifacts(tmp_path).commits == ()
+    assert read_artifacts(tmp_path).commits == ()
 
 
 @pytest.mark.parametrize(

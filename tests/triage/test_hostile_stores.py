@@ -14,11 +14,11 @@ from stores import done, filled, finding
 
 from opsieve.gen.errors import BadInput
 from opsieve.triage.review.refingerprint import refingerprint
-from opsieve.triage.review.review import review
+from opsieve.triage.review.review import review_store
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import NAME
-from opsieve.triage.store.index.index_file import INDEX, joined
+from opsieve.triage.store.index.index_file import INDEX, join_index
 from opsieve.triage.store.index.schema import MIGRATIONS
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
@@ -50,7 +50,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def index(folder: Path) -> int:
     with Store(folder) as writer:
-        return writer.adopt()[0]
+        return writer.adopt_cases()[0]
 
 
 def look(folder: Path) -> int:
@@ -63,7 +63,7 @@ def mark(folder: Path) -> None:
         ledger.mark("c1", "known")
 
 
-EVERY: tuple[Callable[[Path], object], ...] = (index, look, mark, review)
+EVERY: tuple[Callable[[Path], object], ...] = (index, look, mark, review_store)
 
 
 @pytest.mark.parametrize("name", ["staging", "cases", "known", FILE, "lock", INDEX, f"{INDEX}-wal"])
@@ -101,7 +101,7 @@ def test_a_staged_case_goes_nowhere_but_to_its_place(store: Path, mine: Path, pl
     record = json.loads((case / NAME).read_text())
     shutil.copytree(case, store / "staging" / "x")
     (store / "staging" / "x" / NAME).write_text(json.dumps({**record, "test": 77}))
-    with joined(store) as database, database.conn as connection:
+    with join_index(store) as database, database.conn as connection:
         connection.execute(
             "INSERT INTO failures (campaign, test, target, verdict, kind, fingerprint, folder) VALUES (?, 77,"
             " ?, 'fail', 'error', ?, ?)",
@@ -121,12 +121,12 @@ def test_a_case_folder_that_is_a_link_is_not_written(store: Path, mine: Path) ->
     case.symlink_to(mine / "case")
     before = contents(mine)
     with Store(store) as writer:
-        assert len(writer.adopt()[1]) == 1
+        assert len(writer.adopt_cases()[1]) == 1
         found = refingerprint(
             writer.index, store, compute=lambda path: finding("other words here").fingerprint
         )
     assert any("no case folder of it" in problem for problem in found.problems)
-    assert len(review(store).problems) == 1
+    assert len(review_store(store).problems) == 1
     assert contents(mine) == before
 
 
@@ -185,7 +185,7 @@ def test_a_line_that_does_not_fit_costs_no_other(store: Path) -> None:
     )
     (store / INDEX).unlink()
     with Store(store) as writer:
-        added, problems = writer.adopt()
+        added, problems = writer.adopt_cases()
     assert (added, len(problems)) == (3, 1)
     with Queries(store) as queries:
         assert queries.cluster("c1").note == "kept"
@@ -199,7 +199,7 @@ def test_a_log_of_very_many_changes_has_an_end(store: Path, monkeypatch: pytest.
     (store / INDEX).unlink()
     monkeypatch.setattr("opsieve.triage.store.decision_log.MOST_IN_ALL", 100)
     with Store(store) as writer:
-        added, problems = writer.adopt()
+        added, problems = writer.adopt_cases()
     assert added == 3
     assert problems == [
         f"line 1 of {FILE} is no decision; it is left out",
@@ -216,5 +216,5 @@ def test_one_bad_case_costs_no_other(store: Path) -> None:
     )
     (store / INDEX).unlink()
     with Store(store) as writer:
-        added, problems = writer.adopt()
+        added, problems = writer.adopt_cases()
     assert (added, len(problems)) == (2, 1)

@@ -15,9 +15,9 @@ from commands import opsieve
 from stores import done, filled, finding
 
 from opsieve.gen.errors import BadInput
-from opsieve.triage.review.review import compute_anew, triage
+from opsieve.triage.review.review import recompute_fingerprints, run_triage
 from opsieve.triage.store.decisions import Ledger
-from opsieve.triage.store.index.index_file import INDEX, set_aside
+from opsieve.triage.store.index.index_file import INDEX, move_damaged
 from opsieve.triage.store.index.schema import MIGRATIONS
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
@@ -109,7 +109,7 @@ def uses(store: Path) -> list[Callable[[], object]]:
 
     def write() -> None:
         with Store(store) as writer:
-            writer.adopt()
+            writer.adopt_cases()
 
     acts = (
         lambda it: it.redo(),
@@ -118,7 +118,7 @@ def uses(store: Path) -> list[Callable[[], object]]:
         lambda it: it.merge("c3", "c1"),
         lambda it: it.split("cases/x/1"),
     )
-    return [look, *map(decide, acts), lambda: compute_anew(store), lambda: triage(store), write]
+    return [look, *map(decide, acts), lambda: recompute_fingerprints(store), lambda: run_triage(store), write]
 
 
 def ended_badly(use: Callable[[], object]) -> str:
@@ -197,4 +197,4 @@ def test_an_index_with_such_a_value_is_built_anew(
     assert opsieve("index", "--store", store, capsys=capsys)[0] == 0
     with Queries(store) as queries:
         assert queries.cluster("c1").note == "mine"
-    assert set_aside(store) is None
+    assert move_damaged(store) is None

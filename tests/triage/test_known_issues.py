@@ -14,12 +14,12 @@ from opsieve.triage.known.issues import (
     KnownIssue,
     ProbableIssue,
     add_issues,
-    issues_in,
-    issues_json,
+    decode_issues,
+    encode_issues,
     read_export,
     read_issues,
 )
-from opsieve.triage.known.matching import IssueIndex, probable_issues
+from opsieve.triage.known.matching import IssueIndex, find_probable
 from opsieve.triage.store.queries import Queries
 
 URL = "https://github.com/microsoft/onnxruntime/issues/{}"
@@ -69,18 +69,18 @@ def test_a_quoted_message_proves_an_issue_and_a_sentence_that_many_have_does_not
         "2024 [E:onnxruntime] axis 3 of Split_9 has a duplicate entry in `axes`, got [1, 1] (1.20.1)",
     )
     said = part(ComponentName.MESSAGE, "axis <n> of <name> has a duplicate entry in axes, got <shape>")
-    (found,) = probable_issues(cluster("error", said), index(quoting))
+    (found,) = find_probable(cluster("error", said), index(quoting))
     assert found.name == "microsoft/onnxruntime#70"
     assert found.reasons == (
         "it quotes the message: has a duplicate entry in axes",
         "it names the version 1.20.1",
     )
     common = part(ComponentName.MESSAGE, "Load model failed: <name>")
-    assert not probable_issues(cluster("error", common), index(quoting))
+    assert not find_probable(cluster("error", common), index(quoting))
     many = [issue(100 + at, f"Title {at}", "axes has a duplicate entry in it") for at in range(6)]
     other = part(ComponentName.MESSAGE, "axes has a duplicate entry in <name>")
-    assert not probable_issues(cluster("error", other), index(*many))
-    assert names(probable_issues(cluster("error", other), index(*many[:3]))) == ["100", "101", "102"]
+    assert not find_probable(cluster("error", other), index(*many))
+    assert names(find_probable(cluster("error", other), index(*many[:3]))) == ["100", "101", "102"]
 
 
 def test_half_a_message_proves_nothing() -> None:
@@ -89,7 +89,7 @@ def test_half_a_message_proves_nothing() -> None:
         "has a duplicate entry: <name> while the planner of memory was about to reuse the buffer of another"
         " tensor"
     )
-    assert not probable_issues(cluster("error", part(ComponentName.MESSAGE, said)), index(begun))
+    assert not find_probable(cluster("error", part(ComponentName.MESSAGE, said)), index(begun))
 
 
 def test_the_most_of_a_long_sentence_is_enough_where_its_ends_are_left_out() -> None:
@@ -101,49 +101,49 @@ def test_the_most_of_a_long_sentence_is_enough_where_its_ends_are_left_out() -> 
         " (<name>)"
     )
     said = part(ComponentName.MESSAGE, f"[ONNXRuntimeError] : 1 : FAIL : {sentence}")
-    assert names(probable_issues(cluster("error", said), index(quoting))) == ["70"]
+    assert names(find_probable(cluster("error", said), index(quoting))) == ["70"]
     less = issue(
         71, "Two counts", "This is an invalid model. The count is not equal to size of input defs in node x"
     )
-    assert not probable_issues(cluster("error", said), index(less))
+    assert not find_probable(cluster("error", said), index(less))
     # nine words are quoted whole
     short = part(ComponentName.MESSAGE, "the count of axes is not equal to the rank")
-    assert not probable_issues(cluster("error", short), index(issue(72, "axes is not equal to the rank", "")))
+    assert not find_probable(cluster("error", short), index(issue(72, "axes is not equal to the rank", "")))
 
 
 def test_functions_of_the_stack_prove_an_issue() -> None:
     stack = issue(70, "Dies", "#0 onnxruntime::Unsqueeze::PrepareCompute() #1 onnxruntime::ReplaceShape(...)")
     frames = part(ComponentName.FRAMES, "onnxruntime::Unsqueeze::PrepareCompute", "onnxruntime::ReplaceShape")
-    assert names(probable_issues(cluster("crash", frames), index(stack))) == ["70"]
+    assert names(find_probable(cluster("crash", frames), index(stack))) == ["70"]
     other = part(ComponentName.FRAMES, "onnxruntime::Unsqueeze::PrepareCompute", "onnxruntime::SomethingElse")
-    assert not probable_issues(cluster("crash", other), index(stack))
-    assert not probable_issues(cluster("crash", part(ComponentName.FRAMES, "main", "run")), index(stack))
+    assert not find_probable(cluster("crash", other), index(stack))
+    assert not find_probable(cluster("crash", part(ComponentName.FRAMES, "main", "run")), index(stack))
 
 
 def test_wrong_results_are_known_by_the_pass_with_the_operators_or_by_the_title() -> None:
     fused = issue(70, "Fusion breaks pooling", "PadFusion takes the Pad before MaxPool away: wrong values")
     titled = issue(71, "AveragePool behind Pad gives incorrect results", "Since 1.19.")
     small = cluster("mismatch", operators="Pad MaxPool", guilty="Pad_Fusion")
-    assert names(probable_issues(small, index(fused, titled))) == ["70"]
-    assert names(probable_issues(cluster("mismatch", operators="Pad AveragePool"), index(fused, titled))) == [
+    assert names(find_probable(small, index(fused, titled))) == ["70"]
+    assert names(find_probable(cluster("mismatch", operators="Pad AveragePool"), index(fused, titled))) == [
         "71"
     ]
     # of another kind
-    assert not probable_issues(cluster("crash", operators="Pad AveragePool"), index(fused, titled))
-    assert not probable_issues(cluster("mismatch", operators="Pad AveragePool Conv"), index(fused, titled))
-    assert not probable_issues(cluster("error", operators="Pad AveragePool"), index(fused, titled))
+    assert not find_probable(cluster("crash", operators="Pad AveragePool"), index(fused, titled))
+    assert not find_probable(cluster("mismatch", operators="Pad AveragePool Conv"), index(fused, titled))
+    assert not find_probable(cluster("error", operators="Pad AveragePool"), index(fused, titled))
     large = cluster("mismatch", operators="Pad AveragePool Add Mul Sub")
-    assert not probable_issues(large, index(fused, titled))
+    assert not find_probable(large, index(fused, titled))
 
 
 def test_one_operator_has_many_bugs_so_its_title_needs_an_attribute() -> None:
     ceil = issue(70, "MaxPool differs", "wrong with ceil_mode = 1")
     plain = issue(71, "MaxPool is wrong", "on a large image")
-    assert not probable_issues(cluster("mismatch", operators="MaxPool"), index(ceil, plain))
+    assert not find_probable(cluster("mismatch", operators="MaxPool"), index(ceil, plain))
     attributes = part(ComponentName.ATTRIBUTES, "MaxPool.ceil_mode=1", "MaxPool.strides=n")
-    assert names(
-        probable_issues(cluster("mismatch", attributes, operators="MaxPool"), index(ceil, plain))
-    ) == ["70"]
+    assert names(find_probable(cluster("mismatch", attributes, operators="MaxPool"), index(ceil, plain))) == [
+        "70"
+    ]
 
 
 def test_what_a_compiler_puts_before_every_message_proves_nothing() -> None:
@@ -157,7 +157,7 @@ def test_what_a_compiler_puts_before_every_message_proves_nothing() -> None:
         "Non-zero status code returned while running Pad node. Status Message: axes must be larger than one"
     )
     said = part(ComponentName.MESSAGE, text)
-    assert names(probable_issues(cluster("error", said), index(other, same))) == ["71"]
+    assert names(find_probable(cluster("error", said), index(other, same))) == ["71"]
 
 
 def test_the_condition_of_a_failed_check_is_known_without_what_follows_it() -> None:
@@ -171,14 +171,14 @@ def test_the_condition_of_a_failed_check_is_known_without_what_follows_it() -> N
     other = issue(
         71, "Legalize: Check failed: (steps[i] < 0 ? (last <= next) : (next <= last)) is false", "fails"
     )
-    assert names(
-        probable_issues(cluster("error", part(ComponentName.MESSAGE, said)), index(same, other))
-    ) == ["70"]
+    assert names(find_probable(cluster("error", part(ComponentName.MESSAGE, said)), index(same, other))) == [
+        "70"
+    ]
     short = part(
         ComponentName.MESSAGE,
         "Check failed: (n.defined()) is false: Found null pointer node while traversing",
     )
-    assert not probable_issues(
+    assert not find_probable(
         cluster("error", short), index(issue(70, "Check failed: (n.defined()) is false", "x"))
     )
 
@@ -186,8 +186,8 @@ def test_the_condition_of_a_failed_check_is_known_without_what_follows_it() -> N
 def test_an_issue_of_another_compiler_is_not_named() -> None:
     said = part(ComponentName.MESSAGE, "axes has a duplicate entry in <name>")
     text = "axes has a duplicate entry in the list"
-    assert not probable_issues(cluster("error", said), index(issue(70, "T", text, "apache/tvm")))
-    assert probable_issues(cluster("error", said), index(issue(70, "T", text, "somebody/their-compiler")))
+    assert not find_probable(cluster("error", said), index(issue(70, "T", text, "apache/tvm")))
+    assert find_probable(cluster("error", said), index(issue(70, "T", text, "somebody/their-compiler")))
 
 
 def test_exports_of_gh_and_of_the_rest_interface_are_read(tmp_path: Path) -> None:
@@ -243,15 +243,15 @@ def test_the_index_keeps_the_newest_of_each_issue(tmp_path: Path) -> None:
 
 def test_what_an_index_of_a_stranger_says_is_bounded() -> None:
     one = ProbableIssue("a/b#1", "https://github.com/a/b/issues/1", "t", "open", 3, ("r",))
-    assert issues_in(issues_json([one])) == (one,)
+    assert decode_issues(encode_issues([one])) == (one,)
     assert (
-        issues_in(
+        decode_issues(
             '[{"name": "x", "url": "javascript:1", "title": "", "state": "", "score": 1, "reasons": []}]'
         )[0].url
         == ""
     )
     for text in ("3", "[3]", "{", '[{"name": 1}]', "[" * 100_000):
-        assert issues_in(text) == ()
+        assert decode_issues(text) == ()
 
 
 def test_a_store_names_the_issue_of_a_cluster(
@@ -283,23 +283,21 @@ def test_other_words_for_a_failed_condition_a_pass_as_people_write_it_and_one_fu
 ):
     asserted = issue(70, "T", "ir.h:1372: eraseOutput: Assertion `outputs_[i]->uses().empty()` failed.")
     frames = part(ComponentName.FRAMES, "eraseOutput")
-    assert names(probable_issues(cluster("crash", frames), index(asserted))) == ["70"]
-    assert not probable_issues(
+    assert names(find_probable(cluster("crash", frames), index(asserted))) == ["70"]
+    assert not find_probable(
         cluster("crash", part(ComponentName.FRAMES, "normalize")), index(issue(71, "T", "normalize: crash"))
     )
     checked = part(ComponentName.MESSAGE, "Check failed: src_shape.size() == src_axis.size() (<n> vs. <n>) :")
     same = issue(72, "T", "Check failed: src_shape.size() == src_axis.size() (0 vs. 4)")
-    assert names(probable_issues(cluster("error", checked), index(same, asserted))) == ["72"]
+    assert names(find_probable(cluster("error", checked), index(same, asserted))) == ["72"]
     two = part(ComponentName.MESSAGE, "Check failed: (slot->value_computed) is false: ")
     assert names(
-        probable_issues(
+        find_probable(
             cluster("error", two), index(issue(73, "Check failed: (slot->value_computed) is false", "x"))
         )
     ) == ["73"]
     spoken = issue(74, "Inconsistent output (Pad Fusion Issue)", "the results differ")
     assert names(
-        probable_issues(cluster("mismatch", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken))
+        find_probable(cluster("mismatch", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken))
     ) == ["74"]
-    assert not probable_issues(
-        cluster("hang", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken)
-    )
+    assert not find_probable(cluster("hang", operators="Pad AveragePool", guilty="Pad_Fusion"), index(spoken))

@@ -31,22 +31,22 @@ from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.tir.program import TirProgram
 from opsieve.triage.campaign import campaign as campaign_loop
 from opsieve.triage.campaign import lane_messages
-from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.lane_messages import (
     Begin,
     Finished,
     NumberRange,
     Stop,
-    done_tests,
-    finished,
-    receive,
-    send,
+    iter_tests,
+    make_finished,
+    receive_message,
+    send_message,
 )
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.lane_process import check_imports
-from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane, first_begun
+from opsieve.triage.campaign.lane_spawn import LaneClient, ProcessLane, start_first_lane
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
-from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.campaign.schedule.costs import read_stated
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, NonBug
@@ -58,10 +58,10 @@ CAMPAIGN = Campaign("c0ffee", "isra", 3, ("fake",))
 def travelled(tests: list[FinishedTest]) -> list[FinishedTest]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        send(ours, finished(tests, 1, 2.5, False))
-        message = receive(theirs)
+        send_message(ours, make_finished(tests, 1, 2.5, False))
+        message = receive_message(theirs)
     assert isinstance(message, Finished)
-    return [done.test for done in done_tests(message)]
+    return [done.test for done in iter_tests(message)]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,9 @@ def test_what_is_no_message_counts_as_an_end(data: bytes) -> None:
         ours.sendall(lane_messages._LENGTH.pack(len(data)) + data)
         ours.close()
         with contextlib.suppress(EOFError):
-            assert isinstance(receive(theirs), (Begin, NumberRange, Stop, Finished, lane_messages.Failed))
+            assert isinstance(
+                receive_message(theirs), (Begin, NumberRange, Stop, Finished, lane_messages.Failed)
+            )
 
 
 @dataclass
@@ -147,9 +149,9 @@ class ThreadLane:
 
     def serve(self) -> None:
         try:
-            assert isinstance(receive(self.connection), Begin)
+            assert isinstance(receive_message(self.connection), Begin)
             while True:
-                asked = receive(self.connection)
+                asked = receive_message(self.connection)
                 if isinstance(asked, NumberRange) and not self.answer(asked):
                     return
         except (EOFError, OSError):
@@ -164,7 +166,7 @@ class ThreadLane:
             done = [
                 FinishedTest(number, None, {}, (), program_digest=str(number)) for number in range(at, upto)
             ]
-            send(self.connection, finished(done, upto, 1000.0, False))
+            send_message(self.connection, make_finished(done, upto, 1000.0, False))
             at = upto
             self.pieces -= 1
             if not self.pieces:
@@ -184,9 +186,9 @@ class LateLane(ThreadLane):
     """A lane that has done its first test when it is asked to stop, and no sooner."""
 
     def answer(self, asked: NumberRange) -> bool:
-        assert isinstance(receive(self.connection), Stop)
+        assert isinstance(receive_message(self.connection), Stop)
         first = FinishedTest(asked.start, None, {}, (), program_digest="first")
-        send(self.connection, finished([first], asked.start + 1, 1.0, True))
+        send_message(self.connection, make_finished([first], asked.start + 1, 1.0, True))
         return True
 
 
@@ -206,8 +208,8 @@ def test_the_first_test_of_a_run_is_waited_for_when_the_time_is_over(
         return ProcessLane(started(LateLane(theirs, 1, 0)), ours)
 
     with Store(tmp_path / "store") as store:
-        store.begin(CAMPAIGN)
-        assert list(run(store, CAMPAIGN, CampaignPlan(), Limits(), seconds=1e-3, start=late)) == [1]
+        store.begin_campaign(CAMPAIGN)
+        assert list(run_campaign(store, CAMPAIGN, CampaignPlan(), Limits(), seconds=1e-3, start=late)) == [1]
 
 
 def test_the_first_lane_is_started_at_once_and_ends_when_nobody_asked_for_it() -> None:
@@ -216,10 +218,10 @@ def test_the_first_lane_is_started_at_once_and_ends_when_nobody_asked_for_it() -
         ends = [stack.enter_context(end) for _ in lanes for end in socket.socketpair()]
         waiting: list[LaneClient] = [ProcessLane(*each) for each in zip(lanes, ends, strict=False)]
         every = list(waiting)
-        with first_begun(lambda: waiting.pop(0), lambda: waiting.pop(0)) as start:
+        with start_first_lane(lambda: waiting.pop(0), lambda: waiting.pop(0)) as start:
             assert len(waiting) == 2
             assert [start(), start()] == every[:2]
-        with first_begun(lambda: waiting.pop(0)):
+        with start_first_lane(lambda: waiting.pop(0)):
             pass
         assert lanes[2].poll() == -signal.SIGKILL
         assert [lane.poll() for lane in lanes[:2]] == [None, None]  # those are their pool's to end
@@ -251,12 +253,12 @@ def test_every_test_comes_once_whatever_lanes_do(
     with LanePool(CAMPAIGN, CampaignPlan(), Limits(), lanes, first, first + many, spawn) as pool:
         recorded = first
         while recorded < first + many:
-            assert not pool.idle
-            got += [done.test.number for done in pool.wait(float("inf"))]
+            assert not pool.is_idle
+            got += [done.test.number for done in pool.iter_results(float("inf"))]
             there = set(got)
             while recorded in there:
                 recorded += 1
-            pool.recorded(recorded)
+            pool.note_recorded(recorded)
     assert sorted(got) == list(range(first, first + many))
 
 
@@ -270,7 +272,7 @@ def test_a_lane_that_dies_again_and_again_is_told() -> None:
 
     def last(pool: LanePool) -> None:
         for _ in range(9):
-            list(pool.wait(float("inf")))
+            list(pool.iter_results(float("inf")))
 
     with (
         LanePool(CAMPAIGN, CampaignPlan(), Limits(), 1, 5, 9, spawn) as pool,
@@ -294,10 +296,10 @@ def lanes_below(pid: int) -> list[int]:
 
 def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: Path, whole: Path) -> None:
     with Store(tmp_path / "killed") as store:
-        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
-        store.begin(campaign)
+        campaign = make_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
+        store.begin_campaign(campaign)
         killed = 0
-        for done in run(store, campaign, plan(), Limits(seconds=20), tests=WHOLE):
+        for done in run_campaign(store, campaign, plan(), Limits(seconds=20), tests=WHOLE):
             for lane in lanes_below(os.getpid()) if done < WHOLE and killed < 2 else ():
                 os.kill(lane, signal.SIGKILL)
                 killed += 1
@@ -312,16 +314,16 @@ def test_the_first_decided_batch_is_the_same_whatever_the_lanes(tmp_path: Path) 
     resumed campaign too.
     """
     target = resolve("fake:error@ReduceMax+error@Neg")
-    small = CampaignPlan("mix", replace(USUAL, nodes=1, between=None), costs=stated([target]))
-    campaign = new_campaign(3, [target], small)
+    small = CampaignPlan("mix", replace(USUAL, nodes=1, between=None), costs=read_stated([target]))
+    campaign = make_campaign(3, [target], small)
 
     def upto(tests: int, folder: Path, lanes: int) -> dict[str, str]:
         with Store(folder) as store:
-            if not store.done(campaign):
-                store.begin(campaign)
-            for _ in run(store, campaign, small, Limits(seconds=20), lanes=lanes, tests=tests):
+            if not store.count_done(campaign):
+                store.begin_campaign(campaign)
+            for _ in run_campaign(store, campaign, small, Limits(seconds=20), lanes=lanes, tests=tests):
                 pass
-            return store.learnt(campaign)
+            return store.read_state(campaign)
 
     upto(1000, tmp_path / "two", 2)
     shutil.copytree(tmp_path / "two", tmp_path / "one")

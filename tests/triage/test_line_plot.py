@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.triage.campaign.line_plot import line_plot, ticks
+from opsieve.triage.campaign.line_plot import choose_ticks, draw_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 HEIGHTS = st.floats(0, 1e12, allow_nan=False)
@@ -19,7 +19,7 @@ POINTS = st.lists(st.tuples(HEIGHTS, HEIGHTS), max_size=30)
 def test_lines_are_sound_svg_whatever_their_names(
     title: str, series: dict[str, list[tuple[float, float]]]
 ) -> None:
-    svg = line_plot(title, "across <&>", "up", series)
+    svg = draw_lines(title, "across <&>", "up", series)
     root = ET.fromstring(svg)
     lines = root.findall(f"{SVG}polyline")
     assert len(lines) == len(series)
@@ -29,11 +29,11 @@ def test_lines_are_sound_svg_whatever_their_names(
         assert all(0 <= x <= 720 and 0 <= y <= 420 for x, y in pairs)
         higher = sorted(zip(points, pairs, strict=True), key=lambda both: both[0][1])
         assert all(one[1][1] >= two[1][1] for one, two in itertools.pairwise(higher))
-    assert svg == line_plot(title, "across <&>", "up", series)
+    assert svg == draw_lines(title, "across <&>", "up", series)
 
 
 def test_long_lines_keep_their_ends() -> None:
-    svg = line_plot("t", "x", "y", {"a": [(place, place) for place in range(5001)]})
+    svg = draw_lines("t", "x", "y", {"a": [(place, place) for place in range(5001)]})
     points = ET.fromstring(svg).findall(f"{SVG}polyline")[0].attrib["points"].split()
     assert len(points) < 500
     assert points[0].startswith("64.0,")
@@ -42,7 +42,7 @@ def test_long_lines_keep_their_ends() -> None:
 
 @given(st.floats(1e-6, 1e15))
 def test_ticks_reach_the_largest_number_in_a_few_equal_steps(most: float) -> None:
-    steps = ticks(most)
+    steps = choose_ticks(most)
     assert 3 <= len(steps) <= 6
     assert steps[0] == 0
     assert steps[-1] >= most * (1 - 1e-8)
@@ -53,4 +53,4 @@ def test_ticks_reach_the_largest_number_in_a_few_equal_steps(most: float) -> Non
 @pytest.mark.parametrize("number", [math.nan, math.inf, -1.0])
 def test_numbers_that_cannot_be_plotted_are_refused(number: float) -> None:
     with pytest.raises(ValueError, match="cannot be plotted"):
-        line_plot("t", "x", "y", {"a": [(0, number)]})
+        draw_lines("t", "x", "y", {"a": [(0, number)]})

@@ -15,11 +15,11 @@ from thread_lanes import spawn
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygotes.zygote import Limits
-from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Store
-from opsieve.tui.commands.find.campaign_picture import picture
-from opsieve.tui.commands.find.campaign_report import Growth, html_report, markdown_report
+from opsieve.tui.commands.find.campaign_picture import draw_picture
+from opsieve.tui.commands.find.campaign_report import Growth, write_html, write_markdown
 from opsieve.tui.commands.find.long_runs import PauseWhileFull
 
 
@@ -27,8 +27,8 @@ def test_a_campaign_goes_on_once_there_is_space_again_and_its_store_is_the_same(
     plan = replace(PLAN, strategy="isra")
     for name, filled in (("whole", False), ("paused", True)):
         with Store(tmp_path / name) as store:
-            campaign = new_campaign(3, [resolve(FAKE)], plan)
-            store.begin(campaign)
+            campaign = make_campaign(3, [resolve(FAKE)], plan)
+            store.begin_campaign(campaign)
             pages = store._database.execute("PRAGMA page_count").fetchone()[0]
             store._database.execute(f"PRAGMA max_page_count = {pages if filled else 1 << 20}")
             said: list[DiskFull] = []
@@ -39,9 +39,11 @@ def test_a_campaign_goes_on_once_there_is_space_again_and_its_store_is_the_same(
                     store._database.execute(f"PRAGMA max_page_count = {1 << 20}")
                 return True
 
-            for _ in run(store, campaign, plan, Limits(seconds=20), tests=12, full=full, start=spawn):
+            for _ in run_campaign(
+                store, campaign, plan, Limits(seconds=20), tests=12, full=full, start=spawn
+            ):
                 pass
-            assert store.done(campaign) == 12
+            assert store.count_done(campaign) == 12
             assert len(said) == (3 if filled else 0)
     assert contents(tmp_path / "paused") == contents(tmp_path / "whole")
 
@@ -122,13 +124,13 @@ def test_reports_hold_what_is_new_and_nothing_of_it_is_taken_for_markup() -> Non
         "id": "c1", "title": HOSTILE, "targets": [HOSTILE], "members": 3, "nodes": 9, "reduced": 2,
         "guilty_pass": HOSTILE, "first_bad": "",
     }  # fmt: skip
-    text = markdown_report(facts, [row])
+    text = write_markdown(facts, [row])
     assert "1 that no other campaign of the store has met, 1 met before" in text.replace("\\", "")
     assert "9 to 2" in text
     assert "<script" not in text
     assert "](http" not in text
     assert " | **x" not in text
-    page = html_report(facts, [row], [(10.0, 600, 1), (20.0, 1200, 2)])
+    page = write_html(facts, [row], [(10.0, 600, 1), (20.0, 1200, 2)])
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "").replace(
         "[a](http://b)", ""
@@ -139,15 +141,15 @@ def test_reports_hold_what_is_new_and_nothing_of_it_is_taken_for_markup() -> Non
 def test_the_picture_is_whole_and_growth_is_thinned_and_kept(tmp_path: Path) -> None:
     growth = Growth()
     for second in range(5000):
-        growth.note(float(second), 3 * second, second // 100)
+        growth.add_point(float(second), 3 * second, second // 100)
     assert len(growth.points) <= 241
     assert growth.points[-1][0] > 4900
     with Store(tmp_path) as store:
-        campaign = new_campaign(3, [resolve("fake")], PLAN)
-        store.begin(campaign)
-        growth.finish(store, campaign, 5000.0, 15000, 50)
-        again = Growth.of(store, campaign)
+        campaign = make_campaign(3, [resolve("fake")], PLAN)
+        store.begin_campaign(campaign)
+        growth.write_points(store, campaign, 5000.0, 15000, 50)
+        again = Growth.read_earlier(store, campaign)
     assert (again.before, again.points) == (5000.0, growth.points)
     for points in (growth.points, [], [(0.0, 0, 0)]):
-        root = ET.fromstring(picture(points))
+        root = ET.fromstring(draw_picture(points))
         assert len(root.findall("{http://www.w3.org/2000/svg}polyline")) == 2

@@ -11,7 +11,7 @@ import pytest
 from commands import opsieve
 from stores import CAMPAIGN, done, filled, finding
 
-from opsieve.triage.review.novelty import judged_clusters
+from opsieve.triage.review.novelty import judge_clusters
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.store import Store
 
@@ -20,7 +20,7 @@ WRONG = finding("", kind="mismatch", operators=("Relu",))
 
 
 def why(folder: Path, known: Path | None = None) -> list[str]:
-    return [one.known for one in judged_clusters(folder, CAMPAIGN.id, known)]
+    return [one.known for one in judge_clusters(folder, CAMPAIGN.id, known)]
 
 
 def test_a_cluster_is_known_by_its_fingerprint_or_by_another_way_in_which_the_bug_shows(
@@ -54,9 +54,9 @@ def test_without_a_store_of_known_ones_earlier_campaigns_tell(tmp_path: Path) ->
     folder = filled(tmp_path / "store", [done(0, SPLIT)])
     later = replace(CAMPAIGN, id="c0ffef", seed=8)
     with Store(folder) as store:
-        store.begin(later)
-        store.record(later, [done(0, SPLIT), done(1, WRONG)])
-    found = judged_clusters(folder, later.id, None)
+        store.begin_campaign(later)
+        store.record_tests(later, [done(0, SPLIT), done(1, WRONG)])
+    found = judge_clusters(folder, later.id, None)
     assert [one.known for one in found] == ["", "another campaign of the store has met it"]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from opsieve.triage.known.report import facts_of, report_of
-from opsieve.triage.known.report_models import Script, inline_models
+from opsieve.triage.known.report import extract_facts, parse_report
+from opsieve.triage.known.report_models import Script, iter_models
 
 SCRIPT = """import numpy as np
 import onnx
@@ -71,17 +71,17 @@ def as_html(text: str) -> str:
 
 @pytest.mark.parametrize("form", ["markdown", "html"])
 def test_what_a_report_names_is_read(form: str) -> None:
-    report = report_of(MARKDOWN if form == "markdown" else as_html(MARKDOWN))
-    facts = facts_of(report)
+    report = parse_report(MARKDOWN if form == "markdown" else as_html(MARKDOWN))
+    facts = extract_facts(report)
     assert list(facts.versions["onnxruntime"]) == ["1.18.0", "1.20.1"]
     assert (list(facts.versions["onnx"]), list(facts.versions["python"])) == (["1.16.0"], ["3.11"])
     assert (facts.levels, facts.providers) == (("extended",), ("CUDA", "CPU"))
     assert facts.disabled == ("ConstantFolding", "Pad_Fusion")
     skipped = ":all,disabled_optimizers=ConstantFolding+Pad_Fusion"
     bases = ("onnxruntime==1.18.0", "onnxruntime==1.20.1", "onnxruntime")
-    assert facts.targets() == tuple(base + option for base in bases for option in (skipped, ":extended"))
+    assert facts.list_targets() == tuple(base + option for base in bases for option in (skipped, ":extended"))
 
-    built, parsed = inline_models(report)
+    built, parsed = iter_models(report)
     model = onnx.load_model_from_string(built.data)
     onnx.checker.check_model(model, full_check=True)
     assert [node.op_type for node in model.graph.node] == ["Mul", "Elu"]
@@ -92,8 +92,8 @@ def test_what_a_report_names_is_read(form: str) -> None:
 
 def test_a_script_that_is_cut_into_blocks_is_one() -> None:
     first, _, second = SCRIPT.partition("def build")
-    report = report_of(f"```\n{first}\n```\nand then\n```\ndef build{second}\n```\n")
-    (found,) = inline_models(report)
+    report = parse_report(f"```\n{first}\n```\nand then\n```\ndef build{second}\n```\n")
+    (found,) = iter_models(report)
     assert found.data
 
 
@@ -133,7 +133,7 @@ def test_a_value_that_is_lost_is_not_an_older_one() -> None:
 
 
 def test_a_page_without_end_is_read_in_its_bounds() -> None:
-    report = report_of("<html><pre>" + "onnxruntime 1.2.3 " * 100_000)
+    report = parse_report("<html><pre>" + "onnxruntime 1.2.3 " * 100_000)
     assert len(report.prose) <= 400_000
-    assert list(facts_of(report).versions["onnxruntime"]) == ["1.2.3"]
-    assert report_of("```\n" * 10_000).blocks == () or len(report_of("```\na\n" * 10_000).blocks) <= 200
+    assert list(extract_facts(report).versions["onnxruntime"]) == ["1.2.3"]
+    assert parse_report("```\n" * 10_000).blocks == () or len(parse_report("```\na\n" * 10_000).blocks) <= 200

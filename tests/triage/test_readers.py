@@ -36,7 +36,7 @@ from opsieve.gen.errors import BadInput
 from opsieve.triage.campaign import campaign_tables, coverage_record
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary
 from opsieve.triage.external.external_logs import read_and_cluster
-from opsieve.triage.review.review import review
+from opsieve.triage.review.review import review_store
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.index.index_file import INDEX
@@ -137,7 +137,7 @@ def _coverage(folder: Path) -> None:
     (folder / "coverage").mkdir()
     library = ReachedLibrary("/lib/libtvm.so", "ab12", 9, np.array([16, 64], np.int64))
     compiler = CompilerCoverage([(0.5, 1, 2), (1.5, 7, 3)], [library], ["relu"])
-    coverage_record.save(CoverageRecord("c0ffee", "small-1", "functions", {"tvm": compiler}), folder)
+    coverage_record.save_record(CoverageRecord("c0ffee", "small-1", "functions", {"tvm": compiler}), folder)
 
 
 def _tables(folder: Path) -> None:
@@ -145,7 +145,9 @@ def _tables(folder: Path) -> None:
         ProbeAnswer("Relu", "float32", 2, "ok", ""),
         ProbeAnswer("Relu", "", -1, "generator", "small-1"),
     )
-    campaign_tables.save([SupportTable("tvm", "0.27", "2026-11-22", ("float32",), answers)], "c0ffee", folder)
+    campaign_tables.save_tables(
+        [SupportTable("tvm", "0.27", "2026-11-22", ("float32",), answers)], "c0ffee", folder
+    )
 
 
 def _opened(folder: Path) -> object:
@@ -161,7 +163,7 @@ def _gathered(folder: Path) -> list[str]:
 def _rebuilt(folder: Path) -> int:
     (folder / "s" / INDEX).unlink(missing_ok=True)
     with Store(folder / "s") as store:
-        added, problems = store.adopt()
+        added, problems = store.adopt_cases()
     assert all(problem.isprintable() for problem in problems)
     _looked(folder)
     return added
@@ -174,7 +176,7 @@ def _looked(folder: Path) -> None:
             for member in queries.members(row.id).rows:
                 queries.case(f"{member.campaign}:{member.test}:{member.target}")
         queries.history()
-    review(folder / "s")
+    review_store(folder / "s")
 
 
 READERS = {
@@ -196,12 +198,14 @@ READERS = {
         lambda at: read_and_cluster(at / "log.gz"),
     ),
     "log.txt": Reader(_records, "log.txt", (damage.raw,), lambda at: read_and_cluster(at / "log.txt")),
-    "coverage": Reader(_coverage, "coverage/*.json", (damage.json_values, damage.raw), coverage_record.load),
+    "coverage": Reader(
+        _coverage, "coverage/*.json", (damage.json_values, damage.raw), coverage_record.load_record
+    ),
     "tables": Reader(
         _tables,
         "support/*.xz",
         (damage.xz(damage.json_values), damage.raw),
-        lambda at: campaign_tables.load("c0ffee", at),
+        lambda at: campaign_tables.load_tables("c0ffee", at),
     ),
     "decisions": Reader(_store, f"s/{FILE}", (damage.json_lines,), _rebuilt),
     "failure.json": Reader(_store, "s/cases/*/1/failure.json", (damage.json_values, damage.raw), _rebuilt),

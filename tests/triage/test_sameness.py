@@ -7,7 +7,7 @@ from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.triage.fingerprint.component import ComponentName, component, component_from_json, component_json
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.sameness import Level, same
-from opsieve.triage.store.failure_record import components_of
+from opsieve.triage.store.failure_record import parse_components
 
 
 def error(message: str, function: str = "fuse", stage: str = "compile", line: int = 7) -> Fingerprint:
@@ -64,11 +64,11 @@ def test_an_older_file_says_in_words_that_a_graph_is_too_large() -> None:
         "hint": "7 different operators: reduce the program first",
     }
     other = {"name": "operators", "value": "Add Relu", "kept": False, "hint": "frames or message tell more"}
-    assert [part.needs_reduction for part in components_of([said, other])] == [True, False]
+    assert [part.needs_reduction for part in parse_components([said, other])] == [True, False]
 
 
 def test_what_is_no_component_is_left_out() -> None:
     assert (
-        components_of([{"name": "nonsense", "value": "", "kept": True, "hint": ""}, {}, {"name": "kind"}])
+        parse_components([{"name": "nonsense", "value": "", "kept": True, "hint": ""}, {}, {"name": "kind"}])
         == ()
     )

@@ -18,10 +18,10 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH
-from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.campaign import make_campaign, run_campaign
 from opsieve.triage.campaign.lane_spawn import Spawn
-from opsieve.triage.campaign.plan import CampaignPlan, planned
-from opsieve.triage.campaign.schedule.costs import Costs, read
+from opsieve.triage.campaign.plan import CampaignPlan, parse_plan
+from opsieve.triage.campaign.schedule.costs import Costs, parse_costs
 from opsieve.triage.campaign.schedule.pace import ALONE, FIRST, LENT, Pace
 from opsieve.triage.store.store import Store
 
@@ -35,9 +35,9 @@ def paced_plan() -> CampaignPlan:
 def fuzz(folder: Path, tests: int, lanes: int = 1, start: Spawn = spawn) -> None:
     """A campaign with onnxruntime as the slow target."""
     with Store(folder) as store:
-        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], paced_plan())
-        store.begin(campaign)
-        for _ in run(
+        campaign = make_campaign(3, [resolve(FAKE), resolve("onnxruntime")], paced_plan())
+        store.begin_campaign(campaign)
+        for _ in run_campaign(
             store, campaign, paced_plan(), Limits(seconds=20), lanes=lanes, tests=tests, start=start
         ):
             pass
@@ -73,7 +73,7 @@ def simulated(tests: int, seed: int = 1) -> tuple[Pace, list[int], list[set[str]
     for number in range(tests):
         has = {f"op{min(int(rng.expovariate(0.02)), 999)}" for _ in range(12)}
         programs.append(has)
-        if pace.decide(number, "onnx", has, ("quick",), (), ())[0]:
+        if pace.choose_slow(number, "onnx", has, ("quick",), (), ())[0]:
             asked.append(number)
     return pace, asked, programs
 
@@ -81,8 +81,8 @@ def simulated(tests: int, seed: int = 1) -> tuple[Pace, list[int], list[set[str]
 def test_a_slow_target_has_its_share_of_time_and_what_is_new_to_it() -> None:
     tests = 2000
     _, asked, programs = simulated(tests)
-    spent = len(asked) * COSTS.of(1, "onnx")
-    assert 0.9 < spent / (tests * COSTS.of(0, "onnx")) < 1.1
+    spent = len(asked) * COSTS.get_cost(1, "onnx")
+    assert 0.9 < spent / (tests * COSTS.get_cost(0, "onnx")) < 1.1
     met = set().union(*(programs[number] for number in asked))
     chosen_blindly = set().union(*(programs[number] for number in range(0, tests, tests // len(asked))))
     assert len(met) > 1.05 * len(chosen_blindly)
@@ -94,17 +94,17 @@ def test_targets_of_equal_tables_have_one_turn_and_suit_each_other() -> None:
 
     supports = (table("a", "Relu"), table("b", "Relu"), table("c", "Abs"))
     made = CampaignPlan(supports=supports)
-    assert [sorted(made.unsuited(number)) for number in range(0, 4 * BATCH, BATCH)] == [
+    assert [sorted(made.list_unsuited(number)) for number in range(0, 4 * BATCH, BATCH)] == [
         [],
         ["c"],
         ["a", "b"],
         [],
     ]
-    assert made.request_of(BATCH).supports == supports[0]
+    assert made.make_request(BATCH).supports == supports[0]
     alike = CampaignPlan(supports=supports[:2])
-    assert alike.request_of(0).supports == alike.request_of(BATCH).supports
+    assert alike.make_request(0).supports == alike.make_request(BATCH).supports
     unknown = [GrowingSupport(name, "1", {}, {}, frozenset(), frozenset()) for name in "ab"]
-    assert CampaignPlan(supports=tuple(unknown)).unsuited(BATCH) == {"b"}
+    assert CampaignPlan(supports=tuple(unknown)).list_unsuited(BATCH) == {"b"}
 
 
 def test_a_target_that_takes_long_owes_the_others_little_at_the_start() -> None:
@@ -112,7 +112,7 @@ def test_a_target_that_takes_long_owes_the_others_little_at_the_start() -> None:
     pace, asked = Pace(("quick", "slow"), costs, {}), []
     for number in range(300):
         has = {f"op{number} {place}" for place in range(50)}
-        if pace.decide(number, "onnx", has, ("quick",), (), ())[0]:
+        if pace.choose_slow(number, "onnx", has, ("quick",), (), ())[0]:
             asked.append(number)
     assert asked[:2] == [ALONE, ALONE + 1]
     assert 900 * len(asked) < 10 * 300 + LENT + 900
@@ -129,7 +129,7 @@ def test_a_large_program_counts_as_several() -> None:
             # any other.
             size = features if rng.random() < 0.5 else 25
             has = {f"op{number} {place}" for place in range(size)}
-            asked += bool(pace.decide(number, "onnx", has, ("quick",), (), ())[0])
+            asked += bool(pace.choose_slow(number, "onnx", has, ("quick",), (), ())[0])
         spent[features] = asked
     assert spent[200] < spent[50]
 
@@ -139,7 +139,7 @@ def test_what_fails_elsewhere_in_a_new_way_is_asked_as_soon_as_something_is_save
     had = []
     for number in range(400):
         failed = ("fake-wrong-1",) if number % 20 == 13 and number > 100 else ()
-        if pace.decide(number, "onnx", {"Relu"}, ("quick",), failed, ())[0] and failed:
+        if pace.choose_slow(number, "onnx", {"Relu"}, ("quick",), failed, ())[0] and failed:
             had.append(number)
     assert had[0] == 113
     assert 3 <= len(had) < 8
@@ -153,9 +153,9 @@ def test_what_is_kept_of_decisions_is_enough_to_go_on() -> None:
         has = {f"op{rng.randrange(60)}" for _ in range(5)}
         failed = [f"key{rng.randrange(4)}"] if rng.random() < 0.1 else []
         left_out = ("slow",) if rng.random() < 0.2 else ()
-        asked, changes = pace.decide(number, "onnx", has, ("quick",), failed, left_out)
+        asked, changes = pace.choose_slow(number, "onnx", has, ("quick",), failed, left_out)
         assert (
-            other.decide(number, "onnx", has, ("quick",), failed, left_out)[0] == asked
+            other.choose_slow(number, "onnx", has, ("quick",), failed, left_out)[0] == asked
             if other is not pace
             else True
         )
@@ -169,17 +169,17 @@ def test_a_target_that_alone_takes_a_form_pays_for_it() -> None:
     pace = Pace(("quick", "slow"), costs, {})
     for number in range(2 * FIRST, 2 * FIRST + 40):
         if number % 4 == 0:
-            assert pace.decide(number, "relax", {f"r{number}"}, ("slow",), (), ())[0] == ()
+            assert pace.choose_slow(number, "relax", {f"r{number}"}, ("slow",), (), ())[0] == ()
         else:
-            assert pace.decide(number, "onnx", {f"o{number}"}, ("quick",), (), ())[0] == ()
+            assert pace.choose_slow(number, "onnx", {f"o{number}"}, ("quick",), (), ())[0] == ()
 
 
 def test_costs_are_text_of_the_plan_and_bad_ones_are_told() -> None:
     made = paced_plan()
-    assert planned(made.generator)[0].costs == COSTS
-    assert read(str(COSTS)) == COSTS
+    assert parse_plan(made.generator)[0].costs == COSTS
+    assert parse_costs(str(COSTS)) == COSTS
     assert (COSTS.quick, COSTS.slow) == ((0,), (1,))
     assert Costs(({"relax": 9.0}, {"onnx": 5.0})).quick == (1,)
     for text in ("", "onnx", "onnx:x", "onnx:-1", "onnx:1+"):
         with pytest.raises(BadInput, match="tells no costs"):
-            read(text)
+            parse_costs(text)

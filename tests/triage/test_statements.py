@@ -12,7 +12,7 @@ from stores import done, filled
 
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
-from opsieve.triage.clustering.statements import VARIES, common_text, statement_of
+from opsieve.triage.clustering.statements import VARIES, find_common_text, get_statement
 from opsieve.triage.external.external_logs import read_and_cluster
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
@@ -185,7 +185,7 @@ def test_a_store_joins_them_and_says_why(tmp_path: Path) -> None:
         assert VARIES in queries.fingerprints("c1")[1].why
     (store / "index.sqlite").unlink()
     with Store(store) as writer:
-        writer.adopt()
+        writer.adopt_cases()
     with Queries(store) as queries:
         assert {row.id: row.members for row in queries.clusters().rows} == {"c1": 3, "c4": 1}
 
@@ -202,14 +202,16 @@ WORDS = st.lists(
 @given(WORDS, WORDS)
 def test_what_two_messages_share_does_not_depend_on_their_order(one: list[str], other: list[str]) -> None:
     here, there = (
-        common_text(of(" ".join(one)), of(" ".join(other))),
-        common_text(of(" ".join(other)), of(" ".join(one))),
+        find_common_text(of(" ".join(one)), of(" ".join(other))),
+        find_common_text(of(" ".join(other)), of(" ".join(one))),
     )
     assert (here is None) == (there is None)
-    assert common_text(of(" ".join(one)), of(" ".join(one))) == " ".join(one)
+    assert find_common_text(of(" ".join(one)), of(" ".join(one))) == " ".join(one)
 
 
 def test_only_errors_with_a_known_statement_have_one() -> None:
     found: Fingerprint = failure("no room").fingerprint
-    assert statement_of(found.components).endswith("manipulate.py:40")
-    assert statement_of([part for part in found.components if part.name is not ComponentName.STATEMENT]) == ""
+    assert get_statement(found.components).endswith("manipulate.py:40")
+    assert (
+        get_statement([part for part in found.components if part.name is not ComponentName.STATEMENT]) == ""
+    )

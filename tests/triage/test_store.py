@@ -44,19 +44,21 @@ def folders(store: Path) -> list[str]:
 
 def test_tests_and_failures_are_counted_and_the_first_cases_kept(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
-        store.record(CAMPAIGN, [done(0), *(done(number, "no such kernel") for number in range(1, KEPT + 4))])
-        store.record(CAMPAIGN, [done(KEPT + 4, "another thing")])
-        assert store.done(CAMPAIGN) == KEPT + 5
-        assert store.kinds(CAMPAIGN) == {"error": KEPT + 4}
-        assert store.clusters(CAMPAIGN) == 2
-        assert sorted(store.counts().values()) == [1, KEPT + 3]
-        assert store.totals(CAMPAIGN) == {
+        store.begin_campaign(CAMPAIGN)
+        store.record_tests(
+            CAMPAIGN, [done(0), *(done(number, "no such kernel") for number in range(1, KEPT + 4))]
+        )
+        store.record_tests(CAMPAIGN, [done(KEPT + 4, "another thing")])
+        assert store.count_done(CAMPAIGN) == KEPT + 5
+        assert store.count_kinds(CAMPAIGN) == {"error": KEPT + 4}
+        assert store.count_clusters(CAMPAIGN) == 2
+        assert sorted(store.count_failures().values()) == [1, KEPT + 3]
+        assert store.count_verdicts(CAMPAIGN) == {
             "fake": {"fail": KEPT + 4, "pass": 1},
             "onnxruntime": {"pass": KEPT + 5},
         }
-        assert store.seconds(CAMPAIGN)["onnxruntime"] == 0.25 * (KEPT + 5)
-        places = [row["folder"] for row in store.failures() if row["folder"]]
+        assert store.sum_seconds(CAMPAIGN)["onnxruntime"] == 0.25 * (KEPT + 5)
+        places = [row["folder"] for row in store.list_failures() if row["folder"]]
     assert sorted(places) == folders(tmp_path)
     assert len(places) == KEPT + 1
     case = load(tmp_path / places[0])
@@ -67,10 +69,10 @@ def test_tests_and_failures_are_counted_and_the_first_cases_kept(tmp_path: Path)
 
 def test_a_flaky_failure_is_kept_apart(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
-        store.record(CAMPAIGN, [done(0, "now and then", "flaky"), done(1, "now and then")])
-        assert store.clusters(CAMPAIGN) == 1
-        assert store.kinds(CAMPAIGN) == {"error": 1}
+        store.begin_campaign(CAMPAIGN)
+        store.record_tests(CAMPAIGN, [done(0, "now and then", "flaky"), done(1, "now and then")])
+        assert store.count_clusters(CAMPAIGN) == 1
+        assert store.count_kinds(CAMPAIGN) == {"error": 1}
     assert sorted(place.split("/")[1].split("-")[0] for place in folders(tmp_path)) == ["fake", "flaky"]
 
 
@@ -84,16 +86,16 @@ def test_a_writer_that_dies_before_the_transaction_leaves_nothing(
         raise Died
 
     with Store(tmp_path) as store, monkeypatch.context() as patch:
-        store.begin(CAMPAIGN)
+        store.begin_campaign(CAMPAIGN)
         patch.setattr(store.index, "add_failure", die)
         with pytest.raises(Died):
-            store.record(CAMPAIGN, [done(0, "no such kernel")])
+            store.record_tests(CAMPAIGN, [done(0, "no such kernel")])
         assert list((tmp_path / "staging").iterdir())
     with Store(tmp_path) as store:
-        assert store.done(CAMPAIGN) == 0
+        assert store.count_done(CAMPAIGN) == 0
         assert folders(tmp_path) == []
         assert list((tmp_path / "staging").iterdir()) == []
-        store.record(CAMPAIGN, [done(0, "no such kernel")])
+        store.record_tests(CAMPAIGN, [done(0, "no such kernel")])
         assert len(folders(tmp_path)) == 1
 
 
@@ -101,13 +103,13 @@ def test_a_writer_that_dies_after_the_transaction_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
+        store.begin_campaign(CAMPAIGN)
         with monkeypatch.context() as patch:
-            patch.setattr(store, "_settle", lambda: None)
-            store.record(CAMPAIGN, [done(0, "no such kernel")])
+            patch.setattr(store, "_place_staged", lambda: None)
+            store.record_tests(CAMPAIGN, [done(0, "no such kernel")])
         assert folders(tmp_path) == []
     with Store(tmp_path) as store:
-        assert [row["folder"] for row in store.failures()] == folders(tmp_path)
+        assert [row["folder"] for row in store.list_failures()] == folders(tmp_path)
         assert len(folders(tmp_path)) == 1
 
 
@@ -126,11 +128,11 @@ def test_a_store_of_an_older_schema_is_brought_up_and_keeps_what_it_has(tmp_path
     old.commit()
     old.close()
     with Store(tmp_path) as store:
-        campaign = store.campaigns()[0]
-        assert store.done(campaign) == 1
-        store.record(campaign, [done(1)])
-        assert store.totals(campaign)["fake"] == {"pass": 2}
-        assert store.seconds(campaign)["fake"] == 0.5
+        campaign = store.list_campaigns()[0]
+        assert store.count_done(campaign) == 1
+        store.record_tests(campaign, [done(1)])
+        assert store.count_verdicts(campaign)["fake"] == {"pass": 2}
+        assert store.sum_seconds(campaign)["fake"] == 0.5
 
 
 def test_a_store_of_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
@@ -144,15 +146,15 @@ def test_a_store_of_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
-        store.record(CAMPAIGN, [done(0)])
+        store.begin_campaign(CAMPAIGN)
+        store.record_tests(CAMPAIGN, [done(0)])
         pages = store._database.execute("PRAGMA page_count").fetchone()[0]
         store._database.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(BadInput, match="full"):
-            store.record(CAMPAIGN, [done(number, "x" * 3000 + str(number)) for number in range(1, 60)])
+            store.record_tests(CAMPAIGN, [done(number, "x" * 3000 + str(number)) for number in range(1, 60)])
     with Store(tmp_path) as store:
-        assert store.done(CAMPAIGN) == 1
-        assert store.failures() == []
+        assert store.count_done(CAMPAIGN) == 1
+        assert store.list_failures() == []
         assert folders(tmp_path) == []
 
 
@@ -167,14 +169,14 @@ def test_a_disk_that_is_full_when_a_case_is_written_is_waited_for(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
+        store.begin_campaign(CAMPAIGN)
         with monkeypatch.context() as patched:
             patched.setattr(f"opsieve.{writer}", failing)
             with pytest.raises(DiskFull, match="free some space"):
-                store.record(CAMPAIGN, [done(0, "no kernel")])
-        assert store.done(CAMPAIGN) == 0
-        store.record(CAMPAIGN, [done(0, "no kernel")])
-        assert len(store.failures()) == 1
+                store.record_tests(CAMPAIGN, [done(0, "no kernel")])
+        assert store.count_done(CAMPAIGN) == 0
+        store.record_tests(CAMPAIGN, [done(0, "no kernel")])
+        assert len(store.list_failures()) == 1
 
 
 def test_a_damaged_index_is_told(tmp_path: Path) -> None:
@@ -192,29 +194,29 @@ def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_lost_index_is_rebuilt_from_the_folders(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
-        store.record(CAMPAIGN, [done(number, f"message {'abc'[number]}") for number in range(3)])
-        before, counts = store.failures(), store.counts()
+        store.begin_campaign(CAMPAIGN)
+        store.record_tests(CAMPAIGN, [done(number, f"message {'abc'[number]}") for number in range(3)])
+        before, counts = store.list_failures(), store.count_failures()
     (tmp_path / INDEX).unlink()
     copied = tmp_path / folders(tmp_path)[0]
     shutil.copytree(copied, copied.parent / "copy")
     (tmp_path / "cases" / "x" / "1").mkdir(parents=True)
     (tmp_path / "cases" / "x" / "1" / "failure.json").write_text("{}")
     with Store(tmp_path) as store:
-        added, problems = store.adopt()
+        added, problems = store.adopt_cases()
         assert added == 3
         assert len(problems) == 1
-        assert store.failures() == before
-        assert store.counts() == counts
-        assert store.campaigns() == [CAMPAIGN]
-        assert store.adopt()[0] == 0
+        assert store.list_failures() == before
+        assert store.count_failures() == counts
+        assert store.list_campaigns() == [CAMPAIGN]
+        assert store.adopt_cases()[0] == 0
 
 
 def test_text_that_sqlite_and_json_refuse_is_stored_all_the_same(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.begin(CAMPAIGN)
-        store.record(CAMPAIGN, [done(0, "half a pair \udc80 and a zero \0" + "long" * 5000)])
-        assert len(store.failures()) == 1
+        store.begin_campaign(CAMPAIGN)
+        store.record_tests(CAMPAIGN, [done(0, "half a pair \udc80 and a zero \0" + "long" * 5000)])
+        assert len(store.list_failures()) == 1
 
 
 def test_a_refused_campaign_leaves_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from opsieve.bisect.sessions.answers import keep_culprit
 from opsieve.reducer.sessions import store_session
 from opsieve.reducer.sessions.case_process import ChildEnd, ChildTask
 from opsieve.triage.store.finished_test import Campaign, NonBug
-from opsieve.triage.store.index.index_file import INDEX, SCHEMA, joined
+from opsieve.triage.store.index.index_file import INDEX, SCHEMA, join_index
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import Candidate
@@ -307,8 +307,8 @@ def test_what_is_told_by_its_graph_is_reduced_first(
     ]
     store = filled(tmp_path / "s", tests)
     asked(capsys, store, "triage")
-    with joined(store) as database:
-        first = IndexReader(database).candidates()
+    with join_index(store) as database:
+        first = IndexReader(database).list_candidates()
     assert [one.target for one in first if "mismatch" in one.fingerprint] == [one.target for one in first[:2]]
     assert first[2].fingerprint.startswith("fake-crash")
     assert {one.cluster for one in first} == {"c1", "c2", "c3", "c4"}
@@ -323,9 +323,9 @@ def two_failures(folder: Path) -> list[Candidate]:
         for at, last in enumerate(("Tanh", "Sigmoid"))
     ]
     with Store(folder) as store:
-        store.begin(campaign)
-        store.record(campaign, tests)
-        wanted = store.index.candidates()
+        store.begin_campaign(campaign)
+        store.record_tests(campaign, tests)
+        wanted = store.index.list_candidates()
     assert len(wanted) == 2
     return wanted
 
@@ -374,8 +374,8 @@ def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFi
         for at, last in enumerate(("Tanh", "Sigmoid"))
     ]
     with Store(tmp_path / "s") as store:
-        store.begin(campaign)
-        store.record(campaign, tests)
+        store.begin_campaign(campaign)
+        store.record_tests(campaign, tests)
     assert asked(capsys, tmp_path / "s", "clusters")["clusters"][0]["members"] == 2
     told = asked(capsys, tmp_path / "s", "triage", "--reduce", "--budget", "90", "--offline")
     assert all(one["answer"] == "reduced" for one in told["reductions"])

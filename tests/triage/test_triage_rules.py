@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.gen.errors import BadInput
-from opsieve.triage.clustering.ranking import RankFeatures, ranked, severity
-from opsieve.triage.clustering.reassign import NEW, KeyChange, plan
-from opsieve.triage.rules.patterns import LONGEST, pattern
-from opsieve.triage.rules.rules import Rule, RuleSubject, explains, first_that_explains, parse, read_rules
-from opsieve.triage.store.index.filters import condition, remarks
+from opsieve.triage.clustering.ranking import RankFeatures, get_severity, rank_clusters
+from opsieve.triage.clustering.reassign import NEW, KeyChange, plan_moves
+from opsieve.triage.rules.patterns import LONGEST, parse_pattern
+from opsieve.triage.rules.rules import Rule, RuleSubject, find_rule, is_explained_by, parse_rule, read_rules
+from opsieve.triage.store.index.filters import explain_filter, parse_filter
 
 SUBJECT = RuleSubject(
     "onnxruntime",
@@ -43,7 +43,10 @@ SUBJECT = RuleSubject(
     ],
 )
 def test_every_field_of_a_rule_must_match(text: str, answer: bool) -> None:
-    assert explains(parse("r", f'title = "t"\nissue = "https://example.org/1"\n{text}'), SUBJECT) is answer
+    assert (
+        is_explained_by(parse_rule("r", f'title = "t"\nissue = "https://example.org/1"\n{text}'), SUBJECT)
+        is answer
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_every_field_of_a_rule_must_match(text: str, answer: bool) -> None:
 )
 def test_a_rule_that_cannot_be_used_is_refused_with_a_sentence(text: str, said: str) -> None:
     with pytest.raises(BadInput, match=re.escape(said)) as error:
-        parse("r", text)
+        parse_rule("r", text)
     assert "'r'" in str(error.value)
 
 
@@ -80,8 +83,8 @@ def test_the_first_rule_counts_and_bad_files_are_named(tmp_path: Path) -> None:
     rules, problems = read_rules(tmp_path)
     assert [rule.name for rule in rules] == ["a", "b"]
     assert len(problems) == 2
-    assert first_that_explains(rules, SUBJECT) == rules[0]
-    assert first_that_explains([Rule("x", "x", kind="crash")], SUBJECT) is None
+    assert find_rule(rules, SUBJECT) == rules[0]
+    assert find_rule([Rule("x", "x", kind="crash")], SUBJECT) is None
 
 
 PIECE = st.text("ab.", max_size=4).map(re.escape) | st.sampled_from(
@@ -97,7 +100,7 @@ def test_a_pattern_finds_what_the_expression_finds(text: str, message: str) -> N
     """Cutting at `.*` changes nothing but the time. A piece that repeats takes its first match, which may not
     end first.
     """
-    found = pattern(text).found_in(message)
+    found = parse_pattern(text).is_found_in(message)
     if not any(sign in text for sign in "+*?{$") or ".*" not in text:
         assert found == bool(re.search(text, message, re.DOTALL))
     elif found:
@@ -105,8 +108,8 @@ def test_a_pattern_finds_what_the_expression_finds(text: str, message: str) -> N
 
 
 def test_only_the_beginning_of_a_message_is_looked_at() -> None:
-    assert pattern("b").found_in("a" * (LONGEST - 1) + "b")
-    assert not pattern("b").found_in("a" * LONGEST + "b")
+    assert parse_pattern("b").is_found_in("a" * (LONGEST - 1) + "b")
+    assert not parse_pattern("b").is_found_in("a" * LONGEST + "b")
 
 
 # -- filters
@@ -117,13 +120,13 @@ def test_only_the_beginning_of_a_message_is_looked_at() -> None:
 )
 def test_a_filter_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
-        condition(text)
+        parse_filter(text)
 
 
 @given(st.text(max_size=60))
 def test_any_filter_is_one_condition_whose_values_are_bound(text: str) -> None:
     try:
-        found = condition(text, 1e9)
+        found = parse_filter(text, 1e9)
     except BadInput:
         return
     assert found.sql.count("?") == len(found.values)
@@ -145,7 +148,12 @@ def place(cluster: int, severity: int = 3, **more: object) -> RankFeatures:
 
 
 def test_severity_goes_from_crashes_on_valid_programs_to_slowdowns() -> None:
-    kinds = [severity("crash"), severity("mismatch"), severity("crash", valid=False), severity("slowdown")]
+    kinds = [
+        get_severity("crash"),
+        get_severity("mismatch"),
+        get_severity("crash", valid=False),
+        get_severity("slowdown"),
+    ]
     assert kinds == sorted(kinds, reverse=True)
     assert len(set(kinds)) == 4
 
@@ -157,7 +165,7 @@ def test_the_first_page_shows_different_bugs() -> None:
         place(6, 1, features=frozenset({"kind slowdown", "Conv"})),
         place(7, 2, features=frozenset({"x"})),
     ]
-    assert set(ranked(places)[:3]) == {1, 6, 7}
+    assert set(rank_clusters(places)[:3]) == {1, 6, 7}
 
 
 def test_pinned_ones_come_first_and_what_is_done_with_last() -> None:
@@ -168,7 +176,7 @@ def test_pinned_ones_come_first_and_what_is_done_with_last() -> None:
         place(4, 5),
         place(5, 5, breadth=3),
     ]
-    order = ranked(places)
+    order = rank_clusters(places)
     assert order[0] == 3
     assert order[-1] == 1
     assert order.index(5) < order.index(4)
@@ -177,33 +185,35 @@ def test_pinned_ones_come_first_and_what_is_done_with_last() -> None:
 @given(st.lists(st.tuples(st.integers(0, 7), st.sets(st.sampled_from("abcdef"))), max_size=30))
 def test_ranking_is_a_permutation_and_does_not_depend_on_the_order(told: list[tuple[int, set[str]]]) -> None:
     places = [place(at, grave, features=frozenset(words)) for at, (grave, words) in enumerate(told)]
-    order = ranked(places)
+    order = rank_clusters(places)
     assert sorted(order) == list(range(len(places)))
-    assert ranked(places[::-1]) == order
+    assert rank_clusters(places[::-1]) == order
 
 
 # -- where failures go when their fingerprints change
 
 
 def test_fingerprints_that_become_one_join_the_oldest_cluster() -> None:
-    groups = plan([KeyChange(1, "a", 1, "x"), KeyChange(2, "b", 2, "x")], {"a": 1, "b": 2}, set(), set())
+    groups = plan_moves(
+        [KeyChange(1, "a", 1, "x"), KeyChange(2, "b", 2, "x")], {"a": 1, "b": 2}, set(), set()
+    )
     assert [(group.cluster, group.to_key, group.to_cluster) for group in groups] == [(1, "x", 1), (2, "x", 1)]
 
 
 def test_a_fingerprint_that_falls_apart_leaves_its_name_to_the_largest_part() -> None:
     failures = [KeyChange(row, "a", 1, "x" if row < 3 else "y") for row in range(5)]
-    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), set())} == {
+    assert {group.to_key: group.to_cluster for group in plan_moves(failures, {"a": 1}, set(), set())} == {
         "x": 1,
         "y": NEW,
     }
-    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), {"a"})} == {
+    assert {group.to_key: group.to_cluster for group in plan_moves(failures, {"a": 1}, set(), {"a"})} == {
         "x": NEW,
         "y": NEW,
     }
 
 
 def test_fingerprints_of_one_cluster_stay_in_it() -> None:
-    groups = plan(
+    groups = plan_moves(
         [KeyChange(1, "a", 1, "x"), KeyChange(2, "a", 1, "x"), KeyChange(3, "b", 1, "y")], {}, set(), set()
     )
     assert {group.to_cluster for group in groups} == {1}
@@ -218,7 +228,9 @@ def test_no_failure_leaves_a_decided_cluster_and_none_is_lost(
     told: list[tuple[int, str]], decided: set[int], rest: set[str]
 ) -> None:
     failures = [KeyChange(row, f"k{cluster}", cluster, new) for row, (cluster, new) in enumerate(told)]
-    groups = plan(failures, {f"k{cluster}": cluster for cluster in range(1, 5)} | {"z": 4}, decided, rest)
+    groups = plan_moves(
+        failures, {f"k{cluster}": cluster for cluster in range(1, 5)} | {"z": 4}, decided, rest
+    )
     assert sorted(row for group in groups for row in group.rows) == list(range(len(told)))
     homes: dict[str, int] = {}
     for group in groups:
@@ -240,4 +252,4 @@ def test_no_failure_leaves_a_decided_cluster_and_none_is_lost(
     ],
 )
 def test_what_a_filter_does_not_know_is_said(text: str, said: list[str]) -> None:
-    assert list(remarks(text)) == said
+    assert list(explain_filter(text)) == said

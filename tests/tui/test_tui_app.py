@@ -220,7 +220,7 @@ def test_a_cluster_shows_members_reasons_relatives_history_and_differences(store
             pilot, lambda: "onnxruntime" in page.text and "  < " in page.text and "equal: " in page.text
         )
         await pilot.press("left_square_bracket")
-        assert cluster.query_one(PageBar).name_of_page == "history"
+        assert cluster.query_one(PageBar).page_name == "history"
 
     drive(app_of(store), journey)
 
@@ -392,7 +392,7 @@ def test_the_mouse_moves_the_cursor_opens_and_chooses_pages(store: Path) -> None
         await pilot.click("#clusters", offset=(5, 3), times=2)
         cluster = await on_screen(pilot, ClusterScreen)
         await pilot.click("#pages", offset=(11, 0))
-        await until(pilot, lambda: cluster.query_one(PageBar).name_of_page == "why")
+        await until(pilot, lambda: cluster.query_one(PageBar).page_name == "why")
 
     drive(app_of(store), journey)
 
@@ -409,7 +409,7 @@ def test_what_a_campaign_writes_appears_and_the_cursor_stays(store: Path) -> Non
                     finding("a new one", kind="crash", frames=["main", f"new_{letter}"], signal=11)
                     for letter in "xyz"
                 ]
-                written.record(CAMPAIGN, [done(100 + at, each) for at, each in enumerate(fresh)])
+                written.record_tests(CAMPAIGN, [done(100 + at, each) for at, each in enumerate(fresh)])
 
         await asyncio.to_thread(write)
         await until(pilot, lambda: screen.total == 10)

@@ -20,41 +20,41 @@ from rich.cells import cell_len
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.graph_text import Box, drawn
-from opsieve.tui.app.screens.campaign_screen import rate
-from opsieve.tui.app.screens.export_screen import preview
-from opsieve.tui.app.screens.jobs_screen import typed
-from opsieve.tui.app.services.error_map import COLUMNS, ROWS, error_map
+from opsieve.tui.app.screens.campaign_screen import compute_rate
+from opsieve.tui.app.screens.export_screen import preview_file
+from opsieve.tui.app.screens.jobs_screen import format_command
+from opsieve.tui.app.services.error_map import COLUMNS, ROWS, make_error_map
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job, JobBoard
-from opsieve.tui.app.services.tensor_difference import TensorDifference, tensor_differences
+from opsieve.tui.app.services.tensor_difference import TensorDifference, compare_values
 from opsieve.tui.app.views.case_summary import read_summary
-from opsieve.tui.app.views.replay_lines import replay_lines
+from opsieve.tui.app.views.replay_lines import list_replay
 from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
-from opsieve.tui.app.views.tensor_lines import tensor_lines
-from opsieve.tui.app.widgets.lines_view import wrapped
-from opsieve.tui.app.widgets.paged_list import Column, fitted
-from opsieve.tui.app.widgets.visible import ago, lines_of, one_line, visible
+from opsieve.tui.app.views.tensor_lines import list_tensors
+from opsieve.tui.app.widgets.lines_view import wrap_line
+from opsieve.tui.app.widgets.paged_list import Column, fit_columns
+from opsieve.tui.app.widgets.visible import escape_text, format_age, to_lines, to_one_line
 
 anything = st.text(st.characters())
 
 
 @given(anything)
 def test_visible_text_is_printable_and_printable_text_is_kept(text: str) -> None:
-    assert visible(text).isprintable()
+    assert escape_text(text).isprintable()
     if text.isprintable():
-        assert visible(text) == text
+        assert escape_text(text) == text
 
 
 @given(anything, st.integers(2, 50))
 def test_one_line_is_bounded_and_printable(text: str, most: int) -> None:
-    line = one_line(text, most)
+    line = to_one_line(text, most)
     assert line.isprintable()
-    assert line == visible(line)
+    assert line == escape_text(line)
     if text.isprintable():
         assert len(line) <= most
 
 
 def test_what_is_left_out_of_a_long_text_is_told() -> None:
-    lines = lines_of("\n".join("abcdefgh"), most=3)
+    lines = to_lines("\n".join("abcdefgh"), most=3)
     assert [part for line in lines for part, _ in line] == ["a", "b", "c", "… 5 more lines are left out"]
 
 
@@ -63,8 +63,8 @@ def test_what_is_left_out_of_a_long_text_is_told() -> None:
     [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (86400 * 3, "3d"), (86400 * 15, "2w")],
 )
 def test_how_long_ago(past: float, words: str) -> None:
-    assert ago(1e9, 1e9 + past) == words
-    assert ago(0, 1e9) == ""
+    assert format_age(1e9, 1e9 + past) == words
+    assert format_age(0, 1e9) == ""
 
 
 @given(
@@ -75,7 +75,7 @@ def test_how_long_ago(past: float, words: str) -> None:
     st.integers(4, 60),
 )
 def test_wrapped_lines_fit_and_keep_every_word(parts: list[tuple[str, str]], width: int) -> None:
-    lines = wrapped(tuple(parts), width)
+    lines = wrap_line(tuple(parts), width)
     for line in lines:
         assert sum(cell_len(text) for text, _ in line) <= width
     letters = "".join(text for text, _ in parts)
@@ -84,7 +84,7 @@ def test_wrapped_lines_fit_and_keep_every_word(parts: list[tuple[str, str]], wid
 
 
 def test_what_follows_a_short_first_part_hangs_beneath_itself() -> None:
-    lines = wrapped((("message ", "dim"), ("one two three four", "")), 16)
+    lines = wrap_line((("message ", "dim"), ("one two three four", "")), 16)
     assert ["".join(text for text, _ in line) for line in lines] == [
         "message one two ",
         "        three ",
@@ -94,7 +94,7 @@ def test_what_follows_a_short_first_part_hangs_beneath_itself() -> None:
 
 @given(st.sampled_from([CLUSTERS, MEMBERS]), st.integers(1, 300))
 def test_columns_fit_and_the_needed_ones_stay(columns: tuple[Column, ...], width: int) -> None:
-    kept = fitted(columns, width)
+    kept = fit_columns(columns, width)
     assert {at for at, column in enumerate(columns) if not column.spare} <= {at for at, _ in kept}
     assert kept == sorted(kept)
     if width >= 40:
@@ -139,23 +139,23 @@ def test_heat_marks_the_block_of_the_wrong_element_and_no_other(
     wrong = right.copy()
     at = (data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1)))
     wrong[at] = np.nan if data.draw(st.booleans()) else 3
-    made = error_map(wrong, right)
+    made = make_error_map(wrong, right)
     assert made is not None
     assert (len(made.rows), {len(row) for row in made.rows}) == (min(rows, ROWS), {min(columns, COLUMNS)})
     assert sum(character != " " for row in made.rows for character in row) == 1
     assert made.fraction == pytest.approx(1 / (rows * columns))
-    assert error_map(right, right).fraction == 0  # type: ignore[union-attr]
-    assert error_map(wrong[:1], right) is None or rows == 1
+    assert make_error_map(right, right).fraction == 0  # type: ignore[union-attr]
+    assert make_error_map(wrong[:1], right) is None or rows == 1
 
 
 def test_heat_allows_what_the_policy_allows_and_takes_text() -> None:
-    assert error_map(np.array([1.0, 2.0]), np.array([1.05, 2.5]), within=0.1).fraction == 0.5  # type: ignore[union-attr]
-    assert error_map(np.array(["a", "b"], object), np.array(["a", "c"], object)).fraction == 0.5  # type: ignore[union-attr]
+    assert make_error_map(np.array([1.0, 2.0]), np.array([1.05, 2.5]), within=0.1).fraction == 0.5  # type: ignore[union-attr]
+    assert make_error_map(np.array(["a", "b"], object), np.array(["a", "c"], object)).fraction == 0.5  # type: ignore[union-attr]
 
 
 def test_tensors_are_compared_element_by_element_whatever_their_type() -> None:
     def first(got: object, expected: object, **options: object) -> TensorDifference:
-        return next(tensor_differences("y", got, expected, **options))  # type: ignore[arg-type]
+        return next(compare_values("y", got, expected, **options))  # type: ignore[arg-type]
 
     small = first(np.array([1, 2, 250], np.uint8), np.array([1, 4, 5], np.uint8))
     assert (small.expected, small.differing, small.largest) == ("uint8[3]", 2, "[2]")
@@ -181,7 +181,7 @@ def test_tensors_are_compared_element_by_element_whatever_their_type() -> None:
     other = first(np.zeros((2, 1), np.int32), np.zeros(3, np.float64), dtype="float32")
     assert (other.expected, other.got, len(other.elements)) == ("float32[3]", "int32[2,1]", 3)
     assert first(None, np.zeros(2)).got == "nothing"
-    assert [each.output for each in tensor_differences("s", [np.zeros(1)], [np.zeros(1), np.zeros(2)])] == [
+    assert [each.output for each in compare_values("s", [np.zeros(1)], [np.zeros(1), np.zeros(2)])] == [
         "s[0]",
         "s[1]",
     ]
@@ -189,11 +189,11 @@ def test_tensors_are_compared_element_by_element_whatever_their_type() -> None:
 
 def test_lines_of_tensors_say_how_a_replay_stands() -> None:
     def text(job: Job | None) -> str:
-        return "\n".join("".join(part for part, _ in line) for line in tensor_lines(job, wrong=True))
+        return "\n".join("".join(part for part, _ in line) for line in list_tensors(job, wrong=True))
 
     job = Job(1, "replay", "c1", (("x",),), state="done")
     many = np.arange(30.0)
-    tensors = [asdict(each) for each in tensor_differences("y", many + 1, many, 0.5)]
+    tensors = [asdict(each) for each in compare_values("y", many + 1, many, 0.5)]
     job.results = [
         json.dumps({"target": "fake", "version": "1", "source": "reference", "tensors": tensors}).encode()
     ]
@@ -226,15 +226,18 @@ def test_the_preview_of_a_zip_lists_it_and_text_is_shown_to_the_last_byte() -> N
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("model.onnx", b"12345")
-    assert "".join(text for text, _ in preview(packed.getvalue(), "case")[0]).split() == ["5", "model.onnx"]
-    assert "".join(text for line in preview(b"not a zip", "case") for text, _ in line)
-    assert [text for line in preview(b"a\nb\x1b", "script") for text, _ in line] == ["a", r"b\x1b"]
+    assert "".join(text for text, _ in preview_file(packed.getvalue(), "case")[0]).split() == [
+        "5",
+        "model.onnx",
+    ]
+    assert "".join(text for line in preview_file(b"not a zip", "case") for text, _ in line)
+    assert [text for line in preview_file(b"a\nb\x1b", "script") for text, _ in line] == ["a", r"b\x1b"]
 
 
 def test_the_rate_of_a_campaign() -> None:
-    assert rate(((0.0, 100), (1.0, 150), (4.0, 300))) == 50
-    assert rate(((0.0, 100),)) == 0
-    assert rate(((5.0, 100), (5.0, 100))) == 0
+    assert compute_rate(((0.0, 100), (1.0, 150), (4.0, 300))) == 50
+    assert compute_rate(((0.0, 100),)) == 0
+    assert compute_rate(((5.0, 100), (5.0, 100))) == 0
 
 
 @pytest.fixture
@@ -252,40 +255,45 @@ def finished(board: JobBoard) -> None:
 
 
 def test_a_job_runs_its_commands_in_a_row_and_keeps_what_they_say(board: JobBoard) -> None:
-    job = board.start(
+    job = board.start_job(
         "reduce",
         "two",
         python("import sys; print('one', file=sys.stderr)"),
         python("print('{\"nodes\": 2}')"),
     )
     finished(board)
-    assert (job.state, list(job.log), job.report(), job.said) == ("done", ["one"], {"nodes": 2}, "one")
+    assert (job.state, list(job.log), job.read_report(), job.last_line) == (
+        "done",
+        ["one"],
+        {"nodes": 2},
+        "one",
+    )
     assert job.seconds > 0
 
 
 def test_a_job_that_fails_runs_nothing_further(board: JobBoard) -> None:
-    job = board.start("reduce", "fails", python("raise SystemExit(3)"), python("print('never')"))
-    gone = board.start("reduce", "no such program", ("/no/such/program",))
+    job = board.start_job("reduce", "fails", python("raise SystemExit(3)"), python("print('never')"))
+    gone = board.start_job("reduce", "no such program", ("/no/such/program",))
     finished(board)
     assert (job.state, job.code, job.output) == ("failed", 3, b"")
-    assert (gone.state, "no such" in gone.said.lower()) == ("failed", True)
+    assert (gone.state, "no such" in gone.last_line.lower()) == ("failed", True)
 
 
 def test_at_most_two_jobs_run_at_once_and_those_that_wait_can_be_ended(board: JobBoard) -> None:
     running = threading.Semaphore(0)
     board._changed = lambda job: running.release() if job.state == "running" else None
     sleep = python("import time; time.sleep(600)")
-    first, second, third = (board.start("bisect", name, sleep) for name in "abc")
+    first, second, third = (board.start_job("bisect", name, sleep) for name in "abc")
     assert running.acquire(timeout=30)
     assert running.acquire(timeout=30)
     assert [job.state for job in (first, second, third)].count("waiting") == 1
-    quick = board.start("replay", "c1", python("pass"))
-    board.cancel(third)
-    board.cancel(first)
-    board.close()
+    quick = board.start_job("replay", "c1", python("pass"))
+    board.cancel_job(third)
+    board.cancel_job(first)
+    board.end_all()
     assert {job.state for job in (first, second, third)} == {"cancelled"}
-    assert quick.over
-    board.cancel(first)
+    assert quick.is_over
+    board.cancel_job(first)
     assert first.state == "cancelled"
 
 
@@ -295,16 +303,16 @@ def test_how_far_a_reduction_is_comes_from_its_attempts(board: JobBoard, tmp_pat
     attempts.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"answer": "sa')
     seen = threading.Event()
     board._changed = lambda job: seen.set() if job.progress else None
-    job = board.start("reduce", "c1", python("import time; time.sleep(600)"), watched=attempts)
+    job = board.start_job("reduce", "c1", python("import time; time.sleep(600)"), watched=attempts)
     assert seen.wait(30)
     assert job.progress == "3 attempts, 4 nodes"
-    board.close()
+    board.end_all()
 
 
 def test_a_command_is_shown_as_one_would_type_it() -> None:
-    assert typed((*REDUCE, "a case", "--json")) == "reduce 'a case' --json"
-    assert typed((*OPSIEVE, "triage", "store")) == "opsieve triage store"
-    assert typed(("sh", "-c", "x")) == "sh -c x"
+    assert format_command((*REDUCE, "a case", "--json")) == "reduce 'a case' --json"
+    assert format_command((*OPSIEVE, "triage", "store")) == "opsieve triage store"
+    assert format_command(("sh", "-c", "x")) == "sh -c x"
 
 
 def test_a_replay_tells_verdict_outcomes_and_a_map() -> None:
@@ -313,12 +321,12 @@ def test_a_replay_tells_verdict_outcomes_and_a_map() -> None:
         {"verdict": "fail", "reason": "y is wrong", "target": "fake", "outcomes": [["fake", "1.0", "ok", 0.5]], "source": "reference", "error_maps": [{"output": "y", "shape": [2, 2], "rows": [" █", "  "], "fraction": 0.25, "worst": 3.0, "within": 0.1}],}
     ).encode()  # fmt: skip
     job.results = [told]
-    text = "\n".join("".join(part for part, _ in line) for line in replay_lines(job))
+    text = "\n".join("".join(part for part, _ in line) for line in list_replay(job))
     assert "fail  y is wrong" in text
     assert "25 % of the elements differ from reference, by at most 3" in text
     assert "▕ █▏" in text
     job.results = [b"{}"]
-    assert replay_lines(job)[0][0][0] == "done"
+    assert list_replay(job)[0][0][0] == "done"
 
 
 @pytest.mark.parametrize(

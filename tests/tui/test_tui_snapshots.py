@@ -133,7 +133,7 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
         await picture(f"case-{name}")
     await pilot.press("x")
     export = await on_screen(pilot, ExportScreen)
-    await until(pilot, lambda: export.ready)
+    await until(pilot, lambda: export.is_ready)
     await picture("export")
     await pilot.press("escape", "escape", "escape")
     await on_screen(pilot, ClustersScreen)
@@ -143,7 +143,7 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
     await picture("campaign")
     await pilot.press("escape")
     job = app.run_job("reduce", "c1", ("sh", "-c", TALK))
-    await until(pilot, lambda: job.over)
+    await until(pilot, lambda: job.is_over)
     for each in app.board.jobs:
         each.began, each.ended = 100.0, 112.0
     await pilot.press("J")
@@ -234,7 +234,7 @@ async def dialogs(pilot: Pilot[None], wrong: list[str], tmp_path: Path) -> None:
     app.clear_notifications()
     await until(pilot, lambda: "1 job" in str(screen.query_one("#figures", Static).render()))
     await asked("ask-quit", ConfirmDialog, "q")
-    app.board.cancel(job)
+    app.board.cancel_job(job)
 
 
 async def tensors(pilot: Pilot[None], wrong: list[str], tmp_path: Path) -> None:

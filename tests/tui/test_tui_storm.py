@@ -66,9 +66,9 @@ def storm(folder: Path, seed: int, keys: int, size: tuple[int, int]) -> int:
 
     async def journey(pilot: Pilot[None]) -> None:
         await opened(pilot)
-        quit_for_good, start = app.exit, app.board.start
+        quit_for_good, start = app.exit, app.board.start_job
         app.exit = lambda *_: None  # type: ignore[method-assign, assignment]
-        app.board.start = lambda kind, subject, *_, **__: start(kind, subject, ("true",))  # type: ignore[method-assign]
+        app.board.start_job = lambda kind, subject, *_, **__: start(kind, subject, ("true",))  # type: ignore[method-assign]
         sent = 0
         while sent < keys:
             for _ in range(draw.randint(1, 12)):

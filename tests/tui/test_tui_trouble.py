@@ -91,7 +91,7 @@ def test_quitting_while_a_job_runs_asks_first(store: Path) -> None:
 
 def test_a_failure_that_was_only_counted_says_so(store: Path) -> None:
     with Store(store) as written:
-        written.record(CAMPAIGN, [done(100 + at, made_tests()[0].findings[0]) for at in range(6)])
+        written.record_tests(CAMPAIGN, [done(100 + at, made_tests()[0].findings[0]) for at in range(6)])
 
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)

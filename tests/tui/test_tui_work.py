@@ -23,9 +23,9 @@ from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
-from opsieve.tui.app.services.editor import edited, editor_command
+from opsieve.tui.app.services.editor import choose_command, run_editor
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.services.saved_filters import saved_filters
+from opsieve.tui.app.services.saved_filters import read_filters
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
@@ -62,7 +62,7 @@ def test_two_keys_write_a_script_and_what_was_shown_is_what_is_written(
         screen = await on_screen(pilot, ExportScreen)
         await pilot.press("enter")
         await shows(pilot, "not ready yet")
-        await until(pilot, lambda: screen.ready)
+        await until(pilot, lambda: screen.is_ready)
         await pilot.press("enter")
         await until(pilot, lambda: screen.written)
         written = (tmp_path / "repro.py").read_bytes()
@@ -98,7 +98,7 @@ def test_the_other_kinds_go_to_a_path_of_ones_own(
         await pilot.press("x")
         screen = await on_screen(pilot, ExportScreen)
         await pilot.press("4")
-        await until(pilot, lambda: screen.kind == "case" and screen.ready)
+        await until(pilot, lambda: screen.kind == "case" and screen.is_ready)
         assert screen.query_one("#path", Input).value == "case.zip"
         await shows(pilot, "model.onnx")
         await pilot.press("y")
@@ -110,7 +110,7 @@ def test_the_other_kinds_go_to_a_path_of_ones_own(
         await until(pilot, lambda: screen.written)
         assert any(name.endswith("model.onnx") for name in zipfile.ZipFile(io.BytesIO((tmp_path / "out" / "case.zip").read_bytes())).namelist())  # fmt: skip
         await pilot.press("2")
-        await until(pilot, lambda: screen.kind == "issue" and screen.ready)
+        await until(pilot, lambda: screen.kind == "issue" and screen.is_ready)
         screen.query_one("#path", Input).value = "no/such/folder/issue.md"
         await pilot.press("w")
         await shows(pilot, "cannot write")
@@ -130,7 +130,7 @@ def test_what_does_not_fail_any_more_is_said_and_nothing_is_written(
         await listed(pilot)
         await pilot.press("x")
         screen = await on_screen(pilot, ExportScreen)
-        await until(pilot, lambda: screen.job is not None and screen.job.over)
+        await until(pilot, lambda: screen.job is not None and screen.job.is_over)
         await shows(pilot, "nothing to write", "no failure to work on")
         await pilot.press("enter")
         assert not (tmp_path / "repro.py").exists()
@@ -147,7 +147,7 @@ def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
         screen = await on_screen(pilot, CaseScreen)
         page = screen.query_one("#page", LinesView)
         await until(pilot, lambda: "of the elements differ from" in page.text)
-        assert screen.query_one(PageBar).name_of_page == "replay"
+        assert screen.query_one(PageBar).page_name == "replay"
         assert page.text.startswith("fail")
         await pilot.press("R")
         line = await on_screen(pilot, LineDialog)
@@ -187,7 +187,7 @@ def test_a_reduction_is_taken_up_by_the_store(store: Path) -> None:
         assert isinstance(app, OpsieveApp)
         screen = await listed(pilot)
         await pilot.press("r")
-        await until(pilot, lambda: app.board.jobs and app.board.jobs[0].over)
+        await until(pilot, lambda: app.board.jobs and app.board.jobs[0].is_over)
         job = app.board.jobs[0]
         assert (job.state, job.outcome) == ("done", "1 of 3 nodes left"), list(job.log)
         await until(pilot, lambda: [row.reduced for row in screen.found.values()] == [1])
@@ -212,7 +212,7 @@ def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: P
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, OpsieveApp)
-        app.board.start = start  # type: ignore[method-assign, assignment]
+        app.board.start_job = start  # type: ignore[method-assign, assignment]
         await listed(pilot)
         await pilot.press("a")
         await until(pilot, lambda: len(started) == 1)
@@ -260,7 +260,7 @@ def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
 
     async def journey(pilot: Pilot[None]) -> None:
         assert isinstance(pilot.app, OpsieveApp)
-        pilot.app.board.start = start  # type: ignore[method-assign, assignment]
+        pilot.app.board.start_job = start  # type: ignore[method-assign, assignment]
         await listed(pilot)
         await pilot.press("b")
         await until(pilot, lambda: started)
@@ -282,7 +282,7 @@ def test_filters_are_saved_and_several_clusters_noted_together(tmp_path: Path) -
         asked.value = "kind:crash"
         await until(pilot, lambda: {row.kind for row in screen.found.values()} == {"crash"})
         await pilot.press("F", *"died", "enter")
-        await until(pilot, lambda: saved_filters(store) == {"died": "kind:crash"})
+        await until(pilot, lambda: read_filters(store) == {"died": "kind:crash"})
         asked.value = ""
         await until(pilot, lambda: len(screen.found) > 1)
         await pilot.press("f", "enter")
@@ -293,18 +293,18 @@ def test_filters_are_saved_and_several_clusters_noted_together(tmp_path: Path) -
 
 def test_the_editor_is_the_users_own_and_gets_what_tells_most(tmp_path: Path) -> None:
     (tmp_path / "case.json").write_text("{}")
-    assert editor_command(tmp_path, {"EDITOR": "code --wait"}) == [
+    assert choose_command(tmp_path, {"EDITOR": "code --wait"}) == [
         "code",
         "--wait",
         str(tmp_path / "case.json"),
     ]
     (tmp_path / "reduced").mkdir()
     (tmp_path / "reduced" / "repro.py").write_text("")
-    assert editor_command(tmp_path, {"EDITOR": "vi", "VISUAL": "ed"}) == [
+    assert choose_command(tmp_path, {"EDITOR": "vi", "VISUAL": "ed"}) == [
         "ed",
         str(tmp_path / "reduced" / "repro.py"),
     ]
-    assert edited(contextlib.nullcontext, ["true", "x"]) == ("true ended: x", "information")
-    assert edited(contextlib.nullcontext, ["no-such-editor", "x"])[1] == "error"
+    assert run_editor(contextlib.nullcontext, ["true", "x"]) == ("true ended: x", "information")
+    assert run_editor(contextlib.nullcontext, ["no-such-editor", "x"])[1] == "error"
     with pytest.raises(BadInput, match="set EDITOR"):
-        editor_command(tmp_path, {"EDITOR": "'"})
+        choose_command(tmp_path, {"EDITOR": "'"})

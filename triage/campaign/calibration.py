@@ -1,12 +1,12 @@
-"""Which probes come and go between equal runs of a program, so that they are not taken for something new (AFL
-calls it calibration).
+"""Find probes that come and go between equal runs of a program, so that they do not count as new coverage.
 
-Blocks depend on the addresses of a hash table's keys, on what a memory pool holds, on a timer. A program is
-run several times over in one worker, every probe planted anew: what some of these runs reached and others did
-not is unstable. The first run is left out, since it loads what is loaded once.
+AFL calls this calibration. Which blocks run depends on the addresses of a hash table's keys, on the state of
+a memory pool, on a timer. A program is run several times in one worker, every probe planted anew: probes
+reached by some of these runs but not all are unstable. The first run is left out, since it loads libraries
+once.
 
-Some code runs by the clock: onnxruntime looks after something once a second, in 180 functions. So the first
-calibration of a build goes on for some seconds, however quick its programs are.
+Some code runs by the clock: onnxruntime has a task of 180 functions that runs once a second. So the first
+calibration of a build lasts some seconds, however fast its programs are.
 """
 
 import time
@@ -22,23 +22,22 @@ RUNS = 8  # of each, after the first
 SECONDS = 2.5  # that the first program of a build is run for
 
 
-def unstable_between(runs: Iterable[frozenset[int]]) -> frozenset[int]:
-    """What some of these sets of probes hold and others do not."""
+def find_unstable(runs: Iterable[frozenset[int]]) -> frozenset[int]:
+    """Return the probes that are in some of these sets but not in all."""
     found = list(runs)
     return frozenset().union(*found) - frozenset.intersection(*found) if found else frozenset()
 
 
-def calibrate(
+def exclude_unstable(
     workers: Workers,
     coverage: Coverage,
     targets: Sequence[ResolvedTarget],
     cases: Sequence[Case],
     seconds: float = SECONDS,
 ) -> int:
-    """Set aside the probes that come and go while these programs are run again and again; how many. They stay
-    set aside by build-id.
+    """Exclude the probes that come and go while these programs are run repeatedly, and return their number.
 
-    A program that a target does not take, or that fails there, tells nothing.
+    They stay excluded by build-id. Programs that a target rejects or fails are skipped.
     """
     count = 0
     for target in targets:
@@ -51,20 +50,20 @@ def calibrate(
         left = 0.0 if probes.calibrated else seconds
         moving: set[int] = set()
         for case in cases:
-            begun, runs = time.monotonic(), _runs(workers, target, case)
+            begun, runs = time.monotonic(), _observe_runs(workers, target, case)
             while runs and time.monotonic() - begun < left:
-                runs += _runs(workers, target, case)
+                runs += _observe_runs(workers, target, case)
             if runs:
                 left = 0.0
-            moving |= unstable_between(runs)
+            moving |= find_unstable(runs)
         fresh = probes.stable(sorted(moving))
         probes.disregard(fresh)
         count += len(fresh)
     return count
 
 
-def _runs(workers: Workers, target: ResolvedTarget, case: Case) -> list[frozenset[int]]:
-    """What each of some runs of a program reached; none where it does not end well."""
+def _observe_runs(workers: Workers, target: ResolvedTarget, case: Case) -> list[frozenset[int]]:
+    """Return the probes reached by each of several runs of a program; empty unless the runs end well."""
     answers = list(workers.observe_many(target, [Test(case.program, case.inputs, again=True)] * (1 + RUNS)))[
         1:
     ]

@@ -1,9 +1,9 @@
-"""A campaign: programs are generated, run on every target, judged, and what fails is stored.
+"""A campaign: generate programs, run them on every target, judge them, and store the failures.
 
-Tests are numbered, and the number gives the seed: what is done is known by one number, whatever the order in
-which lanes finish, because results are recorded in order. Lanes are processes that make, run and judge by
-themselves (triage/campaign/lane_process.py); this one gives them numbers and writes what comes back. Where
-the schedule decides so, further targets are asked about a test before it is recorded.
+Tests are numbered, and the number gives the seed: one number describes the finished tests, whatever the order
+in which workers finish, because results are recorded in order. Lanes are worker processes that generate, run
+and judge (triage/campaign/lane_process.py); this process assigns numbers and records the results. If the
+schedule decides so, further targets run a test before it is recorded.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.triage.campaign.guidance import GRACE, Planned, Programs, run_guided
 from opsieve.triage.campaign.lane_messages import Done, Further
 from opsieve.triage.campaign.lane_pool import LanePool
-from opsieve.triage.campaign.lane_spawn import Spawn, spawn
+from opsieve.triage.campaign.lane_spawn import Spawn, spawn_lane
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.schedule.schedule import Schedule, resumed
+from opsieve.triage.campaign.schedule.schedule import Schedule, resume_schedule
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Store
@@ -31,8 +31,9 @@ _FIRST = 60.0
 
 
 class TestsInOrder:
-    """The tests of a campaign from number `first` on. Decisions are made in the order of the tests, ahead of
-    what is recorded.
+    """The tests of a campaign from number `first` on.
+
+    Decisions are made in the order of the tests, ahead of the recording.
     """
 
     __test__ = False  # pytest: not a test class
@@ -45,48 +46,48 @@ class TestsInOrder:
         self._changes: dict[int, dict[str, str]] = {}  # what was learnt when a test was decided on
 
     @property
-    def recorded(self) -> int:
-        """Tests below were given out by `ready`."""
+    def recorded_count(self) -> int:
+        """`take_finished` has returned the tests below this number."""
         return self._recorded
 
-    def arrive(self, done: Done) -> None:
-        """A lane has done a test, or asked further targets about it."""
+    def add_result(self, done: Done) -> None:
+        """Add a test that a lane finished, on the first or on further targets."""
         number = done.test.number
         before = self._arrived.get(number)
         if done.further and before is not None:
-            done = Done(_both(before.test, done.test))
+            done = Done(_merge_tests(before.test, done.test))
             self._open.discard(number)
         self._arrived[number] = done
 
-    def questions(self) -> Iterator[Further]:
-        """What further targets are to be asked, as far as everything before has arrived."""
+    def iter_requests(self) -> Iterator[Further]:
+        """Yield requests for further targets, as far as all earlier tests have arrived."""
         while self._decided in self._arrived:
             done = self._arrived[self._decided]
             if self._schedule is not None:
-                asked, self._changes[self._decided] = self._schedule.decide(done.test)
+                asked, self._changes[self._decided] = self._schedule.choose_further(done.test)
                 if asked and done.case is not None:
                     self._open.add(self._decided)
                     yield Further(self._decided, done.case, asked, tuple(done.test.answers))
                 self._arrived[self._decided] = replace(done, case=None)
             self._decided += 1
 
-    def ready(self) -> tuple[list[FinishedTest], dict[str, str]]:
-        """The next tests that are wholly done, and what is to be kept with them."""
+    def take_finished(self) -> tuple[list[FinishedTest], dict[str, str]]:
+        """Return the next completely finished tests, and the schedule's state to store with them."""
         tests: list[FinishedTest] = []
         learnt: dict[str, str] = {}
         while self._recorded < self._decided and self._recorded not in self._open:
             test = self._arrived.pop(self._recorded).test
             tests.append(test)
             if self._schedule is not None:
-                learnt |= self._changes.pop(self._recorded) | self._schedule.note(test)
+                learnt |= self._changes.pop(self._recorded) | self._schedule.note_test(test)
             self._recorded += 1
         if self._schedule is not None and tests:
-            learnt |= self._schedule.changes()
+            learnt |= self._schedule.take_changes()
         return tests, learnt
 
 
-def _both(first: FinishedTest, further: FinishedTest) -> FinishedTest:
-    """A test that was done on some targets, and then on others."""
+def _merge_tests(first: FinishedTest, further: FinishedTest) -> FinishedTest:
+    """Merge the results of a test on some targets and on further ones."""
     return replace(
         first,
         case=first.case or further.case,
@@ -97,14 +98,14 @@ def _both(first: FinishedTest, further: FinishedTest) -> FinishedTest:
     )
 
 
-def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
-    """The campaign of a seed and a plan on targets; the same ones have the same id."""
+def make_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
+    """Make the campaign of a seed and a plan on targets; equal arguments give the same id."""
     names = tuple(dict.fromkeys(target.display for target in targets))
     text = json.dumps([plan.generator, seed, names])
     return Campaign(hashlib.sha256(text.encode()).hexdigest()[:10], plan.generator, seed, names)
 
 
-def run(
+def run_campaign(
     store: Store,
     campaign: Campaign,
     plan: CampaignPlan,
@@ -116,22 +117,20 @@ def run(
     programs: Programs | None = None,
     coverage: Coverage | None = None,
     full: Callable[[DiskFull], bool] = lambda error: False,
-    start: Spawn = spawn,
+    start: Spawn = spawn_lane,
 ) -> Generator[int, None, None]:
-    """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no
-    end).
+    """Continue a campaign until `tests` are finished in total, or for `seconds` of wall time (0: no end).
 
-    No tests are begun after that, and those under way that do not end soon are dropped: a resumed campaign
-    does them again. The first one is waited for longer.
+    After that no tests start, and running ones that do not end soon are dropped: a resumed campaign repeats
+    them. The first test is waited for longer. `programs` default to those of the plan
+    (triage/campaign/guidance.py); with `coverage` the reached native code of the targets is recorded and
+    passed to `programs`. If the disk is `full`, that function decides whether to try again. `start` starts a
+    lane: a process here, unless it runs on another machine. Yields the number of finished tests each time
+    some were recorded. When the generator is closed or interrupted, all lanes and workers end; recorded tests
+    are kept, others are lost.
 
-    `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage`
-    what the targets' native code was reached of is recorded by it, and given to `programs`. Where the disk is
-    `full` that is asked whether to try again. `start` starts a lane: a process here, unless it is another
-    machine's.
-
-    Yields how many tests are done, each time some were recorded. When the generator is closed, or is
-    interrupted, all lanes and workers end; what was recorded stays, nothing else does. BadInput from the
-    store, or when lanes die again and again.
+    Raises:
+        BadInput: From the store, or if lanes die repeatedly.
     """
     if coverage is not None or (programs is not None and type(programs) is not Planned):
         programs = programs or Planned(plan, campaign.seed)
@@ -141,38 +140,40 @@ def run(
         )  # fmt: skip
         return
     end = time.monotonic() + seconds if seconds else float("inf")
-    recorded = store.done(campaign)
-    schedule = resumed(store, campaign, plan) if plan.costs else None
+    recorded = store.count_done(campaign)
+    schedule = resume_schedule(store, campaign, plan) if plan.costs else None
     order = TestsInOrder(schedule, recorded)
     with LanePool(campaign, plan, limits, lanes, recorded, tests, start, schedule) as pool:
-        while tests is None or order.recorded < tests:
+        while tests is None or order.recorded_count < tests:
             now = time.monotonic()
             if now >= end:
-                pool.stop()
-            grace = GRACE if order.recorded > recorded else _FIRST
-            if pool.idle or now >= end + grace:
+                pool.stop_lanes()
+            grace = GRACE if order.recorded_count > recorded else _FIRST
+            if pool.is_idle or now >= end + grace:
                 return
-            for done in pool.wait((end if now < end else end + grace) - now):
-                order.arrive(done)
-            pool.ask(order.questions())
-            ready, learnt = order.ready()
+            for done in pool.iter_results((end if now < end else end + grace) - now):
+                order.add_result(done)
+            pool.add_requests(order.iter_requests())
+            ready, learnt = order.take_finished()
             if ready:
-                while not _recorded(store, campaign, ready, learnt, full):
+                while not _try_recording(store, campaign, ready, learnt, full):
                     pass
-                pool.recorded(order.recorded)
-                yield order.recorded
+                pool.note_recorded(order.recorded_count)
+                yield order.recorded_count
 
 
-def _recorded(
+def _try_recording(
     store: Store,
     campaign: Campaign,
     tests: Sequence[FinishedTest],
     learnt: Mapping[str, str],
     full: Callable[[DiskFull], bool],
 ) -> bool:
-    """Record tests; whether that was done. DiskFull when nobody wants to try again."""
+    """Record tests; returns whether it succeeded, and raises DiskFull if there shall be no further
+    attempt.
+    """
     try:
-        store.record(campaign, tests, learnt)
+        store.record_tests(campaign, tests, learnt)
     except DiskFull as error:
         if not full(error):
             raise

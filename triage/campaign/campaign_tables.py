@@ -1,7 +1,7 @@
-"""The tables of operators that a campaign was begun with, kept in its store: a resumed one makes the same
-programs, whatever was learnt since.
+"""The operator tables with which a campaign began, kept in its store, so that a resumed campaign makes the
+same programs.
 
-STORE/support/CAMPAIGN-1.json.xz    what its first target has, and so on
+STORE/support/CAMPAIGN-1.json.xz is the table of its first target, and so on.
 """
 
 from collections.abc import Sequence
@@ -18,27 +18,35 @@ _MOST = 16 << 20  # bytes of a file
 _MOST_TARGETS = 64
 
 
-def support(table: SupportTable) -> Support:
-    """What a table says."""
+def make_support(table: SupportTable) -> Support:
+    """Convert a stored table."""
     dtypes = None if table.dtypes is None else frozenset(table.dtypes)
     return support_of(table.backend, table.version, table.answers, dtypes)
 
 
-def save(tables: Sequence[SupportTable], campaign: str, store: Path) -> None:
-    """Write the tables of a campaign. BadInput when they cannot be written."""
+def save_tables(tables: Sequence[SupportTable], campaign: str, store: Path) -> None:
+    """Write the tables of a campaign.
+
+    Raises:
+        BadInput: If they cannot be written.
+    """
     try:
         (store / _FOLDER).mkdir(exist_ok=True)
         for number, table in enumerate(tables, 1):
-            write_file(_file(store, campaign, number), packed(table))
+            write_file(_get_path(store, campaign, number), packed(table))
     except OSError as error:
         raise BadInput(f"cannot write into {shown(store / _FOLDER, 200)}: {reason(error)}") from None
 
 
-def load(campaign: str, store: Path) -> list[SupportTable]:
-    """The tables of a campaign, none where none were kept. BadInput for a file that holds none."""
+def load_tables(campaign: str, store: Path) -> list[SupportTable]:
+    """Load the tables of a campaign; [] without any.
+
+    Raises:
+        BadInput: For an invalid file.
+    """
     found = []
     for number in range(1, _MOST_TARGETS + 1):
-        path = _file(store, campaign, number)
+        path = _get_path(store, campaign, number)
         if not path.exists():
             break
         try:
@@ -48,7 +56,7 @@ def load(campaign: str, store: Path) -> list[SupportTable]:
     return found
 
 
-def _file(store: Path, campaign: str, number: int) -> Path:
+def _get_path(store: Path, campaign: str, number: int) -> Path:
     if not campaign.isalnum():  # the index of a stranger's store could say anything
         raise BadInput(f"{shown(campaign, 80)} is no name of a campaign")
     return store / _FOLDER / f"{campaign}-{number}.json.xz"

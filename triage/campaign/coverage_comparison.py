@@ -1,5 +1,5 @@
-"""Two campaigns' coverage side by side: how much each reached, what only one did, and where in the compiler's
-sources that lies.
+"""Compare the coverage of two campaigns: how much each reached, the code only one reached, and its source
+files.
 """
 
 from collections import Counter
@@ -22,8 +22,11 @@ UNKNOWN = "(not told by the library)"
 
 @dataclass(frozen=True, slots=True)
 class OnlyOne:
-    """What one campaign reached and the other did not: how much, named functions, and how much by source
-    directory and by file.
+    """Code that only one campaign reached: the amount, named functions, and counts by source directory and
+    file.
+
+    `named` are C++ names of exported functions, sorted; directories and files are sorted by count, largest
+    first.
     """
 
     count: int
@@ -34,7 +37,10 @@ class OnlyOne:
 
 @dataclass(frozen=True, slots=True)
 class LibraryComparison:
-    """Two campaigns on one library."""
+    """Two campaigns on one library.
+
+    `source_known` is the share of code reached by only one whose source file is known.
+    """
 
     library: str
     build_id: str
@@ -47,9 +53,11 @@ class LibraryComparison:
     source_known: float  # share of what only one reached whose source file is known
 
 
-def compared(first: CoverageRecord, second: CoverageRecord) -> list[LibraryComparison]:
-    """Every library that both campaigns traced, in the same build; BadInput when there is none or their kinds
-    differ.
+def compare_coverage(first: CoverageRecord, second: CoverageRecord) -> list[LibraryComparison]:
+    """Compare every library that both campaigns traced in the same build.
+
+    Raises:
+        BadInput: If there is no such library, or the kinds of coverage differ.
     """
     if first.kind != second.kind:
         raise BadInput(
@@ -58,7 +66,7 @@ def compared(first: CoverageRecord, second: CoverageRecord) -> list[LibraryCompa
         )
     theirs = {item.build_id: item for of in second.compilers.values() for item in of.libraries}
     found = [
-        _compared(item, theirs[item.build_id])
+        _compare_libraries(item, theirs[item.build_id])
         for of in first.compilers.values()
         for item in of.libraries
         if item.build_id in theirs
@@ -70,11 +78,11 @@ def compared(first: CoverageRecord, second: CoverageRecord) -> list[LibraryCompa
     return found
 
 
-def _compared(first: ReachedLibrary, second: ReachedLibrary) -> LibraryComparison:
+def _compare_libraries(first: ReachedLibrary, second: ReachedLibrary) -> LibraryComparison:
     both = np.intersect1d(first.addresses, second.addresses)
     ours, theirs = (np.setdiff1d(item.addresses, both) for item in (first, second))
-    names = _names(first, second)
-    only = [_only(names, part) for part in (ours, theirs)]
+    names = _open_names(first, second)
+    only = [_describe_only(names, part) for part in (ours, theirs)]
     count = len(ours) + len(theirs)
     unknown = sum(dict(part.files).get(UNKNOWN, 0) for part in only)
     return LibraryComparison(
@@ -90,8 +98,8 @@ def _compared(first: ReachedLibrary, second: ReachedLibrary) -> LibraryCompariso
     )
 
 
-def _names(*libraries: ReachedLibrary) -> Names | None:
-    """What names addresses, from a file that is still there in this build."""
+def _open_names(*libraries: ReachedLibrary) -> Names | None:
+    """Open the names of addresses in a file that is still present in this build."""
     for item in libraries:
         try:
             library = Library(Path(item.path))
@@ -102,24 +110,26 @@ def _names(*libraries: ReachedLibrary) -> Names | None:
     return None
 
 
-def _only(names: Names | None, addresses: Addresses) -> OnlyOne:
+def _describe_only(names: Names | None, addresses: Addresses) -> OnlyOne:
     if names is None:
         return OnlyOne(len(addresses), (), ((UNKNOWN, len(addresses)),), ((UNKNOWN, len(addresses)),))
     functions = [names.function(int(address)) for address in addresses]
     named = sorted({demangle(symbol) for function in functions if (symbol := names.symbol(function))})
-    files = Counter(short(names.source(function)) or UNKNOWN for function in functions)
+    files = Counter(shorten_path(names.source(function)) or UNKNOWN for function in functions)
     directories: Counter[str] = Counter()
     for file, count in files.items():
         directories[file if file == UNKNOWN else file.rpartition("/")[0]] += count
-    return OnlyOne(len(addresses), tuple(named), _most(directories.items()), _most(files.items()))
+    return OnlyOne(
+        len(addresses), tuple(named), _sort_by_count(directories.items()), _sort_by_count(files.items())
+    )
 
 
-def _most(items: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+def _sort_by_count(items: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(items, key=lambda item: (-item[1], item[0])))
 
 
-def short(path: str) -> str:
-    """A source file's path from its project's own root: `/project/src/relax/op.cc` is `src/relax/op.cc`."""
+def shorten_path(path: str) -> str:
+    """Shorten a source path to its project's root: `/project/src/relax/op.cc` is `src/relax/op.cc`."""
     parts = path.split("/")
     for root in ("src", "include", "onnxruntime", "core"):
         if root in parts[:-1]:

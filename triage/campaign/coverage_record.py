@@ -1,8 +1,8 @@
-"""The coverage of a campaign on disk: how it grew, and what was reached in the end, by library and build-id.
+"""The coverage of a campaign on disk: its growth, and the final state by library and build-id.
 
-One JSON file a campaign, `coverage/ID.json` in its store. Addresses are those in the library's file, so that
-campaigns on the same build can be compared (triage/campaign/coverage_comparison.py) wherever and whenever
-they ran.
+One JSON file for each campaign, `coverage/ID.json` in its store. Addresses are relative to the library's
+file, so that campaigns on the same build can be compared (triage/campaign/coverage_comparison.py) wherever
+and whenever they ran.
 """
 
 import base64
@@ -20,7 +20,7 @@ from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
-from opsieve.triage.campaign.line_plot import line_plot
+from opsieve.triage.campaign.line_plot import draw_lines
 
 _FORMAT = 1
 _MOST = 256 << 20  # bytes of a file
@@ -29,7 +29,7 @@ _MOST_ADDRESSES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReachedLibrary:
-    """What was reached of one library: addresses in it (i64, ascending), of `probes` that there were."""
+    """The reached part of one library: addresses in it (i64, ascending), out of `probes`."""
 
     path: str
     build_id: str
@@ -39,8 +39,8 @@ class ReachedLibrary:
 
 @dataclass(slots=True)
 class CompilerCoverage:
-    """Of one compiler: (seconds, tests, points reached) as it grew, and what was reached; of effects their
-    names.
+    """The coverage of one compiler: growth as (seconds, tests, points reached), and the reached libraries or
+    effects.
     """
 
     growth: list[tuple[float, int, int]] = field(default_factory=list)
@@ -57,15 +57,15 @@ class CoverageRecord:
     kind: str
     compilers: dict[str, CompilerCoverage] = field(default_factory=dict)
 
-    def note(self, coverage: Coverage, seconds: float, tests: int) -> None:
-        """Add a point of the growth, where something was reached since the last one."""
+    def add_point(self, coverage: Coverage, seconds: float, tests: int) -> None:
+        """Add a point of the growth if it differs from the last one."""
         for (name, release), probes in coverage.maps().items():
             of = self.compilers.setdefault(f"{name}=={release}" if release else name, CompilerCoverage())
             if not of.growth or of.growth[-1][2] != probes.count:
                 of.growth.append((round(seconds, 2), tests, probes.count))
 
-    def finish(self, coverage: Coverage, seconds: float, tests: int) -> None:
-        """Take in what was reached in the end."""
+    def add_final_state(self, coverage: Coverage, seconds: float, tests: int) -> None:
+        """Add the final state."""
         for (name, release), probes in coverage.maps().items():
             of = self.compilers.setdefault(f"{name}=={release}" if release else name, CompilerCoverage())
             of.growth.append((round(seconds, 2), tests, probes.count))
@@ -77,32 +77,36 @@ class CoverageRecord:
                     for item in probes.reached()
                 ]
 
-    def known(self, place: tuple[str, str], probes: Probes) -> None:
-        """What the campaign reached before it was interrupted is known to the probes that it goes on with."""
+    def mark_known(self, place: tuple[str, str], probes: Probes) -> None:
+        """Mark the probes that the campaign reached before it was interrupted."""
         name, release = place
         of = self.compilers.get(f"{name}=={release}" if release else name)
         for library in of.libraries if of is not None else ():
             probes.mark(library.build_id, library.addresses)
 
-    def plot(self) -> str:
-        """The growth over time, as SVG."""
+    def plot_growth(self) -> str:
+        """Plot the growth over time as SVG."""
         lines = {
             name: [(seconds, float(count)) for seconds, _, count in of.growth]
             for name, of in self.compilers.items()
         }
-        return line_plot(
+        return draw_lines(
             f"Coverage of campaign {self.campaign}: {self.kind}", "seconds", f"{self.kind} reached", lines
         )
 
 
-def save(record: CoverageRecord, folder: Path) -> Path:
-    """Write the record and its plot into a store; the file of the record. BadInput when that cannot be."""
+def save_record(record: CoverageRecord, folder: Path) -> Path:
+    """Write the record and its plot into a store; return the file of the record.
+
+    Raises:
+        BadInput: If they cannot be written.
+    """
     place = folder / "coverage"
     try:
         place.mkdir(exist_ok=True)
-        write_file(place / f"{record.campaign}.svg", record.plot().encode())
+        write_file(place / f"{record.campaign}.svg", record.plot_growth().encode())
         file = place / f"{record.campaign}.json"
-        write_file(file, json.dumps(_encoded(record)).encode() + b"\n")
+        write_file(file, json.dumps(_encode(record)).encode() + b"\n")
     except OSError as error:
         raise BadInput(
             f"cannot write the coverage into {shown(place, 200)}: {error.strerror or error}"
@@ -110,9 +114,11 @@ def save(record: CoverageRecord, folder: Path) -> Path:
     return file
 
 
-def load(path: Path) -> CoverageRecord:
-    """The record in a file, or the newest one of a store; BadInput when there is none, or one that cannot be
-    read.
+def load_record(path: Path) -> CoverageRecord:
+    """Load the record in a file, or the newest one of a store.
+
+    Raises:
+        BadInput: If it is missing or unreadable.
     """
     if path.is_dir():
         found = sorted((path / "coverage").glob("*.json"), key=lambda item: item.stat().st_mtime)
@@ -123,18 +129,18 @@ def load(path: Path) -> CoverageRecord:
         path = found[-1]
     try:
         data = json.loads(read_file(path, _MOST))
-        return _decoded(data)
+        return _decode(data)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error):
         raise BadInput(f"{shown(path, 200)} is no coverage of a campaign") from None
 
 
-def resumed(folder: Path, campaign: str) -> CoverageRecord | None:
-    """The record of a campaign that goes on; None when it has none."""
+def load_earlier(folder: Path, campaign: str) -> CoverageRecord | None:
+    """Load the record of a resumed campaign, if it has one."""
     path = folder / "coverage" / f"{campaign}.json"
-    return load(path) if path.exists() else None
+    return load_record(path) if path.exists() else None
 
 
-def _encoded(record: CoverageRecord) -> dict[str, Any]:
+def _encode(record: CoverageRecord) -> dict[str, Any]:
     return {
         "format": _FORMAT,
         "campaign": record.campaign,
@@ -161,14 +167,17 @@ def _encoded(record: CoverageRecord) -> dict[str, Any]:
     }
 
 
-def _decoded(data: Mapping[str, Any]) -> CoverageRecord:
+def _decode(data: Mapping[str, Any]) -> CoverageRecord:
     if data["format"] != _FORMAT:
         raise ValueError("another format")
     record = CoverageRecord(str(data["campaign"]), str(data["generator"]), str(data["kind"]))
     for name, of in data["compilers"].items():
         libraries = [
             ReachedLibrary(
-                str(item["path"]), str(item["build_id"]), int(item["probes"]), _addresses(item["addresses"])
+                str(item["path"]),
+                str(item["build_id"]),
+                int(item["probes"]),
+                _decode_addresses(item["addresses"]),
             )
             for item in of["libraries"]
         ]
@@ -179,7 +188,7 @@ def _decoded(data: Mapping[str, Any]) -> CoverageRecord:
     return record
 
 
-def _addresses(text: str) -> npt.NDArray[np.int64]:
+def _decode_addresses(text: str) -> npt.NDArray[np.int64]:
     reader = zlib.decompressobj()
     data = reader.decompress(base64.b64decode(text), 4 * _MOST_ADDRESSES)
     return np.unique(np.frombuffer(data[: len(data) // 4 * 4], "<u4").astype(np.int64))

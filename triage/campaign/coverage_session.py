@@ -1,5 +1,5 @@
-"""The coverage of one call of `opsieve fuzz`: what is traced, how it grows, and the record that it leaves in
-the store.
+"""The coverage of one call of `opsieve fuzz`: the traced libraries, the growth, and the record in the
+store.
 """
 
 import time
@@ -8,54 +8,54 @@ from typing import Any
 
 from opsieve.backends.coverage.coverage import Probes
 from opsieve.backends.registry import resolve
-from opsieve.triage.campaign.coverage_record import CoverageRecord, resumed, save
+from opsieve.triage.campaign.coverage_record import CoverageRecord, load_earlier, save_record
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.session import FuzzRequest, coverage_of, programs_of
+from opsieve.triage.campaign.session import FuzzRequest, make_programs, open_coverage
 from opsieve.triage.store.finished_test import Campaign
 
 _SAVED_EVERY = 60.0  # seconds
 
 
 class CoverageSession:
-    """What of a campaign has to do with coverage; without any it gives the plan's own programs and records
+    """The coverage part of a campaign; without coverage it passes the plan's programs through and records
     nothing.
     """
 
     def __init__(self, request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, folder: Path):
         targets = [resolve(name) for name in campaign.targets]
-        self.coverage = coverage_of(request, plan, targets)
-        self.programs = programs_of(request, plan, campaign, self.coverage is not None and request.guide)
+        self.coverage = open_coverage(request, plan, targets)
+        self.programs = make_programs(request, plan, campaign, self.coverage is not None and request.guide)
         self._folder, self._started, self._saved = folder, time.monotonic(), time.monotonic()
         self._record: CoverageRecord | None = None
         if self.coverage is not None:
-            earlier = resumed(folder, campaign.id)
+            earlier = load_earlier(folder, campaign.id)
             same = earlier is not None and earlier.kind == self.coverage.kind
             self._record = (
                 earlier if same else CoverageRecord(campaign.id, campaign.generator, self.coverage.kind)
             )
             if same and earlier is not None:
-                self.coverage.known = earlier.known
+                self.coverage.known = earlier.mark_known
                 last = [of.growth[-1][0] for of in earlier.compilers.values() if of.growth]
                 self._started -= max(last, default=0.0)
 
-    def note(self, done: int) -> None:
-        """Tests were recorded."""
+    def note_progress(self, done: int) -> None:
+        """Add a point of the growth after tests were recorded."""
         if self._record is None or self.coverage is None:
             return
         now = time.monotonic()
-        self._record.note(self.coverage, now - self._started, done)
+        self._record.add_point(self.coverage, now - self._started, done)
         if now - self._saved > _SAVED_EVERY:
             self._saved = now
-            self.finish(done)
+            self.write_record(done)
 
-    def finish(self, done: int) -> None:
+    def write_record(self, done: int) -> None:
         """Write the record."""
         if self._record is not None and self.coverage is not None:
-            self._record.finish(self.coverage, time.monotonic() - self._started, done)
-            save(self._record, self._folder)
+            self._record.add_final_state(self.coverage, time.monotonic() - self._started, done)
+            save_record(self._record, self._folder)
 
-    def facts(self) -> dict[str, Any]:
-        """For `--json`: what was reached by compiler."""
+    def list_facts(self) -> dict[str, Any]:
+        """Return the reached amounts by compiler for `--json`."""
         if self.coverage is None:
             return {}
         found = {}

@@ -1,15 +1,13 @@
-"""Campaigns whose programs depend on what earlier ones reached, or on a corpus, and those whose coverage is
-recorded.
+"""Campaigns whose programs depend on earlier coverage or on a corpus, and those whose coverage is recorded.
 
-Their lanes are threads of this process, which all look at one coverage; programs are made here, in order.
-Without a loop a program follows from the campaign's seed and its number alone. In Tzer's loop
-(gen/irs/tir/fuzzing.py) a TIR function with its passes that reached native code which no other had becomes a
-seed. Its first seeds are functions that TVM makes of ONNX models and of Relax modules (Tzer, section 4.2,
-takes those of TVM's model zoo). Relax modules are mutated from a corpus, those that TVM's importer makes of
-ONNX models.
+Their lanes are threads of this process, which share one coverage; programs are made here, in order. Without a
+loop a program follows from the campaign's seed and its number alone.
 
-Coverage of ONNX models is only recorded: building upon models that reach something new did not pay
-(docs/benchmarks/tir.md).
+In Tzer's loop (gen/irs/tir/fuzzing.py) a TIR function with its passes becomes a seed if it reached new native
+code. The first seeds are functions that TVM makes of ONNX models and of Relax modules (Tzer, section 4.2,
+takes those of TVM's model zoo). Relax modules are mutated from a corpus: those that TVM's importer makes of
+ONNX models. For ONNX models coverage is only recorded, since building on models that reach something new did
+not pay (docs/benchmarks/tir.md).
 """
 
 import threading
@@ -42,8 +40,8 @@ from opsieve.gen.irs.tvm.nodes import ObjectNode
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.testing import do_tests
-from opsieve.triage.store.finished_test import Campaign, FinishedTest, case_of
+from opsieve.triage.campaign.testing import run_tests
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, get_case
 from opsieve.triage.store.store import Store
 
 # one TIR function in so many is compiled and run; the others are lowered only, which is nine times cheaper
@@ -51,19 +49,17 @@ EVERY = 8
 
 
 class Programs(Protocol):
-    """Where programs come from."""
+    """A source of programs."""
 
-    def case(self, number: int) -> Case:
-        """The case of a test; asked once for each, in order."""
+    def make_case(self, number: int) -> Case:
+        """Make the case of a test; called once for each, in order."""
 
-    def lowered_only(self, number: int) -> bool:
-        """Whether a target that can lower a program without generating code is asked for that first, and for
-        no more where it does.
-        """
+    def is_lowered_only(self, number: int) -> bool:
+        """Whether a target that can lower a program without generating code only does that if it succeeds."""
 
-    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
-        """How much a test was the first to reach, and whether it ended otherwise than well; in the order of
-        the tests.
+    def learn_result(self, number: int, case: Case, new: int, failed: bool) -> None:
+        """Take in how many probes a test was the first to reach, and whether it failed; called in the order
+        of the tests.
         """
 
 
@@ -73,16 +69,16 @@ class Planned:
     def __init__(self, plan: CampaignPlan, seed: int):
         self._plan, self._seed = plan, seed
 
-    def case(self, number: int) -> Case:
-        """The case of a test."""
-        return self._plan.case(self._seed, number)
+    def make_case(self, number: int) -> Case:
+        """Make the case of a test."""
+        return self._plan.make_case(self._seed, number)
 
-    def lowered_only(self, number: int) -> bool:
-        """No."""
+    def is_lowered_only(self, number: int) -> bool:
+        """Return False: every program runs."""
         return False
 
-    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
-        """Nothing."""
+    def learn_result(self, number: int, case: Case, new: int, failed: bool) -> None:
+        """Ignore the result."""
 
 
 class MutatedModules(Planned):
@@ -100,20 +96,20 @@ class GuidedFunctions:
         self._seed = seed
         self._under_way: dict[int, Mutant] = {}
 
-    def case(self, number: int) -> Case:
-        """The next candidate of the loop."""
+    def make_case(self, number: int) -> Case:
+        """Make the next candidate of the loop."""
         candidate = self._under_way[number] = self.loop.next()
-        sequence = candidate.sequence if self.lowered_only(number) else runnable(candidate.sequence)
+        sequence = candidate.sequence if self.is_lowered_only(number) else runnable(candidate.sequence)
         made = program(candidate.function, sequence)
         origin = Origin("tir", self._seed, wish={"number": str(number), "mutator": candidate.how})
         return Case(made, values(candidate.function, number), origin=origin)
 
-    def lowered_only(self, number: int) -> bool:
-        """All but one in so many."""
+    def is_lowered_only(self, number: int) -> bool:
+        """Whether it is one of the programs, all but one in `EVERY`, that are only lowered."""
         return number % EVERY != 0
 
-    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
-        """Tell the loop."""
+    def learn_result(self, number: int, case: Case, new: int, failed: bool) -> None:
+        """Pass the result to the loop."""
         candidate = self._under_way.pop(number, None)
         if candidate is not None:
             self.loop.learn(candidate, failed, bool(new))
@@ -126,17 +122,17 @@ EMITTING = "tvm:emit=tir"
 TOPI = "tvm:emit=topi"
 
 
-def imported_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[Program]:
-    """What TVM's importer makes of random ONNX models; none where TVM is not installed."""
+def import_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[Program]:
+    """Make modules with TVM's importer from random ONNX models; [] without TVM."""
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=6)) for number in range(models)]
     with Workers(limits) as workers:
         return imported("relax", cases, workers)
 
 
-def lowered_seeds(
+def make_lowered_seeds(
     seed: int, limits: Limits, models: int = MODELS, modules: int = MODULES
 ) -> list[ObjectNode]:
-    """Functions with dense arguments of constant shape, each once; none where TVM is not installed."""
+    """Make functions with dense arguments of constant shape, each once; [] without TVM."""
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=4)) for number in range(models)]
     cases += [generate("relax", 1000 * seed + number, GenRequest(nodes=8)) for number in range(modules)]
     found: dict[bytes, ObjectNode] = {}
@@ -165,11 +161,11 @@ GRACE = 2 * SLICE
 
 
 class LaneStopped(Exception):
-    """A lane was asked to stop."""
+    """A lane has to stop."""
 
 
 class LaneWorkers(Workers):
-    """Workers that stop between two answers once they are asked to."""
+    """Workers that stop between two answers on request."""
 
     def __init__(self, limits: Limits, stop: threading.Event, coverage: Coverage | None = None):
         super().__init__(limits, coverage=coverage)
@@ -178,7 +174,7 @@ class LaneWorkers(Workers):
     def observe_many(
         self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
-        """As `Workers.observe_many`; LaneStopped when this is the time to."""
+        """Observe as `Workers.observe_many` does; raise LaneStopped when it is time to stop."""
         with closing(super().observe_many(target, tests, fresh=fresh, repeat=repeat)) as answers:  # type: ignore[type-var]
             for answer in answers:
                 if self._stop.is_set():
@@ -188,7 +184,11 @@ class LaneWorkers(Workers):
 
 @dataclass(slots=True)
 class _Chunks:
-    """Tests that a lane does at a time; `size` is how many the next chunk should have, for all lanes."""
+    """Tests that a lane does at a time.
+
+    `end` is that of the campaign in seconds of the monotonic clock, `idle` are the caches of waiting lanes,
+    `size` is the size of the next chunk for all lanes (1 until the time of a test is known).
+    """
 
     campaign: Campaign
     programs: Programs
@@ -198,14 +198,14 @@ class _Chunks:
     further: OracleChoice
     size: int = 1  # until it is known how long a test takes
 
-    def do(self, cases: dict[int, Case]) -> list[FinishedTest]:
-        """Do one chunk, on a lane that is idle; LaneStopped when it would begin after the end."""
+    def run_chunk(self, cases: dict[int, Case]) -> list[FinishedTest]:
+        """Run one chunk on an idle lane; raise LaneStopped if it would begin after the end."""
         lab, started = self.idle.get(), time.monotonic()
         try:
             if started > self.end:
                 raise LaneStopped
-            lowered_only = {number for number in cases if self.programs.lowered_only(number)}
-            done = do_tests(self.campaign, cases, lab, lowered_only, self.metamorphic, self.further)
+            lowered_only = {number for number in cases if self.programs.is_lowered_only(number)}
+            done = run_tests(self.campaign, cases, lab, lowered_only, self.metamorphic, self.further)
             taken = time.monotonic() - started + 1e-9
             self.size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / taken)))
             return done
@@ -227,14 +227,14 @@ def run_guided(
     metamorphic: bool = False,
     further: OracleChoice = _NO_CHOICE,
 ) -> Generator[int, None, None]:
-    """As `campaign.run`, with programs that hang on what was recorded, and `coverage` by which is recorded
-    what was reached.
+    """Run a campaign as `campaign.run_campaign` does, with programs that depend on recorded results, and with
+    `coverage`.
 
     Each of the `lanes` is a thread with workers of its own; programs are made here, in order.
     """
     stop = threading.Event()
     end = time.monotonic() + seconds if seconds else float("inf")
-    first = begun = store.done(campaign)
+    first = begun = store.count_done(campaign)
     with ExitStack() as stack:
         idle: SimpleQueue[ObservationCache] = SimpleQueue()
         for _ in range(lanes):
@@ -251,7 +251,9 @@ def run_guided(
                     begun, begun + chunks.size if tests is None else min(begun + chunks.size, tests)
                 )
                 # Made here, in order: strategies that are guided by what came before need no second go.
-                waiting.append(pool.submit(chunks.do, {number: programs.case(number) for number in numbers}))
+                waiting.append(
+                    pool.submit(chunks.run_chunk, {number: programs.make_case(number) for number in numbers})
+                )
                 begun = numbers.stop
             if not waiting:
                 return
@@ -262,9 +264,9 @@ def run_guided(
                 done = waiting.popleft().result()
             except LaneStopped:  # it was to begin after the end
                 return
-            store.record(campaign, done)
+            store.record_tests(campaign, done)
             for test in done:
                 failed = any(verdict != "pass" for verdict, _ in test.answers.values())
-                programs.learn(test.number, case_of(test), test.reached, failed)
+                programs.learn_result(test.number, get_case(test), test.reached, failed)
             first += len(done)
             yield first

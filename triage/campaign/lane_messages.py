@@ -1,9 +1,8 @@
-"""What travels between the main process and a lane: frames of MessagePack.
+"""Messages between the main process and a lane: frames of MessagePack.
 
-Tests and observations travel as the dataclasses that they are, arrays in them as
-backends/workers/inside/wire.py packs them; a case with the parts of its program, which is made again only
-where it is needed. Nothing is pickled. Of a test that found nothing only what the index keeps of it travels,
-of one that failed the case and its observations.
+Tests and observations travel as dataclasses, arrays in them as backends/workers/inside/wire.py packs them; a
+case travels with the parts of its program, which is rebuilt only where it is needed. No pickle is involved. A
+test without findings is sent without its case, a failure with its case and observations.
 """
 
 import json
@@ -29,8 +28,10 @@ _MOST = 4 << 30  # bytes of a message
 
 
 class Begin(msgspec.Struct, tag=True):
-    """To a lane, first: whose tests it will do. With `scheduled` it asks the targets `first` alone, and sends
-    what is decided by, the cases too where there are other targets.
+    """To a lane, first: the campaign of its tests.
+
+    With `scheduled` it runs the targets `first` only and sends the input of the decisions, and the cases if
+    there are other targets.
     """
 
     campaign: Campaign
@@ -40,13 +41,13 @@ class Begin(msgspec.Struct, tag=True):
     first: tuple[str, ...] = ()
 
     @property
-    def cases_wanted(self) -> bool:
-        """Whether further targets may be asked about a test."""
+    def needs_cases(self) -> bool:
+        """Whether further targets may run a test."""
         return self.scheduled and set(self.first) != set(self.campaign.targets)
 
 
 class NumberRange(msgspec.Struct, tag=True):
-    """To a lane: do the tests from `start` on, up to `stop`, of one batch that this was decided of."""
+    """To a lane: do the tests from `start` up to `stop`, of one batch with this decision."""
 
     start: int
     stop: int
@@ -54,7 +55,7 @@ class NumberRange(msgspec.Struct, tag=True):
 
 
 class Stop(msgspec.Struct, tag=True):
-    """To a lane: end with the piece that you are at."""
+    """To a lane: end with the current piece."""
 
 
 class SentCase(msgspec.Struct):
@@ -73,7 +74,7 @@ class SentCase(msgspec.Struct):
 
 
 class Further(msgspec.Struct, tag=True):
-    """To a lane: do a test, whose case it is, on these targets, beside those that have answered."""
+    """To a lane: run this test's case on these targets; the `answered` targets have run it before."""
 
     number: int
     case: SentCase
@@ -89,7 +90,7 @@ class Answered(msgspec.Struct, tag=True):
 
 
 class Finished(msgspec.Struct, tag=True):
-    """From a lane: these tests are done, all of its numbers below `upto`; `stopped` when it leaves the
+    """From a lane: these tests are done, all of its numbers below `upto`; `stopped` if it leaves the
     others.
     """
 
@@ -101,7 +102,7 @@ class Finished(msgspec.Struct, tag=True):
 
 
 class Failed(msgspec.Struct, tag=True):
-    """From a lane: it cannot go on, and why."""
+    """From a lane: it cannot continue, with the reason."""
 
     sentence: str
 
@@ -112,8 +113,8 @@ Answer = Finished | Answered | Failed
 _VALUE = 1  # the MessagePack extension that holds an array: a frame of `wire`
 
 
-def encode(message: object) -> bytes:
-    """Encode a message, or anything of the dataclasses that travel in messages, without its length."""
+def encode_message(message: object) -> bytes:
+    """Encode a message, or a dataclass that travels in messages, without its length."""
     try:
         return msgspec.msgpack.encode(message, enc_hook=_encode_other)
     except UnicodeEncodeError:  # a compiler printed half of a character
@@ -122,14 +123,14 @@ def encode(message: object) -> bytes:
         return msgspec.msgpack.encode(_replace_surrogates(plain))
 
 
-def decode(frame: bytes) -> Message:
-    """The message of a frame; EOFError when it is none."""
+def decode_message(frame: bytes) -> Message:
+    """Decode the message in a frame; raises EOFError if it is invalid."""
     message: Message = decode_as(frame, Message)
     return message
 
 
 def decode_as(frame: bytes, type_: Any) -> Any:
-    """Decode what `encode` made of a value of this type; EOFError when it is none."""
+    """Decode a value of this type from a frame; raises EOFError if it is invalid."""
     try:
         return msgspec.msgpack.decode(frame, type=type_, ext_hook=_decode_value)
     except (msgspec.MsgspecError, wire.WireError) as error:
@@ -137,7 +138,7 @@ def decode_as(frame: bytes, type_: Any) -> Any:
 
 
 def _encode_other(item: object) -> object:
-    """What stands for an array or a mapping in a message."""
+    """Encode an array or a mapping in a message."""
     if isinstance(item, Mapping):
         return dict(item)
     if isinstance(item, (np.ndarray, np.generic)):
@@ -148,7 +149,7 @@ def _encode_other(item: object) -> object:
 
 
 def _decode_value(code: int, data: memoryview) -> object:
-    """The array of an extension."""
+    """Decode the array of an extension."""
     frame = bytes(data)  # a view would hold on to the whole message
     header, size = wire.frame_size(frame[: wire.HEAD.size], len(frame))
     body = memoryview(frame)[wire.HEAD.size + header :]
@@ -156,23 +157,25 @@ def _decode_value(code: int, data: memoryview) -> object:
     return wire.unpack(described, body[:size], 0)[0]
 
 
-def send(connection: socket.socket, message: Message) -> None:
-    """Send a message whole; OSError when the other side is gone."""
-    send_frame(connection, encode(message))
+def send_message(connection: socket.socket, message: Message) -> None:
+    """Send a whole message; raises OSError if the other side is gone."""
+    send_frame(connection, encode_message(message))
 
 
-def receive(connection: socket.socket) -> Message:
-    """The next message; EOFError when the other side is gone, or sends something else."""
-    return decode(receive_frame(connection))
+def receive_message(connection: socket.socket) -> Message:
+    """Receive a message; raises EOFError if the other side is gone or sends anything else."""
+    return decode_message(receive_frame(connection))
 
 
 def send_frame(connection: socket.socket, frame: bytes) -> None:
-    """Send the frame of a message; OSError when the other side is gone."""
+    """Send the frame of a message; raises OSError if the other side is gone."""
     connection.sendall(_LENGTH.pack(len(frame)) + frame)
 
 
 def receive_frame(connection: socket.socket) -> bytes:
-    """The frame of the next message; EOFError when the other side is gone, or announces too much."""
+    """Receive the frame of the next message; raises EOFError if the other side is gone or the frame is too
+    long.
+    """
     (length,) = _LENGTH.unpack(wire.receive_exactly(connection, _LENGTH.size))
     if length > _MOST:
         raise EOFError("no message")
@@ -181,8 +184,8 @@ def receive_frame(connection: socket.socket) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A test that a lane has done: on the targets that are asked first, or on `further` ones too. The case
-    too, if it travelled.
+    """A test that a lane finished on the first targets, or on `further` ones; with the case if it was
+    sent.
     """
 
     test: FinishedTest
@@ -190,44 +193,44 @@ class Done:
     further: bool = False
 
 
-def finished(
+def make_finished(
     tests: Sequence[FinishedTest], upto: int, tests_per_second: float, stopped: bool, *, cases: bool = False
 ) -> Finished:
-    """The message of tests that were done; with `cases`, those of tests that found nothing too."""
-    sent = {test.number: send_case(test.case) for test in tests if test.case and (test.findings or cases)}
+    """Make the message about finished tests; with `cases`, include those of tests without findings."""
+    sent = {test.number: pack_case(test.case) for test in tests if test.case and (test.findings or cases)}
     return Finished(list(map(leave_case_out, tests)), sent, upto, tests_per_second, stopped)
 
 
 def leave_case_out(test: FinishedTest) -> FinishedTest:
-    """The test with the digest of its program in the place of its case."""
+    """Replace the case of a test by the digest of its program."""
     return replace(test, case=None, program_digest=test.digest)
 
 
 def is_last(answer: Message, question: Question) -> bool:
-    """Whether a lane has answered a question when it has said this."""
+    """Whether this message is a lane's last one about a question."""
     if isinstance(answer, Finished) and isinstance(question, NumberRange):
         return answer.stopped or answer.upto >= question.stop
     return True
 
 
-def done_tests(message: Finished | Answered) -> Iterator[Done]:
-    """The tests that a lane has done."""
+def iter_tests(message: Finished | Answered) -> Iterator[Done]:
+    """Yield the tests that a lane has finished."""
     further = isinstance(message, Answered)
     for test in (message.test,) if isinstance(message, Answered) else message.tests:
         sent = message.case if isinstance(message, Answered) else message.cases.get(test.number)
-        case = read_case(sent) if sent is not None and test.findings else None
+        case = unpack_case(sent) if sent is not None and test.findings else None
         yield Done(replace(test, case=case), sent, further)
 
 
-def send_case(case: Case) -> SentCase:
-    """A case as it travels."""
+def pack_case(case: Case) -> SentCase:
+    """Pack a case for sending."""
     program = case.program
     parts = (program.ir, program.data, program.passes, program.name, program.script, program.script_is_exact)
     return SentCase(*parts, case.inputs, case.expected, case.origin, dict(case.parameters))
 
 
-def read_case(sent: SentCase) -> Case:
-    """The case that travelled."""
+def unpack_case(sent: SentCase) -> Case:
+    """Unpack a case that was sent."""
     program = ir_named(sent.ir).load(sent.data, sent.passes, sent.name)
     if sent.script:
         program = keep_script(program, sent.script, sent.script_is_exact)
@@ -235,7 +238,7 @@ def read_case(sent: SentCase) -> Case:
 
 
 def _replace_surrogates(item: Any) -> Any:
-    """The same with halves of characters replaced."""
+    """Replace surrogates in all strings of a value."""
     if isinstance(item, str):
         return item.encode("utf-8", "replace").decode()
     if isinstance(item, dict):

@@ -1,12 +1,11 @@
-"""The main process's side of lanes: which numbers each does, what comes back, and a new lane for one that
-died.
+"""The main process's side of lanes: assign numbers, receive results, and replace lanes that die.
 
-The pool is an executor of threads, each of which asks one lane: a process of this machine, or a task of a
-cluster. A question is answered piece by piece. A lane does batches of `mix.BATCH` seeds, since programs are
-guided by those before them in their batch; of targets that are slow it has part of one. The first lane has
-the cores to itself until its first answer: others would import the same compilers beside it, and a first test
-would take as many times longer. Questions go only so far ahead of what is recorded, so that what waits here
-is bounded.
+The pool is an executor of threads, each of which talks to one lane: a process of this machine, or a task of a
+cluster. A question is answered piece by piece. A lane gets batches of `mix.BATCH` seeds, since programs are
+guided by earlier ones in their batch; with slow targets it gets part of a batch. The first lane has the cores
+to itself until its first answer: other lanes would import the same compilers at the same time and delay the
+first test. Questions go only a bounded distance ahead of the recorded tests, so that the results waiting here
+are bounded.
 """
 
 import threading
@@ -27,9 +26,9 @@ from opsieve.triage.campaign.lane_messages import (
     Further,
     NumberRange,
     Question,
-    done_tests,
+    iter_tests,
 )
-from opsieve.triage.campaign.lane_spawn import LaneClient, Spawn, spawn
+from opsieve.triage.campaign.lane_spawn import LaneClient, Spawn, spawn_lane
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule
 from opsieve.triage.store.finished_test import Campaign
@@ -53,7 +52,7 @@ class LanePool:
         lanes: int,
         first: int,
         tests: int | None,
-        spawn: Spawn = spawn,
+        spawn: Spawn = spawn_lane,
         schedule: Schedule | None = None,
     ) -> None:
         self._spawn, self._schedule = spawn, schedule
@@ -74,7 +73,7 @@ class LanePool:
         self._lanes: set[LaneClient] = set()
         self._idle: list[LaneClient] = []
         self._is_stopping = self._is_ended = False
-        self._give()
+        self._submit_questions()
 
     def __enter__(self) -> "LanePool":
         return self
@@ -84,34 +83,36 @@ class LanePool:
             self._is_stopping = self._is_ended = True
             lanes = list(self._lanes)
         for lane in lanes:
-            lane.end()
+            lane.end_lane()
         self._threads.shutdown(cancel_futures=True)
 
     @property
-    def idle(self) -> bool:
-        """Whether no lane does anything, or will."""
+    def is_idle(self) -> bool:
+        """Whether every lane is idle, without pending questions."""
         return not self._under_way
 
-    def stop(self) -> None:
-        """Have lanes end with the piece that they are at."""
+    def stop_lanes(self) -> None:
+        """Tell lanes to end with their current piece."""
         with self._lock:
             self._is_stopping = True
             for lane in self._lanes:
-                lane.stop()
+                lane.send_stop()
 
-    def recorded(self, upto: int) -> None:
-        """Tests with numbers below are recorded; lanes may go on as far beyond."""
+    def note_recorded(self, upto: int) -> None:
+        """Note that tests below `upto` are recorded, so that lanes may proceed further."""
         self._recorded = upto
-        self._give()
+        self._submit_questions()
 
-    def ask(self, questions: Iterable[Further]) -> None:
-        """Have lanes do these as soon as one is free."""
+    def add_requests(self, questions: Iterable[Further]) -> None:
+        """Queue these requests for the next free lanes."""
         self._further += questions
-        self._give()
+        self._submit_questions()
 
-    def wait(self, seconds: float) -> Iterator[Done]:
-        """What a lane has done, as soon as one answers; nothing after some time. BadInput when a lane cannot
-        go on.
+    def iter_results(self, seconds: float) -> Iterator[Done]:
+        """Yield the results of the next answer, or nothing after some time.
+
+        Raises:
+            BadInput: If a lane cannot continue.
         """
         try:
             said = self._said.get(timeout=max(0.0, min(seconds, _HEED)))
@@ -126,22 +127,22 @@ class LanePool:
         else:
             self._allowed = self._wanted
             self._rate = said.tests_per_second if isinstance(said, Finished) else self._rate
-        self._give()
+        self._submit_questions()
         if said is not None:
-            yield from done_tests(said)
+            yield from iter_tests(said)
 
-    def _give(self) -> None:
-        """Give threads that have nothing to do the next questions."""
+    def _submit_questions(self) -> None:
+        """Submit the next questions to idle threads."""
         while self._under_way < self._allowed and not self._is_stopping:
-            question = self._further.pop(0) if self._further else self._next_range()
+            question = self._further.pop(0) if self._further else self._choose_range()
             if question is None:
                 return
             self._under_way += 1
-            self._threads.submit(self._do, question)
+            self._threads.submit(self._run_question, question)
 
-    def _next_range(self) -> NumberRange | None:
-        """The next numbers, None where that is too far ahead of what is recorded or decided."""
-        decision = None if self._schedule is None else self._schedule.batch(self._next // BATCH)
+    def _choose_range(self) -> NumberRange | None:
+        """Choose the next numbers; None if they are too far ahead of the recorded or decided tests."""
+        decision = None if self._schedule is None else self._schedule.get_decision(self._next // BATCH)
         if self._schedule is not None and decision is None:
             return None
         most = max(1, min(self._most, int(SLICE * self._rate))) if self._rate else 1
@@ -152,48 +153,48 @@ class LanePool:
         given, self._next = NumberRange(self._next, stop, decision), stop
         return given
 
-    def _do(self, question: Question) -> None:
-        """In a thread: have a question answered, whatever lanes die of it."""
+    def _run_question(self, question: Question) -> None:
+        """In a thread: get a question answered, even if lanes die from it."""
         try:
-            while (rest := self._ask_one(question)) is not None:
+            while (rest := self._ask_lane(question)) is not None:
                 question = rest
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self._said.put(error)
         finally:
             self._said.put(None)
 
-    def _ask_one(self, question: Question) -> Question | None:
-        """In a thread: ask a lane; what it leaves when it dies, None for nothing."""
-        lane = self._taken()
+    def _ask_lane(self, question: Question) -> Question | None:
+        """In a thread: pass a question to a lane and return the part it leaves when it dies, if any."""
+        lane = self._take_lane()
         try:
-            for answer in lane.ask(question):
+            for answer in lane.iter_answers(question):
                 if isinstance(answer, Finished) and isinstance(question, NumberRange):
                     question = NumberRange(answer.upto, question.stop, question.decision)
                 self._said.put(answer)
         except (EOFError, OSError):
-            return self._buried(lane, question)
+            return self._bury_lane(lane, question)
         with self._lock:
             self._idle.append(lane)
         return None
 
-    def _taken(self) -> LaneClient:
-        """An idle lane, else a new one."""
+    def _take_lane(self) -> LaneClient:
+        """Take an idle lane, or start a new one."""
         with self._lock:
             if self._idle:
                 return self._idle.pop()
             lane = self._spawn()
             self._lanes.add(lane)
             if self._is_stopping:
-                lane.stop()
+                lane.send_stop()
             if self._is_ended:
-                lane.end()
+                lane.end_lane()
         with suppress(OSError):  # it is dead: that is seen when it is asked
-            lane.begin(self._begin)
+            lane.send_begin(self._begin)
         return lane
 
-    def _buried(self, lane: LaneClient, question: Question) -> Question | None:
-        """What a lane that died has not answered, for another one."""
-        status = lane.end()
+    def _bury_lane(self, lane: LaneClient, question: Question) -> Question | None:
+        """Remove a dead lane and return the unanswered part of its question for another lane."""
+        status = lane.end_lane()
         with self._lock:
             self._lanes.discard(lane)
             first = question.start if isinstance(question, NumberRange) else question.number

@@ -1,6 +1,6 @@
-"""Lanes as their pool sees them, and how the process of one is started.
+"""The interface of lanes for their pool, and the start of lane processes.
 
-It imports next to nothing, so that a command can start a lane before it does anything else.
+Imports almost nothing, so that a command can start a lane before anything else.
 """
 
 import os
@@ -20,26 +20,26 @@ class LaneProcess(Protocol):
     """The process of a lane; `subprocess.Popen` is one."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
 
     def wait(self) -> int:
-        """Wait for its end; its status."""
+        """Wait for its end and return its status."""
 
 
 class LaneClient(Protocol):
-    """A lane that one thread asks questions. EOFError or OSError from `begin` and `ask` where it has died."""
+    """A lane used by one thread. `send_begin` and `iter_answers` raise EOFError or OSError if it has died."""
 
-    def begin(self, message: "Begin") -> None:
-        """Say whose tests it will do."""
+    def send_begin(self, message: "Begin") -> None:
+        """Send the campaign of its tests."""
 
-    def ask(self, question: "Question") -> Iterator["Answer"]:
-        """Its answers to a question, piece by piece."""
+    def iter_answers(self, question: "Question") -> Iterator["Answer"]:
+        """Yield its answers to a question, piece by piece."""
 
-    def stop(self) -> None:
-        """Have it end with the piece that it is at. Any thread may call this."""
+    def send_stop(self) -> None:
+        """Tell it to end with the current piece. Any thread may call this."""
 
-    def end(self) -> int:
-        """End it at once; its status. Any thread may call this, and more than once."""
+    def end_lane(self) -> int:
+        """End it at once and return its status. Any thread may call this, also repeatedly."""
 
 
 MEETING = f"{os.getpid()}-{os.urandom(8).hex()}"  # where lanes of this process share what they have imported
@@ -54,43 +54,43 @@ class ProcessLane:
         self._lock = threading.Lock()
         self._is_asked = self._is_stopped = False
 
-    def begin(self, message: "Begin") -> None:
-        """Say whose tests it will do."""
-        from opsieve.triage.campaign.lane_messages import send
+    def send_begin(self, message: "Begin") -> None:
+        """Send the campaign of its tests."""
+        from opsieve.triage.campaign.lane_messages import send_message
 
-        send(self._connection, message)
+        send_message(self._connection, message)
 
-    def ask(self, question: "Question") -> Iterator["Answer"]:
-        """Its answers to a question, piece by piece."""
-        from opsieve.triage.campaign.lane_messages import is_last, receive, send
+    def iter_answers(self, question: "Question") -> Iterator["Answer"]:
+        """Yield its answers to a question, piece by piece."""
+        from opsieve.triage.campaign.lane_messages import is_last, receive_message, send_message
 
         with self._lock:
-            send(self._connection, question)
+            send_message(self._connection, question)
             self._is_asked = True
             if self._is_stopped:
-                self._send_stop()
+                self._send_stop_message()
         while True:
-            answer = receive(self._connection)
+            answer = receive_message(self._connection)
             last = is_last(answer, question)
             self._is_asked = not last
             yield answer  # type: ignore[misc]  # a lane sends answers only
             if last:
                 return
 
-    def stop(self) -> None:
-        """Have it end with the piece that it is at; without a question it ends with its next one."""
-        with self._lock, suppress(OSError):  # where it is dead, `ask` says so
+    def send_stop(self) -> None:
+        """Tell it to end with the current piece; without a question, with its next one."""
+        with self._lock, suppress(OSError):  # where it is dead, `iter_answers` says so
             if self._is_asked and not self._is_stopped:
-                self._send_stop()
+                self._send_stop_message()
             self._is_stopped = True
 
-    def _send_stop(self) -> None:
-        from opsieve.triage.campaign.lane_messages import Stop, send
+    def _send_stop_message(self) -> None:
+        from opsieve.triage.campaign.lane_messages import Stop, send_message
 
-        send(self._connection, Stop())
+        send_message(self._connection, Stop())
 
-    def end(self) -> int:
-        """End it at once; its status. Its workers see that it is gone, and end, too."""
+    def end_lane(self) -> int:
+        """End it at once and return its status; its workers notice and end too."""
         self.process.kill()
         with suppress(OSError):  # closing alone does not wake the thread that waits for an answer
             self._connection.shutdown(socket.SHUT_RDWR)
@@ -98,11 +98,10 @@ class ProcessLane:
         return self.process.wait()
 
 
-def spawn(targets: Sequence[str] = (), meeting: str = MEETING) -> LaneClient:
-    """A new lane process. It starts on `targets`, as far as they are targets, before it is asked to.
+def spawn_lane(targets: Sequence[str] = (), meeting: str = MEETING) -> LaneClient:
+    """Start a lane process, which begins importing the compilers of `targets` at once.
 
-    Lanes of one `meeting` on a machine share what they have imported: those that one process starts, unless
-    it is said otherwise.
+    Lanes of one `meeting` on a machine share imports; by default these are the lanes of one process.
     """
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
@@ -119,15 +118,15 @@ def spawn(targets: Sequence[str] = (), meeting: str = MEETING) -> LaneClient:
 
 
 @contextmanager
-def first_begun(first: Spawn, others: Spawn = spawn) -> Iterator[Spawn]:
-    """What starts lanes, the `first` of which is started at once: it imports what it needs while its campaign
-    is being opened.
+def start_first_lane(first: Spawn, others: Spawn = spawn_lane) -> Iterator[Spawn]:
+    """Yield a function that starts lanes; the `first` is started at once and imports while its campaign is
+    opened.
 
-    One that nobody asked for ends with the context.
+    An unused lane ends with the context.
     """
     begun = [first()]
     try:
         yield lambda: begun.pop() if begun else others()
     finally:
         for lane in begun:
-            lane.end()
+            lane.end_lane()

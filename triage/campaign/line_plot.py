@@ -28,14 +28,14 @@ _STYLE = (
 )
 
 
-def line_plot(title: str, across: str, up: str, series: Mapping[str, Points]) -> str:
-    """An SVG document with a line for each series, axes from zero named `across` and `up`, and a key.
+def draw_lines(title: str, across: str, up: str, series: Mapping[str, Points]) -> str:
+    """Draw an SVG document with a line for each series, axes from zero named `across` and `up`, and a key.
 
-    Numbers must be finite and not negative.
+    Numbers must be finite and non-negative.
     """
-    _check(number for points in series.values() for point in points for number in point)
+    _check_numbers(number for points in series.values() for point in points for number in point)
     right = max((x for points in series.values() for x, _ in points), default=0) or 1
-    steps = ticks(max((y for points in series.values() for _, y in points), default=0))
+    steps = choose_ticks(max((y for points in series.values() for _, y in points), default=0))
     top = steps[-1]
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -44,30 +44,30 @@ def line_plot(title: str, across: str, up: str, series: Mapping[str, Points]) ->
             _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _TOP - _BOTTOM),
         )
 
-    body = [_text(_LEFT, 24, title, "title")]
+    body = [_draw_text(_LEFT, 24, title, "title")]
     for step in steps:
         _, y = at(0, step)
         body.append(f'<line class="grid" x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}"/>')
-        body.append(_text(_LEFT - 6, y + 4, _number(step), anchor="end"))
-    for step in (step for step in ticks(right) if step <= right):
+        body.append(_draw_text(_LEFT - 6, y + 4, _format_number(step), anchor="end"))
+    for step in (step for step in choose_ticks(right) if step <= right):
         x, y = at(step, 0)
         body.append(f'<line class="axis" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{y + 4:.1f}"/>')
-        body.append(_text(x, y + 18, _number(step), anchor="middle"))
-    body.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 12, across, anchor="middle"))
-    body.append(_text(_LEFT - 6, _TOP - 8, up, anchor="start"))
+        body.append(_draw_text(x, y + 18, _format_number(step), anchor="middle"))
+    body.append(_draw_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 12, across, anchor="middle"))
+    body.append(_draw_text(_LEFT - 6, _TOP - 8, up, anchor="start"))
     for place, (name, points) in enumerate(series.items()):
         colour = _COLOURS[place % len(_COLOURS)]
-        path = " ".join("{:.1f},{:.1f}".format(*at(x, y)) for x, y in _thinned(points))
+        path = " ".join("{:.1f},{:.1f}".format(*at(x, y)) for x, y in _thin_out(points))
         body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
         y = _TOP + 14 + 18 * place
         body.append(f'<rect x="{_LEFT + 12}" y="{y - 9}" width="18" height="4" fill="{colour}"/>')
-        body.append(_text(_LEFT + 36, y - 2, name))
-    return _document(_WIDTH, _HEIGHT, title, body)
+        body.append(_draw_text(_LEFT + 36, y - 2, name))
+    return _wrap_document(_WIDTH, _HEIGHT, title, body)
 
 
-def ticks(most: float) -> list[float]:
-    """Round numbers from 0 to the first that is not below `most`, three to six of them; 0 and 1 when that is
-    next to nothing.
+def choose_ticks(most: float) -> list[float]:
+    """Choose three to six round numbers from 0 to the first that is at least `most`; 0 and 1 if that is
+    almost 0.
     """
     if most < 1e-12:
         return [0.0, 1.0]
@@ -77,28 +77,28 @@ def ticks(most: float) -> list[float]:
     return [step * place for place in range(count + 1)]
 
 
-def _check(numbers: Iterable[float]) -> None:
+def _check_numbers(numbers: Iterable[float]) -> None:
     for number in numbers:
         if not (math.isfinite(number) and number >= 0):
             raise ValueError(f"{number} cannot be plotted")
 
 
-def _thinned(points: Points) -> Points:
-    """At most about `_MOST_POINTS` of them, evenly, the last among them."""
+def _thin_out(points: Points) -> Points:
+    """Keep about `_MOST_POINTS` evenly spaced points, including the last."""
     stride = -(-len(points) // _MOST_POINTS)
     return [*points[::stride], points[-1]] if stride > 1 else points
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
 
 
-def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+def _draw_text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     style = f' class="{kind}"' if kind else ""
     return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(printable(text))}</text>'
 
 
-def _document(width: int, height: int, title: str, body: list[str]) -> str:
+def _wrap_document(width: int, height: int, title: str, body: list[str]) -> str:
     label = escape(printable(title), {'"': "&quot;"})
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'

@@ -1,6 +1,4 @@
-"""One call of `opsieve fuzz`: the campaign of a store that is asked for, begun or resumed, and what it
-found.
-"""
+"""One call of `opsieve fuzz`: begin or resume a campaign in a store, and report its findings."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -28,21 +26,21 @@ from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
 from opsieve.gen.strategies.tir import NAME as TIR
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values, special_kinds
 from opsieve.triage.campaign import campaign_tables
-from opsieve.triage.campaign.calibration import PROGRAMS, calibrate
-from opsieve.triage.campaign.campaign import new_campaign
+from opsieve.triage.campaign.calibration import PROGRAMS, exclude_unstable
+from opsieve.triage.campaign.campaign import make_campaign
 from opsieve.triage.campaign.guidance import (
     GuidedFunctions,
     MutatedModules,
     Planned,
     Programs,
-    imported_modules,
-    lowered_seeds,
+    import_modules,
+    make_lowered_seeds,
 )
-from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
-from opsieve.triage.campaign.schedule.costs import stated
-from opsieve.triage.campaign.schedule.schedule import forget_changed, resumed, shares_of
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan, parse_plan
+from opsieve.triage.campaign.schedule.costs import read_stated
+from opsieve.triage.campaign.schedule.schedule import forget_changed, get_shares, resume_schedule
 from opsieve.triage.store.finished_test import Campaign
-from opsieve.triage.store.rows import name_of
+from opsieve.triage.store.rows import format_cluster
 from opsieve.triage.store.store import Store
 
 _LIMITS = Limits(seconds=20.0)
@@ -53,11 +51,12 @@ _COMPARED = 64  # programs of a campaign that another generator began, made anew
 
 @dataclass(frozen=True, slots=True)
 class FuzzRequest:
-    """What is asked of a campaign. `strategy`, `nodes` (`K` or `A-B`) and `values` are None for the usual
-    ones; `tests` is how many the campaign shall have in all, `minutes` how long this run may begin new ones;
-    `seed` is drawn when there is none. With `probe` the targets are first asked about every operator that
-    nothing is known of; without (None) one of which nothing at all is known is asked about an operator when
-    that first comes up, and never where it is False.
+    """The options of a campaign.
+
+    `strategy`, `nodes` (`K` or `A-B`) and `values` are None for the defaults; `tests` is the total number of
+    tests, `minutes` how long this run may begin new ones; `seed` is drawn if missing. With `probe` the
+    targets are first probed for every operator without a known answer; with None a target without any known
+    answer is probed for an operator when that first comes up; with False never.
     """
 
     store: Path
@@ -65,9 +64,8 @@ class FuzzRequest:
     strategy: str | None = None
     nodes: str | None = None
     values: str | None = None
-    operators: tuple[
-        str, ...
-    ] = ()  # patterns of names, as `opsieve gen --ops` takes them; () for all of ONNX's own domain
+    # Patterns of names, as `opsieve gen --ops` takes them; () for all of ONNX's own domain.
+    operators: tuple[str, ...] = ()
     dtypes: str = ""  # element types, separated by commas; "" for all
     probe: bool | None = None
     seed: int | None = None
@@ -85,9 +83,12 @@ class FuzzRequest:
     resources: Mapping[str, float] = field(default_factory=dict)  # that a worker of it must have
 
 
-def checked_store(request: FuzzRequest) -> Path:
-    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is
-    created, or on a cluster what hangs on coverage is asked for.
+def check_store(request: FuzzRequest) -> Path:
+    """Return the store to open.
+
+    Raises:
+        BadInput: If a campaign to resume has no store (so that none is created), or a cluster campaign
+        depends on coverage.
     """
     if request.scheduler is not None and (
         request.coverage is not None or request.strategy in (TIR, RELAX_MUTATE)
@@ -107,54 +108,60 @@ def checked_store(request: FuzzRequest) -> Path:
 def open_campaign(
     store: Store, request: FuzzRequest, probing: Probing, say: Callable[[str], None]
 ) -> tuple[Campaign, CampaignPlan]:
-    """The campaign to run, begun in the store, and what it generates; BadInput when it cannot be."""
-    found = _to_resume(store, request) if request.resume else None
+    """Begin or resume the campaign in the store, and return it with its plan.
+
+    Raises:
+        BadInput: If that is impossible.
+    """
+    found = _find_to_resume(store, request) if request.resume else None
     if found is not None:
-        plan, limited = planned(found.generator)
+        plan, limited = parse_plan(found.generator)
         # Nothing tells whether its programs are the same.
-        if plan.edition != generator_version() and not store.done(found):
-            raise _made_by_another(found)
+        if plan.edition != generator_version() and not store.count_done(found):
+            raise _make_edition_error(found)
         targets = [resolve(name) for name in found.targets]
     else:
-        plan, limited = _new_plan(request), True
+        plan, limited = _make_plan(request), True
         targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
         _check_ir(plan, targets)
-    if found is None and request.adapt and not guides(request, plan):
-        plan = replace(plan, costs=stated(list({target.display: target for target in targets}.values())))
+    if found is None and request.adapt and not is_guided(request, plan):
+        plan = replace(plan, costs=read_stated(list({target.display: target for target in targets}.values())))
     # on a Workers of its own: whether it can be traced is asked first
-    coverage = coverage_of(request, plan, targets)
-    tables = campaign_tables.load(found.id, request.store) if found is not None else []
+    coverage = open_coverage(request, plan, targets)
+    tables = campaign_tables.load_tables(found.id, request.store) if found is not None else []
     with Workers(coverage=coverage) as workers:
-        versions = _versions(workers, targets, imported=guides(request, plan))
+        versions = _read_versions(workers, targets, imported=is_guided(request, plan))
         if coverage is not None and coverage.kind != EFFECTS:
-            cases = [plan.case(0, number) for number in range(PROGRAMS)]
-            aside = calibrate(workers, coverage, targets, cases)
+            cases = [plan.make_case(0, number) for number in range(PROGRAMS)]
+            aside = exclude_unstable(workers, coverage, targets, cases)
             say(f"calibrated: {aside} {coverage.kind} more come and go between equal runs and do not count")
         if limited and not tables and strategies.ir_made_by(plan.strategy) == ONNX:
             try:
                 with workers if coverage is None else Workers() as untraced:  # each compiler is started once
-                    grow = request.probe is None and not guides(request, plan)
-                    tables = _tables(untraced, targets, versions, bool(request.probe), grow, probing, say)
+                    grow = request.probe is None and not is_guided(request, plan)
+                    tables = _load_tables(
+                        untraced, targets, versions, bool(request.probe), grow, probing, say
+                    )
             except Unavailable as error:  # it was there a moment ago
                 raise BadInput(f"{error}; leave that target out, or try again") from None
-    plan = replace(plan, supports=tuple(map(campaign_tables.support, tables)))
+    plan = replace(plan, supports=tuple(map(campaign_tables.make_support, tables)))
     if found is not None:
-        _checked_resumption(store, found, plan, versions, say)
+        _check_resumption(store, found, plan, versions, say)
         campaign = found
     else:
         seed = secrets.randbits(32) if request.seed is None else request.seed
-        campaign = new_campaign(seed, targets, plan)
-        if store.done(campaign):
+        campaign = make_campaign(seed, targets, plan)
+        if store.count_done(campaign):
             raise BadInput(
                 "the store already holds this campaign: pass --resume to continue it, or another --seed"
             )
-        campaign_tables.save(tables, campaign.id, request.store)
-        store.begin(campaign, versions)
+        campaign_tables.save_tables(tables, campaign.id, request.store)
+        store.begin_campaign(campaign, versions)
     say(f"seed {campaign.seed}, strategy {plan.strategy}, targets {', '.join(campaign.targets)}")
     return campaign, plan
 
 
-def _tables(
+def _load_tables(
     workers: Workers,
     targets: Sequence[ResolvedTarget],
     versions: Mapping[str, str],
@@ -163,17 +170,17 @@ def _tables(
     probing: Probing,
     say: Callable[[str], None],
 ) -> list[SupportTable]:
-    """What is known of the targets; with `probe` what was not is asked first.
+    """Load the support tables of the targets; with `probe`, fill them first.
 
-    Targets of which nothing is known have an empty table where lanes `grow` those and a test costs little;
-    else they are left out.
+    An unknown target gets an empty table if lanes `grow` those and its tests are cheap; otherwise it is left
+    out.
     """
     if probe:
         supported(workers, targets, None, probing)
     found = []
     for prober in (Prober(workers, target, version=versions[target.display]) for target in targets):
         table = prober.table()
-        grows = grow and not table.answers and _worth_asking(prober.target)
+        grows = grow and not table.answers and _is_worth_probing(prober.target)
         if table.answers or grows:
             found.append(table)
         if prober.of_another:
@@ -191,28 +198,26 @@ def _tables(
     return found
 
 
-def _worth_asking(target: ResolvedTarget) -> bool:
-    """Whether to ask a target about single operators beside the tests: that takes little time, and it is no
-    helper, whose lacks are planted.
+def _is_worth_probing(target: ResolvedTarget) -> bool:
+    """Whether to probe a target for single operators beside the tests: if that is cheap and it is a real
+    compiler.
     """
     # which is started for each question
     if target.facts.helper or target.facts.runs_command:
         return False
-    return stated([target]).of(0, "onnx") <= _ASKED_AS_IT_COMES
+    return read_stated([target]).get_cost(0, "onnx") <= _ASKED_AS_IT_COMES
 
 
-def guides(request: FuzzRequest, plan: CampaignPlan) -> bool:
-    """Whether programs hang on what earlier ones reached, or on a corpus: such campaigns ask every target
-    about every program.
-    """
+def is_guided(request: FuzzRequest, plan: CampaignPlan) -> bool:
+    """Whether programs depend on earlier coverage or a corpus: then every target runs every program."""
     return request.coverage is not None or plan.strategy in (TIR, RELAX_MUTATE)
 
 
-def coverage_of(
+def open_coverage(
     request: FuzzRequest, plan: CampaignPlan, targets: Sequence[ResolvedTarget]
 ) -> Coverage | None:
-    """What is to be traced: what was asked for, and for TIR, whose loop lives on it, functions (elsewhere the
-    passes' effects).
+    """Open the requested coverage; for TIR, whose loop depends on it, functions (or the passes' effects
+    without tracing).
     """
     kind = request.coverage
     if kind is None and plan.strategy == TIR and request.guide:
@@ -220,23 +225,23 @@ def coverage_of(
     return Coverage(kind, sorted({target.name for target in targets})) if kind is not None else None
 
 
-def programs_of(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, guided: bool) -> Programs:
-    """Where the campaign's programs come from."""
+def make_programs(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, guided: bool) -> Programs:
+    """Make the source of the campaign's programs."""
     if plan.strategy == TIR:
         settings = Settings(coverage=guided)
         return GuidedFunctions(
-            [*basic(), *lowered_seeds(campaign.seed, request.limits)], campaign.seed, settings
+            [*basic(), *make_lowered_seeds(campaign.seed, request.limits)], campaign.seed, settings
         )
     if plan.strategy == RELAX_MUTATE:
-        return MutatedModules(plan, campaign.seed, imported_modules(campaign.seed, request.limits))
+        return MutatedModules(plan, campaign.seed, import_modules(campaign.seed, request.limits))
     return Planned(plan, campaign.seed)
 
 
-def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
+def _find_to_resume(store: Store, request: FuzzRequest) -> Campaign:
     names = tuple(dict.fromkeys(resolve(text).display for text in request.targets))
     fitting = [
         campaign
-        for campaign in store.campaigns()
+        for campaign in store.list_campaigns()
         if (not names or campaign.targets == names) and request.seed in (None, campaign.seed)
     ]
     if not fitting:
@@ -257,7 +262,7 @@ def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
     return fitting[-1]
 
 
-def _new_plan(request: FuzzRequest) -> CampaignPlan:
+def _make_plan(request: FuzzRequest) -> CampaignPlan:
     if request.nodes is not None:
         low, high = gen_request.nodes(request.nodes)
     else:
@@ -278,9 +283,7 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
 
 
 def _check_ir(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
-    """BadInput when none of the targets takes what the strategy makes, or it makes no models that the values
-    are for.
-    """
+    """Raise BadInput unless a target takes the strategy's IR and special values suit it."""
     strategy, ir = plan.strategy, strategies.ir_made_by(plan.strategy)
     if ir == ONNX:
         return
@@ -300,9 +303,9 @@ def _check_ir(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
         )
 
 
-def _versions(workers: Workers, targets: Sequence[ResolvedTarget], *, imported: bool) -> dict[str, str]:
-    """The versions of targets, none of which is imported unless nothing else tells, or all are to be; a lane
-    says what cannot be imported.
+def _read_versions(workers: Workers, targets: Sequence[ResolvedTarget], *, imported: bool) -> dict[str, str]:
+    """Read the versions of targets, importing them only if necessary or `imported`; a lane reports import
+    errors.
     """
     versions: dict[str, str] = {}
     for target in targets:
@@ -315,28 +318,30 @@ def _versions(workers: Workers, targets: Sequence[ResolvedTarget], *, imported: 
     return versions
 
 
-def _checked_resumption(
+def _check_resumption(
     store: Store, campaign: Campaign, plan: CampaignPlan, versions: dict[str, str], say: Callable[[str], None]
 ) -> None:
-    """Say which compilers changed since the campaign began; BadInput when it can no longer generate the same
-    programs.
+    """Report compilers that changed since the campaign began.
+
+    Raises:
+        BadInput: If it can no longer generate the same programs.
     """
     changed = [
         f"{name} was {was} when the campaign began and is now {versions[name]}"
-        for name, was in store.versions(campaign).items()
+        for name, was in store.get_versions(campaign).items()
         if versions.get(name, was) != was
     ]
     if changed:
         say(f"{'; '.join(changed)}: new failures are those of the new version")
     forget_changed(store, campaign, plan, versions)
     if plan.edition != generator_version():
-        known = store.digests(campaign, _COMPARED)
-        learnt = store.learnt(campaign)
+        known = store.sample_digests(campaign, _COMPARED)
+        learnt = store.read_state(campaign)
         if any(
-            plan.case(campaign.seed, number, shares_of(learnt, number)).program.digest != digest
+            plan.make_case(campaign.seed, number, get_shares(learnt, number)).program.digest != digest
             for number, digest in known.items()
         ):
-            raise _made_by_another(campaign)
+            raise _make_edition_error(campaign)
         say(
             f"opsieve's generator changed since the campaign began: {len(known)} of its programs, made anew,"
             " are the same"
@@ -348,20 +353,18 @@ def _checked_resumption(
         )
 
 
-def _made_by_another(campaign: Campaign) -> BadInput:
+def _make_edition_error(campaign: Campaign) -> BadInput:
     return BadInput(
         f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve has"
         f" ({generator_version()}); go on with the opsieve that began it, or begin a new one without --resume"
     )
 
 
-def campaign_facts(
+def list_facts(
     store: Store, campaign: Campaign, done_now: int, seconds: float, folder: Path
 ) -> dict[str, Any]:
-    """The keys of `opsieve fuzz --json` (docs/reference/json.md); `done_now` tests took this run `seconds` of
-    wall time.
-    """
-    totals, spent = store.totals(campaign), store.seconds(campaign)
+    """Return the keys of `opsieve fuzz --json` for `done_now` tests in `seconds` of wall time."""
+    totals, spent = store.count_verdicts(campaign), store.sum_seconds(campaign)
 
     def with_verdict(verdict: str) -> int:
         return sum(counts.get(verdict, 0) for counts in totals.values())
@@ -373,19 +376,19 @@ def campaign_facts(
         }
         for name, counts in totals.items()
     }
-    plan = planned(campaign.generator)[0]
-    decided = resumed(store, campaign, plan).facts() if plan.costs else {}
+    plan = parse_plan(campaign.generator)[0]
+    decided = resume_schedule(store, campaign, plan).list_facts() if plan.costs else {}
     return {
-        "tests": store.done(campaign),
+        "tests": store.count_done(campaign),
         "tests_now": done_now,
         "seconds": round(seconds, 1),
         "tests_per_second": round(done_now / seconds, 2),
-        "failures": store.kinds(campaign),
-        "clusters": store.clusters(campaign),
-        "fingerprints": store.different(campaign),
+        "failures": store.count_kinds(campaign),
+        "clusters": store.count_clusters(campaign),
+        "fingerprints": store.count_fingerprints(campaign),
         "new_clusters": [
-            {"cluster": name_of(number), "title": title, "members": members}
-            for number, title, members in store.new_clusters(campaign)
+            {"cluster": format_cluster(number), "title": title, "members": members}
+            for number, title, members in store.list_new_clusters(campaign)
         ],
         "unsupported": with_verdict("unsupported"),
         "environment": with_verdict("environment"),

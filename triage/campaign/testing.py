@@ -1,9 +1,8 @@
-"""Tests of a campaign: programs run on every target, compared, and judged where that leaves a doubt.
+"""Tests of a campaign: run programs on every target, compare, and judge doubtful results.
 
-The cheap question comes first: where a target and an independent build (its own unoptimised one, another
-compiler) give the same outputs, the target passes and nobody else is asked. The judge, with the float64
-reference and fresh forks, is for the rest, and for one test in 16, since all builds of a compiler can share a
-fault.
+The cheap comparison comes first: if a target and an independent build (its own unoptimised one, another
+compiler) give the same outputs, the target passes. The judge, with the float64 reference and fresh forks,
+decides the rest, and one test in 16, since all builds of a compiler can share a bug.
 """
 
 from collections import Counter
@@ -34,7 +33,7 @@ _NO_CHOICE = OracleChoice()
 SAMPLE = 16
 
 
-def do_tests(
+def run_tests(
     campaign: Campaign,
     cases: Mapping[int, Case],
     lab: ObservationCache,
@@ -44,12 +43,11 @@ def do_tests(
     asked: Mapping[int, Collection[str]] | None = None,
     answered: Sequence[str] = (),
 ) -> list[FinishedTest]:
-    """Tests by number, done: run on every target, or on those that are `asked` about them, and judged. Of
-    some it is enough that they are lowered. Targets that have `answered` before are asked again where that is
-    needed to judge the others.
+    """Run tests by number on every target, or on those in `asked`, and judge them.
 
-    With `metamorphic`, a target that passes is asked again for a program that means the same; `further`
-    oracles run it again.
+    Tests in `lowered_only` stop after lowering. Targets in `answered` ran before and run again if that is
+    needed to judge the others. With `metamorphic`, a passing target also runs an equivalent program;
+    `further` oracles rerun it.
     """
     everyone = {name: resolve(name) for name in campaign.targets}
     targets_of = {
@@ -57,26 +55,26 @@ def do_tests(
         for number in cases
     }
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
-    builds_of = {number: _builds(targets.values()) for number, targets in targets_of.items()}
-    quick = lowering(everyone.values(), {number: tests[number] for number in lowered_only}, lab)
+    builds_of = {number: _list_builds(targets.values()) for number, targets in targets_of.items()}
+    quick = run_lowering(everyone.values(), {number: tests[number] for number in lowered_only}, lab)
     whole = {number: case for number, case in cases.items() if number not in quick}
-    _ask(whole, builds_of, tests, lab)
+    _run_builds(whole, builds_of, tests, lab)
     # Builds that agree on a program that was made to be wrong are no sign that all is well.
     passed = {
-        number: set() if case.program.fault else agreeing(tests[number], builds_of[number], lab)
+        number: set() if case.program.fault else find_agreeing(tests[number], builds_of[number], lab)
         for number, case in whole.items()
     }
     if answered:
         for number, targets in targets_of.items():
-            builds_of[number] = _builds([*(everyone[name] for name in answered), *targets.values()])
+            builds_of[number] = _list_builds([*(everyone[name] for name in answered), *targets.values()])
             if not set(targets.values()) <= passed[number] and cases[number].program.fault is None:
-                passed[number] = agreeing(tests[number], builds_of[number], lab)
+                passed[number] = find_agreeing(tests[number], builds_of[number], lab)
     in_doubt = [
         number
         for number in whole
-        if _sampled(number)
+        if _is_sampled(number)
         or any(
-            target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
+            target not in passed[number] and _observe(target, tests[number], lab).outcome == "ok"
             for target in targets_of[number].values()
         )
     ]
@@ -84,22 +82,24 @@ def do_tests(
         lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
     done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
     for number, case in whole.items():
-        surely = set() if _sampled(number) else passed[number]
-        judged = _judged_test(
+        surely = set() if _is_sampled(number) else passed[number]
+        judged = _judge_test(
             number, case, targets_of[number], builds_of[number], surely, lab, metamorphic, further
         )
         done.append(judged)
     return sorted(done, key=lambda test: test.number)
 
 
-def _ask(
+def _run_builds(
     cases: Mapping[int, Case],
     builds_of: Mapping[int, Sequence[ResolvedTarget]],
     tests: Mapping[int, Test],
     lab: ObservationCache,
 ) -> None:
-    """Ask builds about tests. What several of them hand programs on to is asked once in their place, and they
-    only where it gives nothing.
+    """Run tests on builds.
+
+    If several builds share a host runtime, run the host once and reuse its result; run a build itself only if
+    that is impossible.
     """
     builds = list(dict.fromkeys(build for number in cases for build in builds_of[number]))
     standing = {build: other for build in builds if (other := build.stand_in) is not None}
@@ -119,11 +119,11 @@ def _ask(
     lab.prefetch([(build, of_build) for build, of_build in left if of_build])
 
 
-def _sampled(number: int) -> bool:
+def _is_sampled(number: int) -> bool:
     return number % SAMPLE == SAMPLE - 1
 
 
-def _judged_test(
+def _judge_test(
     number: int,
     case: Case,
     targets: Mapping[str, ResolvedTarget],
@@ -133,49 +133,49 @@ def _judged_test(
     metamorphic: bool,
     further: OracleChoice,
 ) -> FinishedTest:
-    """A test whose targets have answered; those that `passed` need no judge, who may ask the `builds`."""
+    """Judge a test after all targets ran it; the targets in `passed` skip the judge, which may use the
+    `builds`.
+    """
     answers: dict[str, tuple[str, float]] = {}
     findings: list[FoundFailure] = []
     non_bugs: list[NonBug] = []
     test = Test(case.program, case.inputs)
     for name, target in targets.items():
-        seconds = _seen(target, test, lab).total_seconds
-        judged = None if target in passed else _judged(case, target, builds, lab)
+        seconds = _observe(target, test, lab).total_seconds
+        judged = None if target in passed else _judge_target(case, target, builds, lab)
         if judged is None or judged.verdict.verdict == "pass":
-            judged = _asked_further(case, target, further, lab)
+            judged = _run_further_oracles(case, target, further, lab)
         if judged is None:
             answers[name] = ("pass", seconds)
             continue
         word = judged.verdict.verdict
         answers[name] = (word, seconds)
         if word in ("fail", "flaky"):
-            findings.append(_finding(case, name, judged))
+            findings.append(_make_finding(case, name, judged))
         elif word in ("unsupported", "environment"):
-            non_bugs.append(_non_bug(name, judged))
+            non_bugs.append(_make_non_bug(name, judged))
     if metamorphic and case.program.fault is None:
         passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
-        findings += contradictions(number, case, passing, builds, lab)
-    reached = sum(len(_seen(build, test, lab).reached or ()) for build in _builds(targets.values()))
+        findings += find_rewrite_failures(number, case, passing, builds, lab)
+    reached = sum(len(_observe(build, test, lab).reached or ()) for build in _list_builds(targets.values()))
     kept = with_script(case, lab.workers) if findings else case
     return FinishedTest(number, kept, answers, findings, non_bugs, reached)
 
 
-def _builds(targets: Iterable[ResolvedTarget]) -> list[ResolvedTarget]:
-    """Targets and the unoptimised builds of them that there are."""
+def _list_builds(targets: Iterable[ResolvedTarget]) -> list[ResolvedTarget]:
+    """List targets and their unoptimised builds."""
     given = list(targets)
     return list(dict.fromkeys([*given, *(base for target in given if (base := target.baseline) is not None)]))
 
 
-def contradictions(
+def find_rewrite_failures(
     number: int,
     case: Case,
     targets: Iterable[ResolvedTarget],
     builds: Sequence[ResolvedTarget],
     lab: ObservationCache,
 ) -> list[FoundFailure]:
-    """Failures of targets on a program that means the same; which rewrite makes it, the number of the test
-    says.
-    """
+    """Find failures of targets on an equivalent program; the test's number determines the rewrite."""
     relation = relation_of(case.program.ir, number)
     if not relation or rewritten(case.program, case.inputs, relation) is None:
         return []
@@ -183,22 +183,22 @@ def contradictions(
     test, dtypes = Test(case.program, case.inputs), case.program.output_dtypes()
     for target in targets:
         changed = target.with_options(rewrite=relation)
-        outputs = _seen(changed, test, lab).outputs
-        if outputs is not None and compare(outputs, _seen(target, test, lab).outputs or {}, dtypes).agrees:
+        outputs = _observe(changed, test, lab).outputs
+        if outputs is not None and compare(outputs, _observe(target, test, lab).outputs or {}, dtypes).agrees:
             continue
-        judged = _judged(case, changed, builds, lab)
+        judged = _judge_target(case, changed, builds, lab)
         if judged.verdict.verdict in ("fail", "flaky"):
-            found.append(_finding(case, changed.display, judged))
+            found.append(_make_finding(case, changed.display, judged))
     return found
 
 
-def lowering(
+def run_lowering(
     targets: Iterable[ResolvedTarget], tests: Mapping[int, Test], lab: ObservationCache
 ) -> dict[int, tuple[dict[str, tuple[str, float]], tuple[()], tuple[()], int]]:
-    """Of the programs that every target lowers without generating code: the verdicts, no findings, and what
-    was reached.
+    """Run programs that need only be lowered.
 
-    The others, and those of targets that cannot stop there, are to be asked in full.
+    Returns, for the programs that every target lowers without generating code, the verdicts, no findings, and
+    the reached count. The other programs, and targets that cannot stop there, need a full run.
     """
     if not tests:
         return {}
@@ -206,7 +206,7 @@ def lowering(
     lab.prefetch([(target, list(tests.values())) for target in stopping.values()])
     found = {}
     for number, test in tests.items():
-        seen = {target.display: _seen(stop, test, lab) for target, stop in stopping.items()}
+        seen = {target.display: _observe(stop, test, lab) for target, stop in stopping.items()}
         if seen and all(answer.outcome == "ok" for answer in seen.values()):
             reached = sum(len(answer.reached or ()) for answer in seen.values())
             found[number] = (
@@ -218,17 +218,17 @@ def lowering(
     return found
 
 
-def _judged(
+def _judge_target(
     case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache
 ) -> Judged:
     oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
     return judge(case.program, case.inputs, target, lab, oracles=oracles)
 
 
-def _asked_further(
+def _run_further_oracles(
     case: Case, target: ResolvedTarget, further: OracleChoice, lab: ObservationCache
 ) -> Judged | None:
-    """What oracles that run a program again find of a target that passes; None where that is nothing."""
+    """Run the oracles that rerun a program on a passing target; None without a finding."""
     found = (
         asked_further(further, case.program, case.inputs, target, lab, glance=True)
         if case.expected is None
@@ -240,7 +240,7 @@ def _asked_further(
     return Judged(found, tuple(lab.observe(build, case.program, case.inputs) for build in builds))
 
 
-def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
+def _make_finding(case: Case, name: str, judged: Judged) -> FoundFailure:
     operators = sorted(set(case.program.operators()))
     evidence = Evidence(valid=case.program.fault is None)
     print_ = fingerprint(
@@ -249,8 +249,8 @@ def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
     return FoundFailure(name, judged.verdict, print_, judged.observations)
 
 
-def _non_bug(name: str, judged: Judged) -> NonBug:
-    """What a target lacks, so worded that equal lacks are one entry."""
+def _make_non_bug(name: str, judged: Judged) -> NonBug:
+    """Describe a missing feature of a target so that equal ones become one entry."""
     message = judged.verdict.message or judged.verdict.reason
     blamed = operator_blamed(message)
     template = normalise(message)
@@ -258,18 +258,18 @@ def _non_bug(name: str, judged: Judged) -> NonBug:
     return NonBug(name, judged.verdict.verdict, what, message)
 
 
-def _seen(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observation:
+def _observe(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observation:
     return lab.observe(target, test.program, test.inputs)
 
 
-def agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> set[ResolvedTarget]:
-    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one
-    compiler are one witness.
+def find_agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> set[ResolvedTarget]:
+    """Find the builds that give the same outputs as a build with an independent optimiser.
 
-    Outputs of another type than declared are for the judge, whoever agrees.
+    Two levels of one compiler count as one oracle. Outputs of another type than declared are left to the
+    judge.
     """
     types = test.program.outputs()
-    answers = ((build, _seen(build, test, lab).outputs) for build in builds)
+    answers = ((build, _observe(build, test, lab).outputs) for build in builds)
     given = [
         (build, outputs) for build, outputs in answers if outputs and not find_contradictions(outputs, types)
     ]

@@ -1,12 +1,12 @@
-"""Which fingerprints are one bug: titles that mean the same thing, where a new fingerprint goes, and which
-clusters look related.
+"""Decide which fingerprints are one bug: equivalent titles, the place of a new fingerprint, related clusters.
+Pure.
 
-Everything here is pure. A fingerprint is exact; beside it stand *alternative titles*, less exact names of the
-same failure, for what one bug shows in several ways (a broken heap ends by SIGSEGV or SIGABRT; one check is
-reached while compiling and while running). Fingerprints that share one are joined: syzkaller's AltTitles
-(pkg/report, "alternative titles"). Text that is merely similar never joins anything: it suggests (`related`),
-over whole clusters by average link, since single link chains everything together (precision .04 on labelled
-traces). So does a commit that bisection blames for both: one change may break two things.
+A fingerprint is exact; beside it are *alternative titles*, less exact names of the same failure, for the
+several symptoms of one bug (a broken heap ends by SIGSEGV or SIGABRT; one check is reached while compiling
+and while running). Fingerprints that share one are joined: syzkaller's AltTitles (pkg/report, "alternative
+titles"). Merely similar text only suggests (`find_related`), over whole clusters by average link, since
+single link chains everything together (precision .04 on labelled traces). A commit that bisection blames for
+both also suggests: one change may break two things.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,7 @@ SEPARATOR = "\x1f"  # between the parts of an alternative title
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a new fingerprint goes: the cluster, and the clusters that become part of it because it links
-    them.
-    """
+    """The cluster of a new fingerprint, and the clusters that it links and that become part of this one."""
 
     cluster: int
     absorbed: tuple[int, ...]
@@ -45,8 +43,8 @@ class RelatedCluster:
 
 @dataclass(frozen=True, slots=True)
 class SimilarityFeatures:
-    """What similarity is computed from: frames innermost first, a message's template, the operators of a
-    small graph.
+    """The input of similarity: frames innermost first, a message's template, the operators of a small
+    graph.
     """
 
     backend: str
@@ -57,25 +55,24 @@ class SimilarityFeatures:
     guilty_pass: str = ""
 
 
-def counting(components: Sequence[Component], name: ComponentName) -> tuple[str, ...]:
-    """The items of a component that counts, () when there is none."""
+def get_kept_items(components: Sequence[Component], name: ComponentName) -> tuple[str, ...]:
+    """Return the items of a component that is part of the fingerprint, or ()."""
     return next((part.items for part in components if part.name is name and part.kept), ())
 
 
-def alternatives(components: Sequence[Component]) -> frozenset[str]:
-    """The alternative titles of a fingerprint: strings that are equal for fingerprints of one bug. None for
-    what is too vague.
+def make_alternative_titles(components: Sequence[Component]) -> frozenset[str]:
+    """Make the alternative titles of a fingerprint: strings that are equal for fingerprints of one bug.
 
-    A crash is its frames, however the process died; an error is its place or its frames with its message,
-    whatever the stage and the class of the exception; a failure with a known guilty pass is that pass on the
-    operators of its reduced graph, whatever is wrong.
+    Vague failures get an empty set. A crash is its frames, whatever the signal; an error is its place or its
+    frames with its message, whatever the stage and the class of the exception; a failure with a known guilty
+    pass is that pass on the operators of its reduced graph, whatever its kind.
     """
     kept = {part.name: part for part in components if part.kept}
 
     def text(name: ComponentName) -> str:
         return kept[name].value if name in kept else ""
 
-    backend, frames = text(ComponentName.BACKEND), counting(components, ComponentName.FRAMES)
+    backend, frames = text(ComponentName.BACKEND), get_kept_items(components, ComponentName.FRAMES)
     message, guilty = text(ComponentName.MESSAGE), text(ComponentName.GUILTY_PASS) or text(ComponentName.CURE)
     found: set[tuple[str, ...]] = set()
     if text(ComponentName.KIND) == "crash" and len(frames) > 1 and not any(map(is_offset, frames)):
@@ -89,27 +86,27 @@ def alternatives(components: Sequence[Component]) -> frozenset[str]:
         found.add(("error", backend, *where, message, *operators))
     graph = next((part for part in components if part.name is ComponentName.OPERATORS), None)
     reduced = any(part.name is ComponentName.EDGES for part in components)
-    guilty = guilty or _any(components, ComponentName.GUILTY_PASS) if reduced else guilty
+    guilty = guilty or _get_value(components, ComponentName.GUILTY_PASS) if reduced else guilty
     if guilty and graph and (graph.kept or reduced):
         found.add(("mismatch", backend, guilty, graph.value))
     return frozenset(SEPARATOR.join(title) for title in found)
 
 
-def _any(components: Sequence[Component], name: ComponentName) -> str:
+def _get_value(components: Sequence[Component], name: ComponentName) -> str:
     return next((part.value for part in components if part.name is name), "")
 
 
 def is_offset(frame: str) -> bool:
-    """Whether a frame is named by an offset into a module, which holds for one build only."""
+    """Whether a frame is named by an offset into a module, which is valid for one build only."""
     return "+0x" in frame
 
 
-def placement(number: int, sharing: Mapping[int, bool]) -> Placement:
-    """The cluster of a new fingerprint: `sharing` are the clusters with an alternative title of its, and
-    whether a person decided of them.
+def choose_cluster(number: int, sharing: Mapping[int, bool]) -> Placement:
+    """Choose the cluster of a new fingerprint.
 
-    Clusters that a person decided of are never joined with each other; others become part of the one that it
-    goes to. Without any it begins its own, which has its number.
+    `sharing` maps clusters with one of its alternative titles to whether a person decided about them. Decided
+    clusters are never joined with each other; other clusters join the chosen one. Without any, the
+    fingerprint starts a cluster with its own number.
     """
     decided = [cluster for cluster, is_decided in sharing.items() if is_decided]
     chosen = min(decided or sharing, default=number)
@@ -118,9 +115,9 @@ def placement(number: int, sharing: Mapping[int, bool]) -> Placement:
     )
 
 
-def similarity_features(components: Sequence[Component]) -> SimilarityFeatures:
-    """What a fingerprint is compared by. Components count here whether they are part of the fingerprint or
-    not.
+def make_features(components: Sequence[Component]) -> SimilarityFeatures:
+    """Make the features by which a fingerprint is compared, from components inside and outside the
+    fingerprint.
     """
 
     every = {part.name: part for part in components}
@@ -133,28 +130,28 @@ def similarity_features(components: Sequence[Component]) -> SimilarityFeatures:
         text(ComponentName.KIND),
         every[ComponentName.FRAMES].items if ComponentName.FRAMES in every else (),
         tuple(text(ComponentName.MESSAGE).split()[:_WORDS]),
-        frozenset(counting(components, ComponentName.OPERATORS)),
+        frozenset(get_kept_items(components, ComponentName.OPERATORS)),
         text(ComponentName.GUILTY_PASS),
     )
 
 
-def related(
+def find_related(
     own: Sequence[SimilarityFeatures], others: Mapping[int, Sequence[SimilarityFeatures]], most: int = 10
 ) -> list[RelatedCluster]:
-    """Clusters like this one, the most alike first: average link between the fingerprints of both.
+    """Find clusters like this one, the most alike first, by average link between the fingerprints of both.
 
-    Frames are compared where both have them, else operators of wrong results, else messages.
+    Frames are compared if both have them, else operators of wrong results, else messages.
     """
     own = own[:_MOST_UNITS]
     flat = [(cluster, like) for cluster, likes in others.items() for like in likes[:_MOST_UNITS]]
     if not own or not flat:
         return []
-    frames = _similar([like.frames for like in own], [like.frames for _, like in flat])
-    words = _similar([like.words for like in own], [like.words for _, like in flat])
+    frames = _compute_similarity([like.frames for like in own], [like.frames for _, like in flat])
+    words = _compute_similarity([like.words for like in own], [like.words for _, like in flat])
     found: dict[int, list[tuple[float, str]]] = {}
     for row, mine in enumerate(own):
         for column, (cluster, other) in enumerate(flat):
-            pair = _pair(mine, other, frames[row][column], words[row][column])
+            pair = _compare_pair(mine, other, frames[row][column], words[row][column])
             found.setdefault(cluster, []).append(pair)
     ranked = []
     for cluster, pairs in found.items():
@@ -164,11 +161,13 @@ def related(
     return sorted(ranked, key=lambda one: (-one.score, one.cluster))[:most]
 
 
-def same_commit(
+def find_same_commit(
     own: Mapping[str, float], others: Mapping[int, Mapping[str, float]], most: int = 10
 ) -> list[RelatedCluster]:
-    """Clusters that the same commit brought, the likeliest first. Commits stand with their probabilities, 1
-    where a search found it; the score is that of one commit behind both.
+    """Find clusters caused by the same commit, the likeliest first.
+
+    Commits have probabilities, 1 if a search found them; the score is the probability that one commit is
+    behind both.
     """
     found = []
     for cluster, commits in others.items():
@@ -180,8 +179,8 @@ def same_commit(
     return sorted(found, key=lambda one: (-one.score, one.cluster))[:most]
 
 
-def likeliest(*suggestions: Sequence[RelatedCluster], most: int = 10) -> list[RelatedCluster]:
-    """Suggestions of several kinds as one list, each cluster once, with the strongest reason for it."""
+def merge_suggestions(*suggestions: Sequence[RelatedCluster], most: int = 10) -> list[RelatedCluster]:
+    """Merge suggestions of several kinds, each cluster once with its strongest reason."""
     best: dict[int, RelatedCluster] = {}
     for one in (one for several in suggestions for one in several):
         if one.cluster not in best or one.score > best[one.cluster].score:
@@ -189,7 +188,7 @@ def likeliest(*suggestions: Sequence[RelatedCluster], most: int = 10) -> list[Re
     return sorted(best.values(), key=lambda one: (-one.score, one.cluster))[:most]
 
 
-def _pair(
+def _compare_pair(
     mine: SimilarityFeatures, other: SimilarityFeatures, frames: float, words: float
 ) -> tuple[float, str]:
     if mine.backend != other.backend:
@@ -209,9 +208,11 @@ def _pair(
     return 0.0, ""
 
 
-def _similar(rows: Sequence[tuple[str, ...]], columns: Sequence[tuple[str, ...]]) -> list[list[float]]:
-    """The similarity of sequences of names, each name encoded as one code point so that the comparison runs
-    in C.
+def _compute_similarity(
+    rows: Sequence[tuple[str, ...]], columns: Sequence[tuple[str, ...]]
+) -> list[list[float]]:
+    """Compute the similarity of sequences of names, each name encoded as one code point so that the
+    comparison runs in C.
     """
     codes: dict[str, str] = {}
 

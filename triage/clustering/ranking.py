@@ -1,9 +1,9 @@
-"""In what order a person should read clusters. Pure.
+"""Order clusters for reading. Pure.
 
-Furthest point first (Chen and others, Taming compiler fuzzers, PLDI 2013, section 3): begin with the gravest
-cluster, then go on with the one that is least like all those before it, so that the first page shows as many
-different bugs as it can. Equal distances, and all behind the first `DIVERSE`, go by severity, breadth and how
-small the representative is.
+Furthest point first (Chen and others, Taming compiler fuzzers, PLDI 2013, section 3): begin with the most
+severe cluster, then continue with the one that is least like all those before it, so that the first page
+shows as many different bugs as possible. Equal distances, and all clusters behind the first `DIVERSE`, are
+ordered by severity, breadth and the size of the representative.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,10 @@ CRASH_ON_INVALID = 3
 
 @dataclass(frozen=True, slots=True)
 class RankFeatures:
-    """What a cluster's place in the order depends on. `size` is the representative's nodes, `breadth` its
-    targets; `open` is False once a person has done with it (known, fixed, wontfix).
+    """The properties that determine a cluster's place in the order.
+
+    `size` is the representative's nodes, `breadth` its targets; `open` is False once a person has dealt with
+    it (known, fixed, wontfix).
     """
 
     cluster: int
@@ -47,35 +49,35 @@ class RankFeatures:
     pinned: bool = False
 
 
-def severity(kind: str, *, valid: bool = True) -> int:
-    """From 0 to 7: a crash on a valid program, a wrong result, others, a crash on an invalid one, a
+def get_severity(kind: str, *, valid: bool = True) -> int:
+    """Return a severity from 0 to 7: crash on a valid program, wrong result, others, crash on an invalid one,
     slowdown.
     """
     return CRASH_ON_INVALID if kind == "crash" and not valid else SEVERITY.get(kind, 0)
 
 
-def ranked(places: Sequence[RankFeatures]) -> list[int]:
-    """The clusters in the order in which to read them: pinned ones, then open ones, then those that are done
-    with.
-    """
-    pinned = sorted((place for place in places if place.pinned), key=_gravest)
-    going = sorted((place for place in places if place.open and not place.pinned), key=_gravest)
-    done = sorted((place for place in places if not place.open and not place.pinned), key=_gravest)
-    return [place.cluster for place in (*pinned, *_furthest_first(going), *done)]
+def rank_clusters(places: Sequence[RankFeatures]) -> list[int]:
+    """Order the clusters for reading: pinned ones, then open ones, then closed ones."""
+    pinned = sorted((place for place in places if place.pinned), key=_make_sort_key)
+    going = sorted((place for place in places if place.open and not place.pinned), key=_make_sort_key)
+    done = sorted((place for place in places if not place.open and not place.pinned), key=_make_sort_key)
+    return [place.cluster for place in (*pinned, *_order_by_distance(going), *done)]
 
 
-def _gravest(place: RankFeatures) -> tuple[int, int, bool, int, int, int]:
+def _make_sort_key(place: RankFeatures) -> tuple[int, int, bool, int, int, int]:
     return (-place.severity, -place.breadth, not place.reduced, place.size, -place.members, place.cluster)
 
 
-def _furthest_first(places: Sequence[RankFeatures]) -> list[RankFeatures]:
-    """`places`, gravest first, so that each of the first ones is as far as can be from those before it."""
+def _order_by_distance(places: Sequence[RankFeatures]) -> list[RankFeatures]:
+    """Order `places`, most severe first, so that each of the first ones is as far as possible from those
+    before it.
+    """
     if len(places) < 3:
         return list(places)
     marks = np.zeros((len(places), _BITS), dtype=np.float32)
     for row, place in enumerate(places):
         for feature in place.features:
-            marks[row, _bit(feature)] = 1.0
+            marks[row, _hash_to_bit(feature)] = 1.0
     sizes = marks.sum(axis=1)
     nearest = np.full(len(places), 2.0, dtype=np.float32)  # to the chosen ones, by Jaccard's distance
     chosen: list[int] = []
@@ -90,8 +92,8 @@ def _furthest_first(places: Sequence[RankFeatures]) -> list[RankFeatures]:
     return [places[row] for row in chosen] + [place for row, place in enumerate(places) if row not in taken]
 
 
-def _bit(feature: str) -> int:
-    """A bit for a feature, the same in every process (`hash` is not)."""
+def _hash_to_bit(feature: str) -> int:
+    """Map a feature to a bit, equally in every process (unlike `hash`)."""
     number = 2166136261
     for byte in feature.encode("utf-8", "surrogatepass"):
         number = (number ^ byte) * 16777619 & 0xFFFFFFFF  # FNV-1a

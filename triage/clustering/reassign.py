@@ -1,8 +1,7 @@
-"""Where failures go when their fingerprints change: because the rules did, or because a reduced graph says
-more. Pure.
+"""Move failures whose fingerprints change, through new rules or a reduced graph. Pure.
 
-What a person decided stays: a failure in a decided cluster does not leave it. Where a new fingerprint would
-stand in two clusters that must stay apart, the failures of the second one get a fingerprint of their own,
+Decisions of people stay: a failure in a decided cluster does not leave it. If a new fingerprint would stand
+in two clusters that must stay apart, the failures of the second one get a fingerprint of their own,
 `KEY@c17`.
 """
 
@@ -17,9 +16,7 @@ NEW = 0  # the cluster of what begins one of its own, or joins by its alternativ
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """A failure whose fingerprint was computed anew: its row, the key and the cluster that it has, and the
-    key that it gets.
-    """
+    """A failure with a recomputed fingerprint: its row, its present key and cluster, and its new key."""
 
     row: int
     key: str
@@ -29,8 +26,8 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Failures that go the same way: from a fingerprint of a cluster to a fingerprint of a cluster (`NEW`: of
-    its own).
+    """Failures that move together: from a fingerprint in a cluster to one in another cluster (`NEW`: its
+    own).
     """
 
     key: str
@@ -43,15 +40,15 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A component that counts otherwise than before: "" where it does not count, or is not there."""
+    """A component whose part in the fingerprint changed; "" on a side without it."""
 
     name: str
     before: str
     after: str
 
 
-def differences(before: Sequence[Component], after: Sequence[Component]) -> tuple[Difference, ...]:
-    """What the parts of two fingerprints that count do not have in common, in their order."""
+def find_differences(before: Sequence[Component], after: Sequence[Component]) -> tuple[Difference, ...]:
+    """List the differences between the kept parts of two fingerprints, in their order."""
     old, new = ({part.name: part.value for part in parts if part.kept} for parts in (before, after))
     names = dict.fromkeys([*old, *new])
     return tuple(
@@ -61,17 +58,17 @@ def differences(before: Sequence[Component], after: Sequence[Component]) -> tupl
     )
 
 
-def plan(
+def plan_moves(
     failures: Sequence[KeyChange],
     existing: Mapping[str, int],
     decided: Collection[int],
     rest: Collection[str],
 ) -> list[Reassignment]:
-    """The groups, by fingerprint and cluster.
+    """Group the failures by old and new fingerprint and cluster.
 
-    `existing` are the clusters of the fingerprints that are there, `decided` the clusters that a person
-    decided of, `rest` the fingerprints that some failures keep. Of a fingerprint that falls apart the largest
-    part stays in the cluster; fingerprints of one cluster stay in it.
+    `existing` maps present fingerprints to clusters, `decided` are clusters with decisions, `rest` are
+    fingerprints that some failures keep. If a fingerprint falls apart, its largest part stays in the cluster;
+    fingerprints of one cluster stay in it.
     """
     rows: dict[tuple[str, int, str], list[int]] = defaultdict(list)
     for each in failures:
@@ -81,14 +78,14 @@ def plan(
     for (key, cluster, new), found in rows.items():
         outcomes[key][new] += len(found)
         origins[new].add(cluster)
-    successors = {key: _successor(counts, key in rest) for key, counts in outcomes.items()}
+    successors = {key: _choose_successor(counts, key in rest) for key, counts in outcomes.items()}
     succeeded: dict[str, set[int]] = defaultdict(set)
     for key, cluster, new in rows:
         if successors[key] == new:
             succeeded[new].add(cluster)
     groups = []
     for (key, cluster, new), found in sorted(rows.items()):
-        goal, reason = _goal(new, origins[new], existing, decided, succeeded[new])
+        goal, reason = _choose_goal(new, origins[new], existing, decided, succeeded[new])
         if cluster in decided and cluster != goal:
             groups.append(
                 Reassignment(
@@ -114,14 +111,14 @@ def plan(
     return groups
 
 
-def _goal(
+def _choose_goal(
     new: str,
     origins: Collection[int],
     existing: Mapping[str, int],
     decided: Collection[int],
     succeeded: Collection[int],
 ) -> tuple[int, str]:
-    """The cluster of a key, and the reason for those who do not come from it."""
+    """Choose the cluster of a key, and the reason for failures that come from another one."""
     if new in existing:
         return existing[new], "its fingerprint is there already"
     kept = sorted(cluster for cluster in origins if cluster in decided)
@@ -132,9 +129,9 @@ def _goal(
     return NEW, "its fingerprint differs from those of its cluster now"
 
 
-def _successor(counts: Counter[str], has_rest: bool) -> str:
-    """The key that a fingerprint goes on as: the most frequent; none when some keep the old one and the
-    others disagree.
+def _choose_successor(counts: Counter[str], has_rest: bool) -> str:
+    """Return the most frequent new key of a fingerprint; "" if some failures keep the old one and the others
+    disagree.
     """
     if has_rest and len(counts) > 1:
         return ""

@@ -1,16 +1,17 @@
-"""Failures of one statement in a compiler's source: one bug where their messages are instances of one text.
+"""Join failures of one statement in a compiler's source: they are one bug if their messages are instances of
+one text.
 
-A message is a format of the author's, filled with what the program had: names of values, spellings of types.
-One message alone does not say which of its words are which; its other instances do, the words that vary
-between them. So messages of one statement (the same file, line and exception; where it did not raise by
-itself but called what did, reached from the same other files) are compared word by word, as Drain does with
-the lines of a log that have the same length (He and others, "Drain", ICWS 2017, section III): they are
-instances of one text when most of their words are the same. What varies is replaced by `<*>`. Names of
-operators do not vary in what C++ says, nor where a lack is spoken of, since what one operator lacks is
-another bug than what another lacks; a Python statement names them because it shows a node, or is a helper's
-(`Slice axis 3 is out of range`). Pure.
+A message is an author's format filled with data of the program: names of values, spellings of types. Only
+other instances of the same message show which words vary. So messages of one statement (the same file, line
+and exception; for a statement that called the raising function, reached from the same other files) are
+compared word by word, as Drain does with log lines of equal length (He and others, "Drain", ICWS 2017,
+section III): they are instances of one text if most of their words are equal. Varying words are replaced by
+`<*>`.
 
-`Links` applies the rules of a store to fingerprints that are in memory, without a store.
+Names of operators must not vary in messages of C++ code, nor in messages about missing features, since a
+feature missing for one operator is another bug than for another. A Python statement names operators because
+it prints a node, or is a shared function (`Slice axis 3 is out of range`). Pure. `Links` applies the rules of
+a store to fingerprints in memory, without a store.
 """
 
 import functools
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 
 from rapidfuzz.distance import LCSseq
 
-from opsieve.triage.clustering.clusters import alternatives
+from opsieve.triage.clustering.clusters import make_alternative_titles
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.normalise import is_interpreters
 
@@ -38,9 +39,9 @@ _LACK = re.compile(
 )
 
 
-def statement_of(components: Sequence[Component]) -> str:
-    """What failures of one statement have in common, as text; "" where that is not known, or for what is no
-    error.
+def get_statement(components: Sequence[Component]) -> str:
+    """Return the common identity of failures of one statement; "" if it is unknown, or for other kinds than
+    errors.
     """
     known = {part.name: part.value for part in components}
     if known.get(ComponentName.KIND) != "error" or ComponentName.STATEMENT not in known:
@@ -49,34 +50,33 @@ def statement_of(components: Sequence[Component]) -> str:
     return "\x1f".join(known.get(name, "") for name in names)
 
 
-def common_texts(mine: Sequence[Component], others: Sequence[Sequence[Component]]) -> list[str | None]:
-    """`common_text` of a failure with each of the others of its statement.
+def find_common_texts(mine: Sequence[Component], others: Sequence[Sequence[Component]]) -> list[str | None]:
+    """Apply `find_common_text` to a failure and each other one of its statement.
 
-    What the interpreter says of a value (`'int' object has no attribute 'inputs'`) may be the mistake of who
-    called the function: there failures with other frames are one bug only once `_CALLERS` ways to reach the
-    statement are known.
+    A message of the interpreter about a value (`'int' object has no attribute 'inputs'`) may be the caller's
+    mistake: such failures with other frames are one bug only once `_CALLERS` ways to reach the statement are
+    known.
     """
-    texts = [common_text(other, mine) for other in others]
-    if not is_interpreters(" ".join(_words(mine))):
+    texts = [find_common_text(other, mine) for other in others]
+    if not is_interpreters(" ".join(_split_words(mine))):
         return texts
-    alike = [_frames(other) for other, text in zip(others, texts, strict=True) if text is not None]
-    if len({_frames(mine), *alike}) >= _CALLERS:
+    alike = [_get_frames(other) for other, text in zip(others, texts, strict=True) if text is not None]
+    if len({_get_frames(mine), *alike}) >= _CALLERS:
         return texts
     return [
-        text if _frames(other) == _frames(mine) else None for other, text in zip(others, texts, strict=True)
+        text if _get_frames(other) == _get_frames(mine) else None
+        for other, text in zip(others, texts, strict=True)
     ]
 
 
-def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
-    """The text that the messages of two failures of one statement are instances of; None when they are of
-    different ones.
-    """
-    mine, theirs = (_words(parts) for parts in (one, other))
-    fixed = frozenset() if _varies(one, mine) and _varies(other, theirs) else _operators()
+def find_common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
+    """Return the text of which the messages of two failures are instances; None if they differ."""
+    mine, theirs = (_split_words(parts) for parts in (one, other))
+    fixed = frozenset() if _may_vary(one, mine) and _may_vary(other, theirs) else _list_operators()
     if mine == theirs:
         return " ".join(mine)
     common = LCSseq.similarity(mine, theirs)
-    length = min if _raised(one) and _raised(other) else max
+    length = min if _is_raise(one) and _is_raise(other) else max
     if common < max(_FEWEST, _SAME * length(len(mine), len(theirs))):
         return None
     text: list[str] = []
@@ -91,69 +91,69 @@ def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | N
     return " ".join(text)
 
 
-def _varies(components: Sequence[Component], words: Sequence[str]) -> bool:
-    """Whether operators in a message may be those of the program at hand: a Python statement says so, and
-    speaks of no lack.
+def _may_vary(components: Sequence[Component], words: Sequence[str]) -> bool:
+    """Whether operators in a message may vary: for a Python statement whose message is not about a missing
+    feature.
     """
-    frames = _frames(components)
+    frames = _get_frames(components)
     return (
         frames[:1] != () and frames[0].partition(" ")[0].endswith(".py") and not _LACK.search(" ".join(words))
     )
 
 
-def _raised(components: Sequence[Component]) -> bool:
-    """Whether the statement is known by its place alone: a `raise` of Python."""
+def _is_raise(components: Sequence[Component]) -> bool:
+    """Whether the statement is identified by its place alone: a `raise` of Python."""
     return any(part.name is ComponentName.STATEMENT and len(part.items) == 1 for part in components)
 
 
 @functools.cache
-def _operators() -> frozenset[str]:
+def _list_operators() -> frozenset[str]:
     import onnx  # not loaded by commands that only look
 
     return frozenset(schema.name for schema in onnx.defs.get_all_schemas())
 
 
-def _frames(components: Sequence[Component]) -> tuple[str, ...]:
+def _get_frames(components: Sequence[Component]) -> tuple[str, ...]:
     return next((part.items for part in components if part.name is ComponentName.FRAMES), ())
 
 
-def _words(components: Sequence[Component]) -> list[str]:
+def _split_words(components: Sequence[Component]) -> list[str]:
     message = next((part.value for part in components if part.name is ComponentName.MESSAGE), "")
     return _WORD.findall(message)[:_MOST_WORDS]
 
 
 class Links:
-    """Fingerprints as they come; `cluster` gives the key of the first one of those that are linked."""
+    """Fingerprints in order of arrival; `find_cluster` gives the key of the first one linked to a key."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
         self._titled: dict[str, str] = {}
         self._statements: dict[str, list[tuple[str, Sequence[Component]]]] = {}
 
-    def add(self, key: str, components: Sequence[Component]) -> None:
-        """Enter a fingerprint; one that is there already stays as it is."""
+    def add_fingerprint(self, key: str, components: Sequence[Component]) -> None:
+        """Add a fingerprint; an existing one stays as it is."""
         if key in self._parents:
             return
         self._parents[key] = key
-        for title in alternatives(components):
-            self._link(key, self._titled.setdefault(title, key))
-        if statement := statement_of(components):
+        for title in make_alternative_titles(components):
+            self._link_keys(key, self._titled.setdefault(title, key))
+        if statement := get_statement(components):
             others = self._statements.setdefault(statement, [])
             for (other, _), text in zip(
-                others, common_texts(components, [its for _, its in others]), strict=True
+                others, find_common_texts(components, [its for _, its in others]), strict=True
             ):
                 if text is not None:
-                    self._link(key, other)
+                    self._link_keys(key, other)
             if len(others) < MOST_COMPARED:
                 others.append((key, components))
 
-    def cluster(self, key: str) -> str:
-        """The first key of the cluster that a key belongs to."""
+    def find_cluster(self, key: str) -> str:
+        """Return the first key of the cluster of a key."""
         while (parent := self._parents[key]) != key:
             key = parent
         return key
 
-    def _link(self, key: str, other: str) -> None:
-        order = list(dict.fromkeys([self.cluster(other), self.cluster(key)]))
+    def _link_keys(self, key: str, other: str) -> None:
+        order = list(dict.fromkeys([self.find_cluster(other), self.find_cluster(key)]))
         for later in order[1:]:
             self._parents[later] = order[0]

@@ -1,5 +1,5 @@
-"""`corpus.json`, which says what was seen of the cases of a corpus, and the results that `corpus run --json`
-printed.
+"""`corpus.json` with the recorded verdicts of a corpus's cases, and the results printed by `corpus run
+--json`.
 """
 
 import re
@@ -22,7 +22,7 @@ _CASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")  # one folder in the co
 
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
-    """A case of a corpus: a digest of its program and values, and what was seen of it by target."""
+    """A case of a corpus: a digest of its program and values, and its verdicts by target."""
 
     digest: str
     targets: dict[str, SeenVerdict] = field(default_factory=dict)
@@ -55,7 +55,11 @@ def is_corpus(folder: Path) -> bool:
 
 
 def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
-    """The cases of a corpus by name; BadInput when there is none, or it cannot be used."""
+    """Read the cases of a corpus by name.
+
+    Raises:
+        BadInput: If the file is missing or invalid.
+    """
     path = folder / NAME
     if not is_corpus(folder):
         raise BadInput(f"{shown(folder, 200)} is no corpus: it has no {NAME}; `opsieve corpus add` makes one")
@@ -81,7 +85,11 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
 
 
 def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
-    """Write corpus.json, whole or not at all, in the order of names; BadInput when it cannot be written."""
+    """Write corpus.json atomically, sorted by name.
+
+    Raises:
+        BadInput: If it cannot be written.
+    """
     found = {
         name: {
             "digest": entry.digest,
@@ -97,7 +105,11 @@ def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
 
 
 def read_results(path: Path) -> list[_Result]:
-    """The results in an output of `corpus run --json`; BadInput when it is none."""
+    """Read the results in an output of `corpus run --json`.
+
+    Raises:
+        BadInput: If it is invalid.
+    """
     try:
         return msgspec.json.decode(read_file(path, _MOST), type=_Results).results
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -106,10 +118,8 @@ def read_results(path: Path) -> list[_Result]:
         ) from None
 
 
-def case_name(path: Path) -> str:
-    """A name for the case at `path`, whatever the path is: `X-reduced` for what lies in the folder `reduced`
-    of X.
-    """
+def make_case_name(path: Path) -> str:
+    """Make a name for the case at `path`: `X-reduced` for the folder `reduced` of X."""
     path = path.absolute()
     words = path.stem if path.suffix in (".onnx", ".json") else path.name
     if words in ("model", "module", "reduced", "case"):

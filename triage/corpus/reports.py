@@ -1,11 +1,11 @@
-"""The results of a corpus for other tools: JUnit's XML, SARIF 2.1.0 and GitHub Actions.
+"""The results of a corpus for other tools: JUnit XML, SARIF 2.1.0 and GitHub Actions.
 
-Whatever a compiler or a file said is escaped: it must not become markup or a workflow command.
+Text from compilers and files is escaped, so that it cannot become markup or a workflow command.
 
 SARIF (OASIS, "Static Analysis Results Interchange Format") has a result for each case that fails or failed:
-`baselineState` says new, updated (fails otherwise), unchanged or absent (fixed). The place is the file of the
-case. What could not be judged is a notification of the tool; if `red` holds `not-judged` it is an error, and
-the execution not successful.
+`baselineState` says new, updated (fails otherwise), unchanged or absent (fixed). The location is the file of
+the case. A case that could not be judged is a notification of the tool; if `red` holds `not-judged` it is an
+error, and the execution not successful.
 """
 
 import json
@@ -16,7 +16,7 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from opsieve.gen.model.printable import markdown, single_line
-from opsieve.triage.corpus.states import STATES, CorpusResult, State, counts
+from opsieve.triage.corpus.states import STATES, CorpusResult, State, count_states
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASELINE: Mapping[State, str] = {
@@ -41,13 +41,17 @@ _OTHER = "failure"
 _LONGEST = 1000
 
 
-def sarif(results: Sequence[CorpusResult], red: Collection[str], version: str, folder: str = "") -> bytes:
-    """A SARIF log of one run, as JSON. `folder` is that of the corpus, relative to the repository's root;
-    `red` the states that are errors.
+def make_sarif(
+    results: Sequence[CorpusResult], red: Collection[str], version: str, folder: str = ""
+) -> bytes:
+    """Make a SARIF log of one run, as JSON.
+
+    `folder` is that of the corpus, relative to the repository's root; `red` are the states that count as
+    errors.
     """
     found = [result for result in results if result.state in _BASELINE and not result.refused]
     problems = [result for result in results if result.refused or result.state == "not-judged"]
-    kinds = sorted({_kind(result) for result in found})
+    kinds = sorted({_get_kind(result) for result in found})
     rules = [
         {"id": kind, "shortDescription": {"text": _RULES.get(kind, "The compiler fails on a valid model.")}}
         for kind in kinds
@@ -61,7 +65,7 @@ def sarif(results: Sequence[CorpusResult], red: Collection[str], version: str, f
     notes = [
         {
             "level": "error" if result.refused or result.state in red else "warning",
-            "message": {"text": _text(f"{result.case} {result.target}: {result.sentence}")},
+            "message": {"text": _escape_text(f"{result.case} {result.target}: {result.sentence}")},
         }
         for result in problems
     ]
@@ -70,24 +74,24 @@ def sarif(results: Sequence[CorpusResult], red: Collection[str], version: str, f
     targets = "+".join(sorted({result.target for result in results}))
     run = {
         "tool": {"driver": driver},
-        "automationDetails": {"id": f"opsieve/{_text(targets)}/"},
+        "automationDetails": {"id": f"opsieve/{_escape_text(targets)}/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": successful, "toolExecutionNotifications": notes}],
-        "results": [_result(result, red, kinds, folder) for result in found],
+        "results": [_make_result(result, red, kinds, folder) for result in found],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1).encode() + b"\n"
 
 
-def _result(result: CorpusResult, red: Collection[str], kinds: list[str], folder: str) -> dict[str, Any]:
+def _make_result(result: CorpusResult, red: Collection[str], kinds: list[str], folder: str) -> dict[str, Any]:
     seen = result.before if result.state == "fixed" else result.after
     place = "/".join(part for part in (folder, result.case, "case.json") if part)
-    kind = _kind(result)
+    kind = _get_kind(result)
     return {
         "ruleId": kind,
         "ruleIndex": kinds.index(kind),
         "level": "error" if result.state in red else "note" if result.state == "fixed" else "warning",
         "message": {
-            "text": _text(
+            "text": _escape_text(
                 f"{result.case} on {result.target}: {result.state.replace('-', ' ')}: {result.sentence}"
             )
         },
@@ -101,14 +105,14 @@ def _result(result: CorpusResult, red: Collection[str], kinds: list[str], folder
     }
 
 
-def _kind(result: CorpusResult) -> str:
+def _get_kind(result: CorpusResult) -> str:
     seen = result.before if result.state == "fixed" else result.after
     return (seen.kind if seen else None) or _OTHER
 
 
-def _text(text: str) -> str:
-    """Text on one line without what is not printable, and of a bounded length. SARIF's message strings take
-    `[text](n)` for a link.
+def _escape_text(text: str) -> str:
+    """Return printable text on one line of bounded length, escaped for SARIF, whose messages take `[text](n)`
+    as a link.
     """
     plain = single_line(text)[:_LONGEST]
     return plain.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
@@ -119,14 +123,18 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_TEXT = 4000
 
 
-def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str = "opsieve corpus") -> bytes:
-    """A test for each case and target. Failing states of `red` are failures, cases that could not be used are
-    errors, and so is what was not judged if `red` holds it; all else that does not pass is skipped.
+def make_junit_xml(
+    results: Sequence[CorpusResult], red: Collection[str], name: str = "opsieve corpus"
+) -> bytes:
+    """Make a JUnit test for each case and target.
+
+    Failing states in `red` are failures; unusable cases are errors, and so are cases that could not be judged
+    if `red` holds that state; all other cases that do not pass are skipped.
     """
-    marks = [_mark_of(result, red) for result in results]
+    marks = [_choose_mark(result, red) for result in results]
     failures, errors, skipped = (marks.count(mark) for mark in ("failure", "error", "skipped"))
     numbers = {
-        "name": _plain(name),
+        "name": _strip_invalid(name),
         "tests": str(len(results)),
         "failures": str(failures),
         "errors": str(errors),
@@ -140,37 +148,37 @@ def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str =
             suite,
             "testcase",
             {
-                "classname": _plain(result.target or "case"),
-                "name": _plain(result.case),
+                "classname": _strip_invalid(result.target or "case"),
+                "name": _strip_invalid(result.case),
                 "time": f"{result.seconds:.3f}",
             },
         )
-        message = _plain(f"{result.state}: {result.sentence}")
+        message = _strip_invalid(f"{result.state}: {result.sentence}")
         if mark in ("error", "failure"):
             kind = "bad-case" if result.refused else result.state
-            SubElement(test, mark, {"message": message, "type": kind}).text = _details(result)
+            SubElement(test, mark, {"message": message, "type": kind}).text = _describe_details(result)
         elif mark:
             SubElement(test, mark, {"message": message})
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _mark_of(result: CorpusResult, red: Collection[str]) -> str:
-    """The element that tells how a test ended, "" for a success."""
+def _choose_mark(result: CorpusResult, red: Collection[str]) -> str:
+    """Choose the XML element for the end of a test, "" for a success."""
     if result.refused or result.state in red:
         return "error" if result.refused or result.state == "not-judged" else "failure"
     return "" if result.state in ("fixed", "passing") else "skipped"
 
 
-def _details(result: CorpusResult) -> str:
+def _describe_details(result: CorpusResult) -> str:
     lines = [f"{result.case} on {result.target}: {result.sentence}"]
     for word, seen in (("before", result.before), ("now", result.after)):
         if seen is not None:
             version = f" ({seen.version})" if seen.version else ""
             lines.append(f"{word}: {seen.words} {seen.fingerprint}{version}")
-    return _plain("\n".join(lines))
+    return _strip_invalid("\n".join(lines))
 
 
-def _plain(text: str) -> str:
+def _strip_invalid(text: str) -> str:
     return _NO_XML.sub(" ", text)[:_MOST_TEXT]
 
 
@@ -179,10 +187,8 @@ _MOST_ROWS = 500  # a summary has at most 1 MiB
 _CUT = 400
 
 
-def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[str]) -> list[str]:
-    """A workflow command for each case that matters: errors first, then failures that are known, then what is
-    fixed.
-    """
+def make_annotations(results: Sequence[CorpusResult], folder: str, red: Collection[str]) -> list[str]:
+    """Make a workflow command for each relevant case: errors first, then known failures, then fixed ones."""
     found: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     for result in results:
         if result.refused or result.state in red:
@@ -195,39 +201,39 @@ def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[st
             continue
         title = f"{result.case}: {'bad case' if result.refused else result.state.replace('-', ' ')}"
         words = f"{result.target}: {result.sentence}" if result.target else result.sentence
-        place = f"file={_property(f'{folder}/{result.case}/case.json')}," if folder else ""
-        found[level].append(f"::{level} {place}title={_property(title)}::{_data(words)}")
+        place = f"file={_escape_property(f'{folder}/{result.case}/case.json')}," if folder else ""
+        found[level].append(f"::{level} {place}title={_escape_property(title)}::{_escape_data(words)}")
     return [line for lines in found.values() for line in lines][:_MOST_ANNOTATIONS]
 
 
-def job_summary(results: Sequence[CorpusResult], name: str) -> str:
-    """Markdown: how many of each state, and a table of what is not as before."""
+def make_job_summary(results: Sequence[CorpusResult], name: str) -> str:
+    """Summarise in Markdown: the number of cases in each state, and a table of the changes."""
     numbers = ", ".join(
-        f"{count} {state.replace('-', ' ')}" for state, count in counts(results).items() if count
+        f"{count} {state.replace('-', ' ')}" for state, count in count_states(results).items() if count
     )
-    lines = [f"## opsieve: {markdown(_cut(name))}", "", (numbers or "no case") + ".", ""]
+    lines = [f"## opsieve: {markdown(_truncate(name))}", "", (numbers or "no case") + ".", ""]
     rows = [result for state in ("not-judged", *STATES[:4]) for result in results if result.state == state]
     if rows:
         lines += ["| state | case | target | what |", "|---|---|---|---|"]
         for result in rows[:_MOST_ROWS]:
             cells = (result.state.replace("-", " "), result.case, result.target, result.sentence)
-            lines.append(f"| {' | '.join(markdown(_cut(cell)) for cell in cells)} |")
+            lines.append(f"| {' | '.join(markdown(_truncate(cell)) for cell in cells)} |")
         lines.append("")
     if len(rows) > _MOST_ROWS:
         lines += [f"and {len(rows) - _MOST_ROWS:,} more.", ""]
     return "\n".join(lines) + "\n"
 
 
-def _data(text: str) -> str:
-    """Text as the message of a workflow command; the runner's older commands, which begin anywhere in a line,
-    are broken, too.
+def _escape_data(text: str) -> str:
+    """Escape the message of a workflow command, including the runner's older commands, which may begin
+    anywhere in a line.
     """
-    return single_line(_cut(text)).replace("##[", "## [").replace("%", "%25")
+    return single_line(_truncate(text)).replace("##[", "## [").replace("%", "%25")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _CUT else f"{text[:_CUT]}..."

@@ -1,5 +1,5 @@
-"""A corpus, a folder of cases with what was seen of them: cases added to it, replayed on a compiler, two
-replays compared.
+"""A corpus, a folder of cases with recorded verdicts: add cases, replay them on a compiler, compare two
+replays.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.corpus.corpus_file import (
     CorpusEntry,
-    case_name,
     is_corpus,
+    make_case_name,
     read_corpus,
     read_results,
     write_corpus,
 )
-from opsieve.triage.corpus.states import CorpusResult, SeenVerdict, replayed
+from opsieve.triage.corpus.states import CorpusResult, SeenVerdict, make_result
 from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judge_models
 
 _LIMITS = Limits()
@@ -39,14 +39,14 @@ class CorpusRequest:
     limits: Limits = _LIMITS
     offline: bool = False
 
-    def judging(self, targets: tuple[str, ...]) -> JudgeRequest:
-        """The same for models on these targets."""
+    def make_judge_request(self, targets: tuple[str, ...]) -> JudgeRequest:
+        """Make the request to judge models on these targets."""
         return JudgeRequest(targets=targets, limits=self.limits, offline=self.offline)
 
 
 @dataclass(frozen=True, slots=True)
 class AddedCase:
-    """A case that is in the corpus now: its name there, and what was seen of it by target, with reasons."""
+    """A case in the corpus: its name there, and its verdicts by target, with reasons."""
 
     model: str
     name: str
@@ -55,8 +55,8 @@ class AddedCase:
 
 
 def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterator[AddedCase | RefusedModel]:
-    """Judge cases and copy them into the corpus, each by itself; one that is there already only gets its
-    record renewed.
+    """Judge cases and copy them into the corpus, each by itself; for a case already there only the record is
+    renewed.
     """
     for text in request.targets:
         resolve(text)
@@ -64,30 +64,32 @@ def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterat
     groups: dict[tuple[str, ...], list[Path]] = {}
     for path in dict.fromkeys(paths):
         try:
-            groups.setdefault(_asked(path, request), []).append(path)
+            groups.setdefault(_choose_targets(path, request), []).append(path)
         except BadInput as error:
             yield RefusedModel(str(path), str(error))
         except Exception as error:  # noqa: BLE001  a fault of ours on one case costs the others nothing
             yield RefusedModel(str(path), "opsieve failed to read it", error)
     for targets, group in groups.items():
         judged: dict[str, list[JudgeResult]] = {}
-        for found in judge_models(group, request.judging(targets), say):
+        for found in judge_models(group, request.make_judge_request(targets), say):
             if isinstance(found, JudgeResult):
                 judged.setdefault(found.model, []).append(found)
             else:
                 yield found
         for model, results in judged.items():
             try:
-                yield _added(model, results, request.folder, entries)
+                yield _save_case(model, results, request.folder, entries)
             except BadInput as error:
                 yield RefusedModel(model, str(error))
 
 
-def replay(request: CorpusRequest, say: Say) -> Iterator[CorpusResult | RefusedModel]:
-    """Judge every case of a corpus on the targets of the request, or on those of its record; a bad case costs
-    only itself.
+def replay_corpus(request: CorpusRequest, say: Say) -> Iterator[CorpusResult | RefusedModel]:
+    """Judge every case of a corpus on the targets of the request, or on those of its record.
 
-    BadInput for a folder that is no corpus and for a target of the request that there is not.
+    A bad case does not affect the others.
+
+    Raises:
+        BadInput: If the folder is not a corpus, or a target of the request is unknown.
     """
     entries = read_corpus(request.folder)
     for text in request.targets:
@@ -105,24 +107,28 @@ def replay(request: CorpusRequest, say: Say) -> Iterator[CorpusResult | RefusedM
             groups.setdefault(tuple(targets), []).append(name)
     for asked, group in groups.items():
         names = {str(request.folder / name): name for name in group}
-        for found in judge_models([Path(path) for path in names], request.judging(asked), say):
+        for found in judge_models([Path(path) for path in names], request.make_judge_request(asked), say):
             name = names[found.model]
             if isinstance(found, RefusedModel):
                 yield replace(found, model=name)
                 continue
             result = found.facts()
             records = entries[name].targets
-            yield replayed(name, result["target"], records, _seen(found), result["reason"], result["seconds"])
+            yield make_result(
+                name, result["target"], records, _make_verdict(found), result["reason"], result["seconds"]
+            )
 
 
-def refused(found: RefusedModel) -> CorpusResult:
-    """A case that could not be used, among the results."""
+def make_refusal(found: RefusedModel) -> CorpusResult:
+    """Turn a case that could not be used into a result."""
     return CorpusResult(found.model, "", "not-judged", reason=found.reason, refused=True)
 
 
-def compared(old: Path, new: Path) -> Iterator[CorpusResult]:
-    """Two outputs of `corpus run --json`, the old one in the place of the record; BadInput for a file that is
-    none.
+def compare_results(old: Path, new: Path) -> Iterator[CorpusResult]:
+    """Compare two outputs of `corpus run --json`, the older one as the record.
+
+    Raises:
+        BadInput: For an invalid file.
     """
     records: dict[str, dict[str, SeenVerdict]] = {}
     for result in read_results(old):
@@ -146,7 +152,7 @@ def compared(old: Path, new: Path) -> Iterator[CorpusResult]:
                 result.refused,
             )
         else:
-            yield replayed(result.case, result.target, known, result.after, result.reason, result.seconds)
+            yield make_result(result.case, result.target, known, result.after, result.reason, result.seconds)
     for case in records:
         if case not in met:
             yield CorpusResult(
@@ -154,8 +160,8 @@ def compared(old: Path, new: Path) -> Iterator[CorpusResult]:
             )
 
 
-def _asked(path: Path, request: CorpusRequest) -> tuple[str, ...]:
-    """The targets to judge a new case on: those of the request, or the one that the case names."""
+def _choose_targets(path: Path, request: CorpusRequest) -> tuple[str, ...]:
+    """Choose the targets for a new case: those of the request, or the one that the case names."""
     if request.targets:
         return tuple(dict.fromkeys(request.targets))
     case = open_case(path)
@@ -163,17 +169,17 @@ def _asked(path: Path, request: CorpusRequest) -> tuple[str, ...]:
     return (named_by_file(text, request.offline, case.origin.versions),)
 
 
-def _added(
+def _save_case(
     model: str, results: Sequence[JudgeResult], folder: Path, entries: dict[str, CorpusEntry]
 ) -> AddedCase:
-    """Save a judged case, unless it is there, and record what was seen of it."""
+    """Save a judged case unless it is there, and record its verdicts."""
     case = results[0].case
-    digest = _digest(case)
+    digest = _hash_case(case)
     name = next((name for name, entry in entries.items() if entry.digest == digest), "")
     if not name or not (folder / name).is_dir():
-        name = name or _free_name(case_name(Path(model)), folder, entries)
+        name = name or _find_free_name(make_case_name(Path(model)), folder, entries)
         save(case, folder / name)
-    seen = {result.target.display: _seen(result) for result in results}
+    seen = {result.target.display: _make_verdict(result) for result in results}
     known = entries[name].targets if name in entries else {}
     entries[name] = CorpusEntry(digest, {**known, **seen})
     write_corpus(folder, entries)
@@ -182,10 +188,8 @@ def _added(
     )
 
 
-def _free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry]) -> str:
-    """The name, with a number where another case has it; what lies in the folder without a record is never
-    replaced.
-    """
+def _find_free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry]) -> str:
+    """Return the name, with a number if it is taken; a folder without a record is never replaced."""
     name, number = wanted, 1
     while name in entries or (folder / name).exists():
         number += 1
@@ -193,9 +197,9 @@ def _free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry]) ->
     return name
 
 
-def _digest(case: Case) -> str:
-    """SHA-256 of a program and its values: equal cases are one case of a corpus, whatever else their folders
-    say.
+def _hash_case(case: Case) -> str:
+    """Return the SHA-256 of a program and its values: equal cases are one case of a corpus, whatever else
+    their folders hold.
     """
     state = hashlib.sha256(case.program.digest.encode())
     with tempfile.TemporaryDirectory(prefix="opsieve-corpus-") as scratch:
@@ -205,7 +209,7 @@ def _digest(case: Case) -> str:
     return state.hexdigest()
 
 
-def _seen(result: JudgeResult) -> SeenVerdict:
+def _make_verdict(result: JudgeResult) -> SeenVerdict:
     found = result.facts()
     return SeenVerdict(
         found["verdict"], found["kind"], found["stage"], found["fingerprint"], found["version"] or ""

@@ -1,4 +1,4 @@
-"""What became of the cases of a corpus: a verdict beside the one that was seen before."""
+"""The states of the cases of a corpus: a verdict compared with the recorded one."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -22,7 +22,7 @@ FAIL_ON: Mapping[str, frozenset[State]] = {  # the states that give exit code 1
 
 @dataclass(frozen=True, slots=True)
 class SeenVerdict:
-    """What a target made of a case: the keys of `opsieve run --json` that are compared and shown."""
+    """A recorded verdict of a target: the keys of `opsieve run --json` that are compared and shown."""
 
     verdict: str
     kind: str | None = None
@@ -32,7 +32,7 @@ class SeenVerdict:
 
     @property
     def words(self) -> str:
-        """For a person: `fail (crash at compile)`."""
+        """The verdict for a person: `fail (crash at compile)`."""
         if self.verdict != "fail":
             return self.verdict
         return f"fail ({self.kind or 'failure'} at {self.stage or 'an unknown stage'})"
@@ -40,9 +40,7 @@ class SeenVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CorpusResult:
-    """A case on a target now and before. `target` is "" and `refused` true for a case that could not be used
-    at all.
-    """
+    """A case on a target now and before. `target` is "" and `refused` true for an unusable case."""
 
     case: str
     target: str
@@ -55,7 +53,7 @@ class CorpusResult:
 
     @property
     def sentence(self) -> str:
-        """What happened, for a person."""
+        """The result for a person."""
         if self.after is None or self.state == "not-judged":
             return self.reason or "not judged"
         was = f", was {self.before.words}" if self.before is not None and self.before != self.after else ""
@@ -65,7 +63,7 @@ class CorpusResult:
         )
 
 
-def replayed(
+def make_result(
     case: str,
     target: str,
     records: Mapping[str, SeenVerdict],
@@ -73,26 +71,26 @@ def replayed(
     reason: str = "",
     seconds: float = 0.0,
 ) -> CorpusResult:
-    """A case with its state; `records` are what was seen of it before, by target."""
-    before = _before(records, target, after)
-    return CorpusResult(case, target, _state(before, after), before, after, reason, seconds)
+    """Make the result of a case with its state; `records` are its earlier verdicts by target."""
+    before = _find_record(records, target, after)
+    return CorpusResult(case, target, _choose_state(before, after), before, after, reason, seconds)
 
 
-def counts(results: Iterable[CorpusResult]) -> dict[str, int]:
-    """How many have which state, all states in order."""
+def count_states(results: Iterable[CorpusResult]) -> dict[str, int]:
+    """Count the results in each state, all states in order."""
     found = Counter(result.state for result in results)
     return {state: found[state] for state in STATES}
 
 
-def facts(results: Iterable[CorpusResult]) -> list[dict[str, Any]]:
-    """The results as `--json` prints them (docs/reference/json.md)."""
+def list_facts(results: Iterable[CorpusResult]) -> list[dict[str, Any]]:
+    """Return the results as `--json` prints them (docs/reference/json.md)."""
     return [
         {
             "case": result.case,
             "target": result.target,
             "state": result.state,
-            "before": verdict_facts(result.before),
-            "after": verdict_facts(result.after),
+            "before": get_verdict_facts(result.before),
+            "after": get_verdict_facts(result.after),
             "reason": result.reason,
             "seconds": result.seconds,
             "refused": result.refused,
@@ -101,36 +99,36 @@ def facts(results: Iterable[CorpusResult]) -> list[dict[str, Any]]:
     ]
 
 
-def verdict_facts(seen: SeenVerdict | None) -> dict[str, Any] | None:
-    """The keys of a verdict in `--json`."""
+def get_verdict_facts(seen: SeenVerdict | None) -> dict[str, Any] | None:
+    """Return the keys of a verdict in `--json`."""
     if seen is None:
         return None
     return {name: getattr(seen, name) for name in ("verdict", "kind", "stage", "fingerprint", "version")}
 
 
-def _before(records: Mapping[str, SeenVerdict], target: str, after: SeenVerdict) -> SeenVerdict | None:
-    """Return the record that a verdict is compared with: the last known state of the compiler before what is
-    judged now.
+def _find_record(records: Mapping[str, SeenVerdict], target: str, after: SeenVerdict) -> SeenVerdict | None:
+    """Return the record with which a verdict is compared: the compiler's last known state before the judged
+    version.
 
-    Only records of the same compiler that say `pass`, `fail` or `flaky` count. They are taken in this order:
+    Only records of the same compiler that say `pass`, `fail` or `flaky` count, in this order:
 
-    1. Records with the same settings, that is the same options, before records with others.
-    2. The nearest earlier release, the release itself included. What is installed and builds stand where the
-       version that they state stands; what states no version is newer than every release, and its record is
-       used if the target is the same.
-    3. Where only later releases are on record, the nearest later one: a failure that it shows is known, and
-       an older release that fails although it passes fails newly, for no record says that it did.
+    1. Records with the same options, before records with others.
+    2. The nearest earlier release, the release itself included. Installed versions and builds stand at the
+    version that they state; one without a version is newer than every release, and its record is used if the
+    target is the same.
+    3. If only later releases are on record, the nearest later one: a failure that it shows is known, and an
+    older release that fails although it passes fails newly, because that failure is unrecorded.
     4. Of records of one version that of the same target, then one of the same failure, then a pass.
 
     So a failing release whose last recorded predecessor passes is never still failing, whatever older
     releases did.
     """
-    asked = _parse(target)
-    known = ((text, _parse(text), seen) for text, seen in records.items() if seen.verdict in JUDGED)
+    asked = _parse_target(target)
+    known = ((text, _parse_target(text), seen) for text, seen in records.items() if seen.verdict in JUDGED)
     alike = [record for record in known if record[1].backend == asked.backend]
-    places = {text: _place(recorded, seen) for text, recorded, seen in alike}
+    places = {text: _get_place(recorded, seen) for text, recorded, seen in alike}
     order = sorted({place for place in places.values() if place is not None})
-    here = _place(asked, after)
+    here = _get_place(asked, after)
     now = len(order) - 1 if here is None else bisect_right(order, here) - 1
 
     def rank(record: tuple[str, Target, SeenVerdict]) -> tuple[bool, int, int, bool, bool, bool]:
@@ -151,23 +149,23 @@ def _before(records: Mapping[str, SeenVerdict], target: str, after: SeenVerdict)
     return min(alike, key=rank)[2] if alike else None
 
 
-def _parse(text: str) -> Target:
-    """The target of a record; one that breaks the grammar is a compiler of its own."""
+def _parse_target(text: str) -> Target:
+    """Parse the target of a record; an invalid one counts as a compiler of its own."""
     try:
         return Target.parse(text)
     except BadInput:
         return Target(text)
 
 
-def _place(target: Target, seen: SeenVerdict) -> tuple[object, ...] | None:
-    """The place of a release in the order of versions, None for a build that states no version."""
+def _get_place(target: Target, seen: SeenVerdict) -> tuple[object, ...] | None:
+    """Return the place of a release in the order of versions, or None for a build without a version."""
     try:
         return release_key(target.release or seen.version)
     except BadInput:
         return None
 
 
-def _state(before: SeenVerdict | None, after: SeenVerdict) -> State:
+def _choose_state(before: SeenVerdict | None, after: SeenVerdict) -> State:
     if after.verdict == "pass":
         return "fixed" if before is not None and before.verdict == "fail" else "passing"
     if after.verdict not in FAILING:

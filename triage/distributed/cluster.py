@@ -1,11 +1,11 @@
-"""An existing Dask cluster that does the tests of a campaign: programs are made, run and judged there, the
-store has one writer here.
+"""Run the tests of a campaign on an existing Dask cluster: programs are made, run and judged there, and
+stored here.
 
-Each lane of the pool is a thread here that sends one question at a time as a task. Workers that do not have
-the same generator and the same compilers as this process are left out. A worker that is lost is Dask's to
-replace; what its lane had begun is done again.
+Each lane of the pool is a thread here that sends one question at a time as a task. Workers with another
+generator or other compilers than this process are left out. Dask replaces lost workers; the tests of a lost
+lane are repeated.
 
-https://distributed.dask.org/en/stable/ ; Dask pickles what it sends: a scheduler and its workers trust each
+https://distributed.dask.org/en/stable/ ; Dask pickles its messages: a scheduler and its workers trust each
 other.
 """
 
@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.campaign.lane_messages import Answer, Begin, Question, decode, encode
+from opsieve.triage.campaign.lane_messages import Answer, Begin, Question, decode_message, encode_message
 from opsieve.triage.campaign.lane_spawn import Spawn
 from opsieve.triage.distributed import remote_lane
 from opsieve.triage.distributed.remote_lane import Installed
@@ -31,24 +31,29 @@ _WAIT = 30.0  # seconds that a campaign waits for a first worker, or for one in 
 
 
 @contextmanager
-def cluster_lanes(
+def open_lanes(
     address: str, campaign: Campaign, resources: Mapping[str, float], say: Callable[[str], None]
 ) -> Iterator[tuple[int, Spawn]]:
-    """How many lanes of a campaign the cluster at an address can have, and what starts one; they end with the
-    context. BadInput.
+    """Yield the number of lanes that the cluster can have, and a function that starts one; they end with the
+    context.
+
+    Raises:
+        BadInput: If the cluster cannot be used.
     """
-    with Cluster(address, remote_lane.installed(campaign.targets), resources, say) as cluster:
+    with Cluster(address, remote_lane.describe_installed(campaign.targets), resources, say) as cluster:
         try:
-            yield cluster.threads(), cluster.spawn(campaign.id)
+            yield cluster.count_threads(), cluster.make_spawn(campaign.id)
         finally:
-            cluster.each(remote_lane.end_lanes, campaign.id)
+            cluster.run_everywhere(remote_lane.end_lanes, campaign.id)
 
 
 class Cluster:
     """A connection to a scheduler, `tcp://...` or `tls://...`; use it as a context manager.
 
-    Of its workers those serve that have what is installed `here` and these amounts of Dask's `resources`;
-    `say` hears which are left out, and why. BadInput where nobody answers, or Dask is not installed.
+    It uses the workers that have the installation in `here` and these amounts of Dask's `resources`, and
+    reports the others with reasons through `say`.
+
+    Raises BadInput if the scheduler is silent, or Dask is missing.
     """
 
     def __init__(
@@ -81,14 +86,18 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._client.close(timeout=_CONNECT)
 
-    def require(self, here: Installed) -> None:
-        """From now on keep to workers that have what is installed here of further targets."""
+    def require_installed(self, here: Installed) -> None:
+        """From now on use only workers that have this installation."""
         with self._lock:
             self._here, self._known, self._looked = here, {}, -math.inf
 
-    def threads(self) -> int:
-        """How many tests its workers can do at once. BadInput when there is none that can."""
-        fitting = self.fitting()
+    def count_threads(self) -> int:
+        """Count the tests that its workers can do at once.
+
+        Raises:
+            BadInput: If there is no usable worker.
+        """
+        fitting = self.list_usable()
         if not fitting:
             why = "; ".join(f"{address}: {why}" for address, why in list(self._known.items())[:3])
             raise BadInput(
@@ -97,18 +106,16 @@ class Cluster:
             )
         return sum(threads for address, threads in self._client.nthreads().items() if address in fitting)
 
-    def fitting(self) -> list[str]:
-        """The workers that have what is needed, as of a look within the last seconds; those that came since
-        the one before are asked.
-        """
+    def list_usable(self) -> list[str]:
+        """List the usable workers, at most a few seconds old; new workers are checked."""
         with self._lock:
             if self._found and time.monotonic() - self._looked < _LOOK:
                 return self._found
-            with self._reached():
+            with self._translate_errors():
                 workers = self._client.scheduler_info(n_workers=-1)["workers"]
             new = [address for address in workers if address not in self._known]
-            for address, has in self._installed(new).items():
-                why = _lacks(has, self._here) or _short_of(
+            for address, has in self._check_workers(new).items():
+                why = _explain_lack(has, self._here) or _find_missing_resource(
                     workers[address].get("resources", {}), self._resources
                 )
                 self._known[address] = why
@@ -119,44 +126,49 @@ class Cluster:
             return self._found
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
-        """BadInput where the client cannot reach its scheduler any more."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise BadInput if the client can no longer reach its scheduler."""
         try:
             yield
         except _GONE:
             raise BadInput(f"the scheduler at {shown(self.address, 100)} is gone") from None
 
-    def _installed(self, workers: Sequence[str]) -> dict[str, Installed | str]:
-        """What workers have, or why they cannot tell."""
+    def _check_workers(self, workers: Sequence[str]) -> dict[str, Installed | str]:
+        """Return the installations of workers, or why they are unknown."""
         if not workers:
             return {}
         asked = list(self._here.versions)
-        with self._reached():
-            found = self._client.run(remote_lane.installed, asked, workers=list(workers), on_error="return")
+        with self._translate_errors():
+            found = self._client.run(
+                remote_lane.describe_installed, asked, workers=list(workers), on_error="return"
+            )
         return {
             address: answer if isinstance(answer, Installed) else f"{type(answer).__name__}: {answer}"
             for address, answer in found.items()
         }
 
-    def spawn(self, campaign: str) -> Spawn:
-        """What starts a lane of a campaign, as `LanePool` wants it."""
+    def make_spawn(self, campaign: str) -> Spawn:
+        """Return a function that starts a lane of a campaign, for `LanePool`."""
 
         return lambda: ClusterLane(self, campaign)
 
-    def done(self, given_up: threading.Event, function: Callable[..., Any], *given: Any) -> Any:
-        """What a function of a module gives on one of the workers. BadInput when no worker is left; EOFError
-        when it raised an error, when its worker was lost again and again, or nobody wants the answer any
-        more.
+    def run_task(self, given_up: threading.Event, function: Callable[..., Any], *given: Any) -> Any:
+        """Run a function of a module on one of the workers and return its result.
+
+        Raises:
+            BadInput: If every worker is gone.
+            EOFError: If it raised an error, its worker was lost repeatedly, or the answer is no longer
+            wanted.
         """
         from distributed import TimeoutError as Late
 
-        fitting = self.fitting()
+        fitting = self.list_usable()
         if not fitting:
             given_up.wait(_WAIT)
-            fitting = self.fitting()
+            fitting = self.list_usable()
         if not fitting:
             raise BadInput("no worker of the cluster is left that can do this")
-        with self._reached():
+        with self._translate_errors():
             task = self._client.submit(
                 function,
                 *given,
@@ -171,7 +183,7 @@ class Cluster:
                     return task.result(timeout=_LOOK)
                 except Late:
                     # those that may do it are gone, others may be there
-                    if not set(fitting) & set(self.fitting()):
+                    if not set(fitting) & set(self.list_usable()):
                         break
             raise EOFError("given up")
         except Exception as error:  # noqa: BLE001 - whatever the task or Dask says, there is no answer
@@ -180,41 +192,46 @@ class Cluster:
             with suppress(*_GONE):
                 task.cancel()
 
-    def each(self, function: Callable[[str], None], owner: str) -> None:
-        """Have each worker end what it keeps for a campaign or reduction."""
+    def run_everywhere(self, function: Callable[[str], None], owner: str) -> None:
+        """Let each worker end the processes it keeps for a campaign or reduction."""
         with suppress(*_GONE):  # what cannot be reached ends by itself
             self._client.run(function, owner, on_error="ignore")
 
 
 class ClusterLane:
-    """The pool's side of a lane on a cluster: a question is a task, which is a few seconds long."""
+    """The pool's side of a lane on a cluster: a question is a task of a few seconds."""
 
     def __init__(self, cluster: Cluster, campaign: str):
         self._cluster, self._campaign = cluster, campaign
         self._given_up = threading.Event()
         self._begin = b""
 
-    def begin(self, message: Begin) -> None:
-        """Keep the message that every task is sent first: whose tests it does."""
-        self._begin = encode(message)
+    def send_begin(self, message: Begin) -> None:
+        """Keep the message with the campaign, which precedes every task."""
+        self._begin = encode_message(message)
 
-    def ask(self, question: Question) -> Iterator[Answer]:
-        """What a worker answers. BadInput when none is left, EOFError when the task is lost."""
-        given = self._campaign, self._begin, encode(question)
-        for frame in self._cluster.done(self._given_up, remote_lane.answers, *given):
-            yield decode(frame)  # type: ignore[misc]  # a lane sends answers only
+    def iter_answers(self, question: Question) -> Iterator[Answer]:
+        """Yield a worker's answers.
 
-    def stop(self) -> None:
+        Raises:
+            BadInput: If every worker is gone.
+            EOFError: If the task is lost.
+        """
+        given = self._campaign, self._begin, encode_message(question)
+        for frame in self._cluster.run_task(self._given_up, remote_lane.answer_question, *given):
+            yield decode_message(frame)  # type: ignore[misc]  # a lane sends answers only
+
+    def send_stop(self) -> None:
         """Let the task end by itself."""
 
-    def end(self) -> int:
-        """Wait for no answer any more."""
+    def end_lane(self) -> int:
+        """Stop waiting for an answer."""
         self._given_up.set()
         return 0
 
 
-def _lacks(has: Installed | str, here: Installed) -> str:
-    """Why a worker cannot do the tests; "" when it can."""
+def _explain_lack(has: Installed | str, here: Installed) -> str:
+    """Explain why a worker cannot do the tests; "" if it can."""
     if isinstance(has, str):
         return f"opsieve cannot be asked there ({shown(has, 200)})"
     if has.generator != here.generator:
@@ -230,8 +247,8 @@ def _lacks(has: Installed | str, here: Installed) -> str:
     return ""
 
 
-def _short_of(amounts: Mapping[str, float], wanted: Mapping[str, float]) -> str:
-    """Which resource a worker lacks; "" when none."""
+def _find_missing_resource(amounts: Mapping[str, float], wanted: Mapping[str, float]) -> str:
+    """Name the resource that a worker lacks, or ""."""
     for name, amount in wanted.items():
         if amounts.get(name, 0) < amount:
             return f"it has no {name}={amount:g} (dask worker --resources {name}={amount:g})"

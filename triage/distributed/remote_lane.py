@@ -1,7 +1,7 @@
-"""The worker's side of a Dask cluster: lanes that do tests, kept for the next question, and the files of a
-case as they travel.
+"""The worker's side of a Dask cluster: lanes that do tests, kept between questions, and the files of a case
+in transit.
 
-Questions and answers are the frames of `campaign/lane_messages.py`. A lane that is not asked for a while
+Questions and answers are the frames of `campaign/lane_messages.py`. A lane without questions for a while
 ends.
 """
 
@@ -21,23 +21,23 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
-from opsieve.triage.campaign.lane_messages import decode, encode
-from opsieve.triage.campaign.lane_spawn import LaneClient, spawn
+from opsieve.triage.campaign.lane_messages import decode_message, encode_message
+from opsieve.triage.campaign.lane_spawn import LaneClient, spawn_lane
 
 T = TypeVar("T")
 _PATIENCE = 120.0  # seconds that a thing waits for a task
 
 
 class Kept(Generic[T]):
-    """Things that wait, by the campaign or reduction that they serve; `end` ends one. Thread-safe."""
+    """Waiting objects by the campaign or reduction that they serve; `end` ends one. Thread-safe."""
 
     def __init__(self, end: Callable[[T], object]):
         self._end = end
         self._waiting: dict[str, list[tuple[T, threading.Timer]]] = {}
         self._lock = threading.Lock()
 
-    def take(self, owner: str) -> T | None:
-        """A thing that waits, no longer kept; None where there is none."""
+    def take_one(self, owner: str) -> T | None:
+        """Take a waiting object of this owner, if any."""
         with self._lock:
             waiting = self._waiting.get(owner)
             if not waiting:
@@ -46,17 +46,17 @@ class Kept(Generic[T]):
         timer.cancel()
         return thing
 
-    def keep(self, owner: str, thing: T) -> None:
-        """Have it wait for the next task, for a while."""
+    def keep_one(self, owner: str, thing: T) -> None:
+        """Keep an object for the next task, for a while."""
         timer = threading.Timer(_PATIENCE, self._give_up, (owner, thing))
         timer.daemon = True
         with self._lock:
             self._waiting.setdefault(owner, []).append((thing, timer))
         timer.start()
 
-    def end(self, owner: str) -> None:
-        """End all that waits for an owner."""
-        while (thing := self.take(owner)) is not None:
+    def end_all(self, owner: str) -> None:
+        """End all waiting objects of an owner."""
+        while (thing := self.take_one(owner)) is not None:
             self._end(thing)
 
     def _give_up(self, owner: str, thing: T) -> None:
@@ -75,8 +75,8 @@ class LaneDied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What a worker has: the generator's version, Python's, and by target the compiler's or why there is
-    none.
+    """A worker's installation: versions of the generator and Python, and by target the compiler's, or why it
+    is missing.
     """
 
     generator: str
@@ -85,8 +85,8 @@ class Installed:
     missing: dict[str, str]
 
 
-def installed(targets: Sequence[str], offline: bool = False) -> Installed:
-    """What this worker has of what tests on these targets need; `offline`, a release that is not installed is
+def describe_installed(targets: Sequence[str], offline: bool = False) -> Installed:
+    """Describe this worker's installation for tests on these targets; if `offline`, releases to download are
     missing.
     """
     versions: dict[str, str] = {}
@@ -100,32 +100,34 @@ def installed(targets: Sequence[str], offline: bool = False) -> Installed:
     return Installed(generator_version(), platform.python_version(), versions, missing)
 
 
-def answers(campaign: str, begin: bytes, question: bytes) -> list[bytes]:
-    """What a lane of this worker, begun with `begin` for a campaign of this id, answers to a question, frame
-    by frame. LaneDied.
+def answer_question(campaign: str, begin: bytes, question: bytes) -> list[bytes]:
+    """Let a lane of this worker answer a question, frame by frame; a new lane begins with `begin`.
+
+    Raises:
+        LaneDied: If the lane ends before that.
     """
-    lane = _KEPT.take(campaign)
+    lane = _KEPT.take_one(campaign)
     try:
         if lane is None:
-            lane = spawn(meeting=campaign)
-            lane.begin(decode(begin))  # type: ignore[arg-type]  # what the pool sends
-        found = list(map(encode, lane.ask(decode(question))))  # type: ignore[arg-type]
+            lane = spawn_lane(meeting=campaign)
+            lane.send_begin(decode_message(begin))  # type: ignore[arg-type]  # what the pool sends
+        found = list(map(encode_message, lane.iter_answers(decode_message(question))))  # type: ignore[arg-type]
     except (EOFError, OSError):
-        raise LaneDied(f"status {lane.end() if lane else None}") from None
+        raise LaneDied(f"status {lane.end_lane() if lane else None}") from None
     except BaseException:
         if lane is not None:
-            lane.end()
+            lane.end_lane()
         raise
-    _KEPT.keep(campaign, lane)
+    _KEPT.keep_one(campaign, lane)
     return found
 
 
 def end_lanes(campaign: str) -> None:
-    """End the lanes that are kept for a campaign."""
-    _KEPT.end(campaign)
+    """End the lanes kept for a campaign."""
+    _KEPT.end_all(campaign)
 
 
-_KEPT: Kept[LaneClient] = Kept(lambda lane: lane.end())
+_KEPT: Kept[LaneClient] = Kept(lambda lane: lane.end_lane())
 
 
 _MOST = 256 << 20  # bytes of the files of a case
@@ -133,9 +135,11 @@ _MOST = 256 << 20  # bytes of the files of a case
 Files = Mapping[str, bytes]
 
 
-def files_of(folder: Path, but: str = "") -> dict[str, bytes]:
-    """The files of a case by their path in it, without links and folders called `but`. BadInput where they
-    are too large to be sent.
+def pack_files(folder: Path, but: str = "") -> dict[str, bytes]:
+    """Read the files of a case by path, without links and folders called `but`.
+
+    Raises:
+        BadInput: If they are too large to be sent.
     """
     found: dict[str, bytes] = {}
     room = _MOST
@@ -152,7 +156,11 @@ def files_of(folder: Path, but: str = "") -> dict[str, bytes]:
 
 
 def write_files(files: Files, folder: Path) -> None:
-    """Write files into a folder. BadInput for a path that leaves it."""
+    """Write files into a folder.
+
+    Raises:
+        BadInput: For a path that leaves it.
+    """
     for name, data in files.items():
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise BadInput("the other side sent a path that leaves the folder")

@@ -1,8 +1,8 @@
-"""Compilers of a Dask cluster asked as those of this machine are, for the tests of a reduction.
+"""Use compilers of a Dask cluster like local ones, for the tests of a reduction.
 
-Programs, values and observations travel as they do to a lane (campaign/lane_messages.py): as bytes, nothing
-of opsieve's is pickled. What the cluster cannot answer is asked here, so that the cluster decides how long a
-reduction takes and never what comes of it.
+Programs, values and observations travel as they do to a lane (campaign/lane_messages.py): as bytes, without
+pickled objects of opsieve. Tests that the cluster fails to answer run here, so the cluster affects how long a
+reduction takes and never its result.
 """
 
 import os
@@ -18,15 +18,15 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygotes.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.errors import BadInput, shown
-from opsieve.triage.campaign.lane_messages import SentCase, decode_as, encode, read_case, send_case
+from opsieve.triage.campaign.lane_messages import SentCase, decode_as, encode_message, pack_case, unpack_case
 from opsieve.triage.distributed.cluster import Cluster
-from opsieve.triage.distributed.remote_lane import Kept, installed
+from opsieve.triage.distributed.remote_lane import Kept, describe_installed
 
 Further = Callable[[Sequence[ResolvedTarget]], list[Workers]]  # workers that can be asked about these targets
 
 
 class _SentTest(msgspec.Struct):
-    """A `Test`."""
+    """A `Test` in transit."""
 
     case: SentCase
     as_is: bool
@@ -34,9 +34,7 @@ class _SentTest(msgspec.Struct):
 
 
 class _Question(msgspec.Struct):
-    """To a worker: what a target makes of tests. `owner` is the reduction that asks, for which compilers are
-    kept.
-    """
+    """To a worker: observe a target on tests. `owner` is the reduction for which compilers are kept."""
 
     owner: str
     target: str
@@ -48,7 +46,7 @@ class _Question(msgspec.Struct):
 
 
 class RemoteWorkers(Workers):
-    """Workers that are asked on a cluster; `here` answers in their place when nobody does there."""
+    """Workers on a cluster, with `here` as the fallback."""
 
     def __init__(
         self,
@@ -62,29 +60,29 @@ class RemoteWorkers(Workers):
         self._cluster, self._here, self._owner, self._given_up = cluster, here, owner, given_up
 
     def version(self, target: ResolvedTarget) -> str:
-        """The version here, which is that of each worker."""
+        """Return the version here, which is that of each worker."""
         return self._here.version(target)
 
     def observe_many(
         self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
-        """An observation for each test, in order, all by one worker of the cluster."""
-        found = [] if self._given_up.is_set() else self._there(target, tests, fresh, repeat)
+        """Observe each test, in order, all on one worker of the cluster."""
+        found = [] if self._given_up.is_set() else self._observe_remotely(target, tests, fresh, repeat)
         # which may be that machine's alone
         if not found or any(each.outcome == "environment" for each in found):
             found = list(self._here.observe_many(target, tests, fresh=fresh, repeat=repeat))
         yield from found
 
-    def _there(
+    def _observe_remotely(
         self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
     ) -> list[Observation]:
-        """What the cluster answers; nothing where it does not."""
+        """Return the cluster's answers, or [] if it fails."""
         asked = [
-            _SentTest(send_case(Case(each.program, each.inputs)), each.as_is, each.again) for each in tests
+            _SentTest(pack_case(Case(each.program, each.inputs)), each.as_is, each.again) for each in tests
         ]
         question = _Question(self._owner, str(target), asked, fresh, repeat, self.limits, self.offline)
         try:
-            answer = self._cluster.done(self._given_up, answered_there, encode(question))
+            answer = self._cluster.run_task(self._given_up, answer_tests, encode_message(question))
             observations: list[Observation] = decode_as(answer, list[Observation])
             return observations
         except EOFError as error:
@@ -97,36 +95,36 @@ class RemoteWorkers(Workers):
 
 
 @contextmanager
-def cluster_workers(
+def open_remote_workers(
     address: str, resources: Mapping[str, float], lanes: int | None, here: Workers, say: Callable[[str], None]
 ) -> Iterator[Further]:
-    """What gives as many workers on the cluster at an address as it has threads, or `lanes`. BadInput where
-    nobody answers or fits.
+    """Yield a function that makes as many workers on the cluster as it has threads, or `lanes`.
+
+    Raises:
+        BadInput: If the scheduler is silent or every worker is unsuitable.
     """
     owner, given_up = os.urandom(8).hex(), threading.Event()
-    with Cluster(address, installed(()), resources, say) as cluster:
-        cluster.threads()
+    with Cluster(address, describe_installed(()), resources, say) as cluster:
+        cluster.count_threads()
 
         def further(targets: Sequence[ResolvedTarget]) -> list[Workers]:
-            cluster.require(installed([str(target) for target in targets], here.offline))
-            count = lanes or cluster.threads()
+            cluster.require_installed(describe_installed([str(target) for target in targets], here.offline))
+            count = lanes or cluster.count_threads()
             return [RemoteWorkers(cluster, here, owner, given_up, say) for _ in range(count)]
 
         try:
             yield further
         finally:
             given_up.set()
-            cluster.each(end_workers, owner)
+            cluster.run_everywhere(end_workers, owner)
 
 
-def answered_there(frame: bytes) -> bytes:
-    """On a worker: what is asked, observed by compilers that are kept for the next question of the same
-    reduction.
-    """
+def answer_tests(frame: bytes) -> bytes:
+    """On a worker: observe tests with compilers that are kept for the next question of the same reduction."""
     question: _Question = decode_as(frame, _Question)
-    workers = _KEPT.take(question.owner) or Workers(question.limits, offline=question.offline)
+    workers = _KEPT.take_one(question.owner) or Workers(question.limits, offline=question.offline)
     try:
-        cases = [read_case(each.case) for each in question.tests]
+        cases = [unpack_case(each.case) for each in question.tests]
         tests = [
             Test(case.program, case.inputs, each.as_is, each.again)
             for case, each in zip(cases, question.tests, strict=True)
@@ -134,17 +132,17 @@ def answered_there(frame: bytes) -> bytes:
         answers = workers.observe_many(
             resolve(question.target), tests, fresh=question.fresh, repeat=question.repeat
         )
-        answer = encode(list(answers))
+        answer = encode_message(list(answers))
     except BaseException:
         workers.close()
         raise
-    _KEPT.keep(question.owner, workers)
+    _KEPT.keep_one(question.owner, workers)
     return answer
 
 
 def end_workers(owner: str) -> None:
     """On a worker: end the compilers that are kept for a reduction."""
-    _KEPT.end(owner)
+    _KEPT.end_all(owner)
 
 
 _KEPT: Kept[Workers] = Kept(Workers.close)

@@ -1,4 +1,4 @@
-"""All that an export tells of one failure, gathered from the oracles that judged it."""
+"""The input of an export: one failure with the judgement of its oracles."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,9 +32,10 @@ ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutput:
-    """What one output should be: its value (floats in float64), the dtype it should have, "" where nobody
-    says, and the largest absolute difference that passes: infinite where only the type is known, and the
-    value stands for its shape.
+    """The right value of one output.
+
+    Floats are in float64; `dtype` is "" if unknown; `within` is the largest absolute difference that passes:
+    infinite if only the type is known, and the value then gives its shape.
     """
 
     value: Value
@@ -46,12 +47,12 @@ class ExpectedOutput:
 class ExportedFailure:
     """One failure as it is shown to others.
 
-    `expected` holds outputs whose values are known, {} when nobody knows them. `source` says whose they are.
-    `shows` is how often a failure that shows sometimes was seen, in how many runs, None for one that always
-    does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it. `passes` are
-    guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went,
-    `first_bad` is the first release or commit with it, "" where unknown. `commits` are those that caused it
-    or are suspected.
+    `expected` holds outputs with known values, {} without any, and `source` their origin. `shows` is how
+    often a flaky failure was seen, in how many runs, None for a steady one; `runs` is in how many it is
+    searched. `seconds` and `memory` (bytes) limit a run. `passes` are guilty passes of the optimiser,
+    `regression` and `fixed` name the releases between which it came and went, `first_bad` is the first
+    release or commit with it, or "". `commits` caused it or are suspected; `probably` are public issues that
+    may describe it.
     """
 
     case: Case
@@ -73,20 +74,18 @@ class ExportedFailure:
 
     @property
     def noun(self) -> str:
-        """What the compiler's users call the program: a model of ONNX, or a module of the compiler's own."""
+        """The users' word for the program: a model of ONNX, or a module of the compiler's own."""
         return ir_of(self.case.program).script.noun
 
     @property
     def author(self) -> str:
-        """Whose the expected values are, in words for people without opsieve; `source` where there are
-        none.
-        """
+        """The origin of the expected values in words for people without opsieve."""
         return {**SOURCES, **ir_of(self.case.program).script.authors}.get(self.source, self.source)
 
     @property
     def model(self) -> bytes:
-        """The program as the target saw it: of an ONNX model the lowest IR version, and the lower opset where
-        it was asked with it.
+        """The program as the target saw it: for ONNX with the lowest IR version, and the lowered opset if one
+        was used.
         """
         program, ir = self.case.program, ir_of(self.case.program)
         if any(note.startswith("the opset was lowered") for note in self.observation.notes):
@@ -94,10 +93,8 @@ class ExportedFailure:
         return ir.lower(program)
 
 
-def as_given(exported: ExportedFailure) -> ExportedFailure:
-    """The failure on the program that the compiler was given, where that is a rewritten one: for people
-    without opsieve it is the program.
-    """
+def use_given_program(exported: ExportedFailure) -> ExportedFailure:
+    """Return the failure on the program that the compiler was given, if that is a rewritten one."""
     target, case, verdict = exported.target, exported.case, exported.verdict
     found = rewritten(case.program, case.inputs, target.rewrite) if target.rewrite else None
     if found is None:
@@ -108,9 +105,9 @@ def as_given(exported: ExportedFailure) -> ExportedFailure:
     return replace(exported, case=case, target=target.unrewritten, verdict=verdict)
 
 
-def oracles_for(program: Program, target: ResolvedTarget, verdict: Verdict) -> tuple[ResolvedTarget, ...]:
-    """Who is asked what is right: the reference, and for a program that it does not take the unoptimised
-    build of the compiler, where the verdict stands on it or the IR trusts it.
+def choose_oracles(program: Program, target: ResolvedTarget, verdict: Verdict) -> tuple[ResolvedTarget, ...]:
+    """Choose the oracles: the reference, and the unoptimised build if the verdict rests on it or the IR
+    trusts it.
     """
     baseline = target.baseline
     stands_on_it = verdict.blame == "optimiser" or LEVELS_DISAGREE in verdict.rules
@@ -119,17 +116,16 @@ def oracles_for(program: Program, target: ResolvedTarget, verdict: Verdict) -> t
     return ORACLES
 
 
-def expected_outputs(
+def find_expected(
     case: Case, verdict: Verdict, got: Values | None, lab: Lab, oracles: Sequence[ResolvedTarget] = ORACLES
 ) -> tuple[dict[str, ExpectedOutput], str]:
-    """The outputs that an export may ask for, and whose values they are; `got` are those of the target, None
-    when it gave none.
+    """Find the outputs that an export may check, and the origin of their values; `got` are the target's, if
+    any.
 
-    The first of `oracles` that can evaluate the program is believed; of a mismatch, the first that `got`
-    differs from. What a user expects comes in where nobody else can tell, or where the judge took it for the
-    truth. Of the outputs that were not found wrong only those count that the native evaluator gives as well:
-    another that is ill-conditioned would fail in any compiler. Where ONNX leaves an output open nobody is
-    right.
+    The first of `oracles` that can evaluate the program is trusted; for a mismatch, the first that `got`
+    differs from. A user's expected values count if every oracle fails, or if the judge took them for the
+    truth. Outputs that were not found wrong count only if the native evaluator gives them as well: an
+    ill-conditioned one would fail in any compiler. Outputs that ONNX leaves open are excluded.
     """
     dtypes = case.program.output_dtypes()
     asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else oracles
@@ -154,23 +150,23 @@ def expected_outputs(
             )
         open_ = {name for name in wanted if open_rules(answer.hazards, name)}
         right = {
-            name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0))
+            name: _make_expected(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0))
             for name in wanted - open_
         }
         return dict(sorted(right.items())), oracle.display
     if RULE in verdict.rules:
-        return _of_derived_types(
+        return _make_typed_outputs(
             read_derived(lab.observe(DERIVING, case.program, case.inputs)), got or {}
         ), INFERENCE
     if case.expected is not None:
         return {
-            name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()
+            name: _make_expected(value, dtypes.get(name, "")) for name, value in case.expected.items()
         }, "expected outputs"
     return {}, ""
 
 
-def _of_derived_types(types: Mapping[str, ValueType], got: Values) -> dict[str, ExpectedOutput]:
-    """Tensors of the derived types; a dimension that is left open is as the target has it."""
+def _make_typed_outputs(types: Mapping[str, ValueType], got: Values) -> dict[str, ExpectedOutput]:
+    """Make tensors of the derived types; an open dimension is taken from the target."""
     right = {}
     for name, type_ in types.items():
         own = np.shape(got.get(name, ()))
@@ -184,39 +180,39 @@ def _of_derived_types(types: Mapping[str, ValueType], got: Values) -> dict[str, 
     return right
 
 
-def _right(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:
-    """A value with the difference that the policy allows of it; beyond the range of its type it is
+def _make_expected(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:
+    """Make an expected output with its tolerance by the policy; values beyond the range of the type become
     infinite.
     """
-    tensors = [np.asarray(leaf) for leaf in leaves(value)]
+    tensors = [np.asarray(leaf) for leaf in iter_leaves(value)]
     floats = [leaf for leaf in tensors if POLICY.screen(dtype or leaf.dtype.name)]
     if not floats:
         return ExpectedOutput(value, dtype)
     kind = dtype or floats[0].dtype.name
-    sizes = np.concatenate([np.abs(_wide(leaf)).ravel() for leaf in floats])
+    sizes = np.concatenate([np.abs(_widen(leaf)).ravel() for leaf in floats])
     sizes = sizes[np.isfinite(sizes)]
     within = float(POLICY.bound(kind, terms, sizes)) if sizes.size else 0.0
     limit = LARGEST.get(kind, np.inf) + within
-    return ExpectedOutput(_mapped(value, limit), dtype, within)
+    return ExpectedOutput(_saturate(value, limit), dtype, within)
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """The tensors in a value, in order."""
+def iter_leaves(value: Any) -> Iterator[Any]:
+    """Yield the tensors in a value, in order."""
     if isinstance(value, (list, tuple)):
         for item in value:
-            yield from leaves(item)
+            yield from iter_leaves(item)
     elif value is not None:
         yield value
 
 
-def _mapped(value: Any, limit: float) -> Any:
+def _saturate(value: Any, limit: float) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_mapped(item, limit) for item in value]
+        return [_saturate(item, limit) for item in value]
     if value is None:
         return None
-    wide = _wide(np.asarray(value))
+    wide = _widen(np.asarray(value))
     return np.where(np.isfinite(wide) & (np.abs(wide) > limit), np.copysign(np.inf, wide.real), wide)
 
 
-def _wide(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+def _widen(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

@@ -1,7 +1,6 @@
-"""What one failure is exported as: a name for a file, and its bytes. The zip holds the folder that every
-command takes.
+"""Export one failure: a file name and its bytes. The zip holds a folder that every command accepts.
 
-Nothing is written here and no compiler runs; a worker prints the model.
+Nothing is written and no compiler runs; a worker prints the model.
 """
 
 import contextlib
@@ -17,16 +16,16 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.model.scratch import Scratch
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExportedFailure
-from opsieve.triage.export.issue import issue
-from opsieve.triage.export.program_source import optimised_text, text_of
-from opsieve.triage.export.script import script
+from opsieve.triage.export.issue import write_issue
+from opsieve.triage.export.program_source import get_optimised_text, get_text
+from opsieve.triage.export.script import write_script
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
 
 
-def archive(exported: ExportedFailure, text: ModelText) -> bytes:
-    """The zip: `case/` with model, inputs, what was observed, and `repro.py` where the failure can be shown
-    by one.
+def make_archive(exported: ExportedFailure, text: ModelText) -> bytes:
+    """Make the zip: `case/` with model, inputs, observations, and `repro.py` if a script can show the
+    failure.
     """
     parameters = {**exported.case.parameters, **exported.observation.knobs, "target": exported.target.display}
     with Scratch() as scratch:
@@ -37,7 +36,7 @@ def archive(exported: ExportedFailure, text: ModelText) -> bytes:
             str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
         }
     with contextlib.suppress(BadInput):  # a kind of failure without a script, or a case too large for one
-        files["case/repro.py"] = script(exported, text).encode()
+        files["case/repro.py"] = write_script(exported, text).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in sorted(files.items()):
@@ -53,23 +52,25 @@ KINDS: tuple[Kind, ...] = ("script", "issue", "pytest", "case")
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A file: the name it goes by, and what is in it."""
+    """A file: its name and contents."""
 
     name: str
     data: bytes
 
 
-def export(exported: ExportedFailure, kind: Kind, workers: Workers) -> Export:
-    """A failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`. Equal exported failures give equal
-    bytes on one machine.
+def export_failure(exported: ExportedFailure, kind: Kind, workers: Workers) -> Export:
+    """Export a failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`.
 
-    BadInput, one sentence, for a failure that this kind of file cannot show.
+    Equal failures give equal bytes on one machine.
+
+    Raises:
+        BadInput: If this kind of file cannot show the failure.
     """
-    text = text_of(exported, workers)
+    text = get_text(exported, workers)
     if kind == "case":
-        return Export("case.zip", archive(exported, text))
+        return Export("case.zip", make_archive(exported, text))
     if kind == "issue":
-        return Export("issue.md", issue(exported, text, optimised_text(exported, workers)).encode())
+        return Export("issue.md", write_issue(exported, text, get_optimised_text(exported, workers)).encode())
     if kind == "pytest":
-        return Export("test_repro.py", script(exported, text, test=True).encode())
-    return Export("repro.py", script(exported, text).encode())
+        return Export("test_repro.py", write_script(exported, text, test=True).encode())
+    return Export("repro.py", write_script(exported, text).encode())

@@ -1,9 +1,9 @@
-"""A failure as an issue in Markdown, under the headings that each project's maintainers ask for
+"""Write a failure as an issue in Markdown, under the headings of each project's template
 (`issue_templates.toml`).
 
-Whatever came out of a model or a compiler stands in fences longer than any run of backticks in it, with
-control characters and everything beyond ASCII escaped: it cannot end its fence, link, mention, or hide
-anything. Prose and headings are ours.
+Text from models and compilers stands in fences longer than any run of backticks in it, with control
+characters and non-ASCII escaped: it cannot end its fence, link, mention, or hide anything. Prose and headings
+are ours.
 """
 
 import platform
@@ -21,9 +21,15 @@ from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExportedFailure
-from opsieve.triage.export.literals import literal
-from opsieve.triage.export.script import build_note, command_name, packages, requirements, script
-from opsieve.triage.export.short_script import short_script
+from opsieve.triage.export.literals import write_literal
+from opsieve.triage.export.script import (
+    get_command_name,
+    list_packages,
+    list_requirements,
+    write_build_note,
+    write_script,
+)
+from opsieve.triage.export.short_script import write_short_script
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 from opsieve.triage.known.issues import ProbableIssue
 from opsieve.version import VERSION
@@ -64,14 +70,19 @@ _STAGES = {
 _SHOWN_BELOW = ("mismatch", "error", "crash", "accepts-invalid")
 
 
-def issue(exported: ExportedFailure, text: ModelText, optimised: str = "") -> str:
-    """The issue: its title as the first heading, then the sections of the project's template. `optimised` is
-    what the compiler makes of the model, as text.
+def write_issue(exported: ExportedFailure, text: ModelText, optimised: str = "") -> str:
+    """Write the issue: its title as the first heading, then the sections of the project's template.
+
+    `optimised` is the optimised model as text.
     """
-    named = _templates().get(exported.target.name)
-    template = named or _templates()["default"]
-    answers = {**_templates()["answers"], **_answers(exported, text), "optimised": _optimised(optimised)}
-    parts = [f"# {template.get('title', '')}{title(exported)}"]
+    named = _load_templates().get(exported.target.name)
+    template = named or _load_templates()["default"]
+    answers = {
+        **_load_templates()["answers"],
+        **_write_answers(exported, text),
+        "optimised": _print_optimised(optimised),
+    }
+    parts = [f"# {template.get('title', '')}{write_title(exported)}"]
     for heading, *keys in template["sections"]:
         body = "\n\n".join(answers[key] for key in keys if answers[key])
         if not (body or named):  # a project's own form wants every heading
@@ -83,8 +94,8 @@ def issue(exported: ExportedFailure, text: ModelText, optimised: str = "") -> st
     return "\n\n".join(parts) + "\n"
 
 
-def title(exported: ExportedFailure) -> str:
-    """A line of our own words, with the operators of a small graph."""
+def write_title(exported: ExportedFailure) -> str:
+    """Write a title in our own words, with the operators of a small graph."""
     nodes = exported.case.program.operators()
     operators = list(
         dict.fromkeys(
@@ -96,28 +107,28 @@ def title(exported: ExportedFailure) -> str:
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
     applied = [item.partition(":")[0] for item in exported.case.program.passes if not item.startswith("=")]
     names = exported.passes or applied  # of a module those that it was given
-    guilty = f"{_word(names[0], 60)}: " if len(names) == 1 else ""
-    words = _what(exported)
+    guilty = f"{_clean_word(names[0], 60)}: " if len(names) == 1 else ""
+    words = _describe_failure(exported)
     words = words[:1].lower() + words[1:] if guilty and words.split()[0] in _OWN_WORDS else words
-    since = f" since {_word(exported.first_bad, 40)}" if exported.first_bad else ""
-    return f"{guilty}{words}{where}{blame}{since} ({_name(exported)})"
+    since = f" since {_clean_word(exported.first_bad, 40)}" if exported.first_bad else ""
+    return f"{guilty}{words}{where}{blame}{since} ({_name_compiler(exported)})"
 
 
-def _what(exported: ExportedFailure) -> str:
-    """What fails, in our words, with the class of the exception or the signal."""
+def _describe_failure(exported: ExportedFailure) -> str:
+    """Describe the failure in our words, with the class of the exception or the signal."""
     verdict, seen = exported.verdict, exported.observation
     if _is_broken_model(seen):
-        return _failing(exported)
-    name = _word(seen.exception.rpartition(".")[2], 40)
+        return _name_failure(exported)
+    name = _clean_word(seen.exception.rpartition(".")[2], 40)
     if verdict.kind == "error" and re.fullmatch(r"[A-Za-z]\w+", name):
         return f"{name} on a valid {exported.noun}"
     if verdict.kind == "crash" and seen.signal in set(signal.Signals):
-        return f"{signal.Signals(seen.signal).name}{_dying(seen)}"
-    return _failing(exported)
+        return f"{signal.Signals(seen.signal).name}{_name_function(seen)}"
+    return _name_failure(exported)
 
 
-def _failing(exported: ExportedFailure) -> str:
-    """The kind of failure in our words: of a wrong result what is wrong with it."""
+def _name_failure(exported: ExportedFailure) -> str:
+    """Name the kind of failure in our words; for a wrong result, the wrong property."""
     verdict = exported.verdict
     if _is_broken_model(exported.observation):
         return "A broken model"
@@ -125,8 +136,8 @@ def _failing(exported: ExportedFailure) -> str:
     return _WRONG.get(wrong) or _WORDS.get(verdict.kind or "", "A failure").format(noun=exported.noun)
 
 
-def _dying(seen: Observation) -> str:
-    """` in FUNCTION`: the innermost one on the stack of a death that has a name of the compiler's own."""
+def _name_function(seen: Observation) -> str:
+    """Return ` in FUNCTION` for the innermost stack frame with a name of the compiler's own."""
     own = (
         frame.function
         for frame in reversed(seen.frames)
@@ -135,54 +146,50 @@ def _dying(seen: Observation) -> str:
     name = next(
         (name for name in own if not name.startswith(("std::", "__", "pybind11::", "nanobind::"))), ""
     )
-    return f" in {_word('::'.join(name.split('(')[0].split('::')[-2:]), 60)}" if name else ""
+    return f" in {_clean_word('::'.join(name.split('(')[0].split('::')[-2:]), 60)}" if name else ""
 
 
 def _is_broken_model(seen: Observation) -> bool:
-    """Whether a transformer gave a model that is worse than the original; the exception that says so is
-    opsieve's own.
+    """Whether a transformer gave a model that is worse than the original; opsieve raises this exception
+    itself.
     """
     return seen.exception.rpartition(".")[2] == BROKEN_MODEL
 
 
-def visible(text: str, most: int = _MOST_LOG) -> str:
-    """Text with everything but printable ASCII and line ends escaped, its lines and itself cut where they are
-    long.
-    """
+def escape_text(text: str, most: int = _MOST_LOG) -> str:
+    """Escape everything but printable ASCII and line ends, and truncate long lines and texts."""
     lines = []
     for line in text[: 2 * most].replace("\r\n", "\n").expandtabs(4).split("\n"):
         shown = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line)
-        lines.append(_cut(shown))
+        lines.append(_cut_middle(shown))
     whole = "\n".join(lines).strip("\n")
     return whole if len(whole) <= most else f"{whole[:most]}\n..."
 
 
-def _cut(line: str) -> str:
-    """A line, without its middle where it is long: the head says where it comes from, the tail what is
-    wrong.
-    """
+def _cut_middle(line: str) -> str:
+    """Cut the middle of a long line: its start says where it comes from, its end the error."""
     if len(line) <= _LINE:
         return line
     tail = line[-_TAIL:]
-    return f"{_at_word(line[: _LINE - _TAIL])} ... {tail.partition(' ')[2] or tail}"
+    return f"{_end_at_word(line[: _LINE - _TAIL])} ... {tail.partition(' ')[2] or tail}"
 
 
-def _at_word(line: str) -> str:
-    """A line that was cut, up to its last whole word where that is near."""
+def _end_at_word(line: str) -> str:
+    """Cut a truncated line back to its last whole word if that is near."""
     kept = line.rpartition(" ")[0]
     return kept if len(kept) > len(line) - 60 else line
 
 
-def fenced(text: str, language: str = "text") -> str:
-    """Text in a fence that it cannot end."""
+def fence_text(text: str, language: str = "text") -> str:
+    """Put text in a fence that it cannot end."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _regression(exported: ExportedFailure) -> str:
-    """Between which releases it came and went, and the commits behind it as far as they are known."""
-    said = " ".join(_sentence(line) for line in (exported.regression, exported.fixed) if line)
+def _describe_regression(exported: ExportedFailure) -> str:
+    """Describe between which releases the failure came and went, and the known commits behind it."""
+    said = " ".join(_clean_sentence(line) for line in (exported.regression, exported.fixed) if line)
     if not exported.commits:
         return said
     sure = exported.commits[0].share == 1
@@ -195,13 +202,16 @@ def _regression(exported: ExportedFailure) -> str:
     for one in exported.commits[:3]:
         # a number alone would link to another project's
         subject = re.sub("#([0-9]+)", r"pull request \1", one.subject)
-        lines.append(f"- {_word(one.sha, 12)} {_sentence(subject)}" + ("" if sure else f", {one.share:.0%}"))
+        lines.append(
+            f"- {_clean_word(one.sha, 12)} {_clean_sentence(subject)}"
+            + ("" if sure else f", {one.share:.0%}")
+        )
     return "\n".join([said, "", head, "", *lines]).strip()
 
 
-def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
+def _write_answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     verdict = exported.verdict
-    seen = f"{_name(exported)}: {_failing(exported).lower()}"
+    seen = f"{_name_compiler(exported)}: {_name_failure(exported).lower()}"
     stage = _STAGES.get(verdict.stage or "", "").format(noun=exported.noun)
     blame = (
         "Without optimisation the same compiler gives the right answer."
@@ -209,7 +219,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
         else ""
     )
     # What is expected and what is there stand below; of other failures the sentence has the figures.
-    reason = "" if verdict.kind in _SHOWN_BELOW else f"\n\n{fenced(visible(verdict.reason))}"
+    reason = "" if verdict.kind in _SHOWN_BELOW else f"\n\n{fence_text(escape_text(verdict.reason))}"
     often = (
         ""
         if exported.shows is None
@@ -217,50 +227,52 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
             f"\n\nIt does not always show: it was seen in {exported.shows[0]} of {exported.shows[1]} runs of the same inputs."
         )
     )
-    frames = _frames(exported.observation)
+    frames = _print_frames(exported.observation)
     return {
         "summary": f"{seen}{stage}. {blame}{often}".strip() + reason,
-        "expected": _expected(exported),
-        "actual": _actual(exported),
-        "regression": _regression(exported),
+        "expected": _describe_expected(exported),
+        "actual": _describe_actual(exported),
+        "regression": _describe_regression(exported),
         "passes": (
-            f"Skipping {_listed(exported.passes)} makes the failure go away." if exported.passes else ""
+            f"Skipping {_list_names(exported.passes)} makes the failure go away." if exported.passes else ""
         ),
-        "graph": _graph(exported, text),
-        "reproducer": _reproducer(exported, text),
-        "environment": fenced("\n".join(_environment(exported))),
-        "log": f"Stack, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
-        "version": _word(exported.target.release or exported.observation.version, 60) or "unknown",
-        "os": _sentence(_system()),
+        "graph": _print_graph(exported, text),
+        "reproducer": _write_reproducer(exported, text),
+        "environment": fence_text("\n".join(_describe_environment(exported))),
+        "log": f"Stack, innermost last:\n\n{fence_text(escape_text(frames))}" if frames else "",
+        "version": _clean_word(exported.target.release or exported.observation.version, 60) or "unknown",
+        "os": _clean_sentence(_name_system()),
         "architecture": (
             {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
-                platform.machine(), _word(platform.machine(), 40)
+                platform.machine(), _clean_word(platform.machine(), 40)
             )
         ),
         "platform": {"Darwin": "Mac"}.get(platform.system(), platform.system()),
-        **({} if exported.noun == "model" else {"triage": _templates()["answers"]["triage-of-modules"]}),
-        "note": "\n\n".join([*map(_possibly, exported.probably[:1]), f"Found with opsieve {VERSION}."]),
+        **({} if exported.noun == "model" else {"triage": _load_templates()["answers"]["triage-of-modules"]}),
+        "note": "\n\n".join(
+            [*map(_describe_probable, exported.probably[:1]), f"Found with opsieve {VERSION}."]
+        ),
     }
 
 
-def _graph(exported: ExportedFailure, text: ModelText) -> str:
-    """The model, where it can be printed and a short script does not show it anyway."""
+def _print_graph(exported: ExportedFailure, text: ModelText) -> str:
+    """Print the model, unless that is impossible or a short script shows it anyway."""
     if not text.text:
         return f"The {exported.noun} cannot be printed; it is in the script."
-    if short_script(exported, text):
+    if write_short_script(exported, text):
         return ""
-    return fenced(visible(text.text, _MOST_GRAPH))
+    return fence_text(escape_text(text.text, _MOST_GRAPH))
 
 
-def _optimised(text: str) -> str:
-    """What the compiler makes of the model, where it can be read at a glance."""
+def _print_optimised(text: str) -> str:
+    """Print the optimised model if it is short."""
     if not text or len(text) > _MOST_GRAPH:
         return ""
-    return f"The model after optimisation:\n\n{fenced(visible(text, _MOST_GRAPH))}"
+    return f"The model after optimisation:\n\n{fence_text(escape_text(text, _MOST_GRAPH))}"
 
 
-def _frames(observation: Observation) -> str:
-    """The stack without folders, which are the user's own, and without the frames of opsieve's worker."""
+def _print_frames(observation: Observation) -> str:
+    """Print the stack without the user's folders and without the frames of opsieve's worker."""
     lines = []
     for frame in dropwhile(lambda frame: _INTERPRETER.match(frame.module), observation.frames):
         name = re.split(r"site-packages[/\\\\]", frame.file)[-1]
@@ -275,18 +287,18 @@ def _frames(observation: Observation) -> str:
     return "\n".join(lines[-_MOST_FRAMES:])
 
 
-def _expected(exported: ExportedFailure) -> str:
+def _describe_expected(exported: ExportedFailure) -> str:
     worst = exported.verdict.mismatch
     if worst is not None:
         name = next(
             (n for n in exported.expected if worst.output == n or worst.output.startswith(f"{n}[")), ""
         )
         text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
-        if name and len(source := literal(exported.expected[name].value)) <= 600:
+        if name and len(source := write_literal(exported.expected[name].value)) <= 600:
             text.append(source)
-        who = f", by {_author(exported)}" if exported.source else ""
-        who += _witness(exported)
-        return f"Expected{who}:\n\n{fenced(visible(chr(10).join(text)))}"
+        who = f", by {_name_author(exported)}" if exported.source else ""
+        who += _name_second_oracle(exported)
+        return f"Expected{who}:\n\n{fence_text(escape_text(chr(10).join(text)))}"
     if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
     if exported.case.program.fault is not None:
@@ -296,12 +308,12 @@ def _expected(exported: ExportedFailure) -> str:
     return f"Expected: the {exported.noun} is valid, so it compiles, runs and gives its outputs."
 
 
-def _author(exported: ExportedFailure) -> str:
-    return exported.author if exported.author != exported.source else _word(exported.source, 60)
+def _name_author(exported: ExportedFailure) -> str:
+    return exported.author if exported.author != exported.source else _clean_word(exported.source, 60)
 
 
-def _witness(exported: ExportedFailure) -> str:
-    """The second compiler that gives what the reference does, where the verdict rests on one."""
+def _name_second_oracle(exported: ExportedFailure) -> str:
+    """Name the second compiler that agrees with the reference, if the verdict rests on one."""
     verdict = exported.verdict
     second = next((name for name in verdict.oracles if name == "onnxruntime:disable_all"), "")
     if not (second and verdict.reason.endswith(f"{second} agree")) or exported.target.family == "onnxruntime":
@@ -309,28 +321,26 @@ def _witness(exported: ExportedFailure) -> str:
     return " and by onnxruntime without optimisation"
 
 
-def _actual(exported: ExportedFailure) -> str:
+def _describe_actual(exported: ExportedFailure) -> str:
     verdict, observation = exported.verdict, exported.observation
     if verdict.mismatch is not None:
         worst = verdict.mismatch
         text = f"{worst.output}{list(worst.index) or ''}: {worst.got or worst.what}"
         share = "" if worst.what in _WRONG else f" ({worst.fraction:.0%} of its elements differ)"
-        return f"Actual{share}:\n\n{fenced(visible(text))}"
+        return f"Actual{share}:\n\n{fence_text(escape_text(text))}"
     if verdict.kind == "accepts-invalid":
         return "Actual: it is run without an error."
     signal = f" (signal {observation.signal})" if observation.signal else ""
     name = f"{observation.exception}: " if observation.exception and not _is_broken_model(observation) else ""
-    return f"Actual{signal}:\n\n{fenced(visible(f'{name}{verdict.message or observation.message}'))}"
+    return f"Actual{signal}:\n\n{fence_text(escape_text(f'{name}{verdict.message or observation.message}'))}"
 
 
-def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
-    short = short_script(exported, text)
+def _write_reproducer(exported: ExportedFailure, text: ModelText) -> str:
+    short = write_short_script(exported, text)
     if short:
-        return (
-            f"The script raises an error while the bug is there.\n\n{fenced(short.rstrip(chr(10)), 'python')}"
-        )
+        return f"The script raises an error while the bug is there.\n\n{fence_text(short.rstrip(chr(10)), 'python')}"
     try:
-        source = script(exported, text)
+        source = write_script(exported, text)
     except BadInput as error:
         return f"No script shows it ({error}); the case is attached as `case.zip`."
     if len(source) > _MOST_SCRIPT:
@@ -340,15 +350,15 @@ def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
         "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what"
         " it imports."
     )
-    return f"{usage}{looked}\n\n{fenced(source.rstrip(chr(10)), 'python')}"
+    return f"{usage}{looked}\n\n{fence_text(source.rstrip(chr(10)), 'python')}"
 
 
-def _environment(exported: ExportedFailure) -> list[str]:
-    lines = [_name(exported)]
+def _describe_environment(exported: ExportedFailure) -> list[str]:
+    lines = [_name_compiler(exported)]
     pins = dict(
-        item.split("==", 1) for item in requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
+        item.split("==", 1) for item in list_requirements(exported) if re.fullmatch(r"[\w.-]+==[\w.+]+", item)
     )
-    for name in packages(exported):
+    for name in list_packages(exported):
         if name == exported.target.facts.package:
             continue
         if exported.target.release:  # an environment of its own: what is here says nothing of it
@@ -360,48 +370,48 @@ def _environment(exported: ExportedFailure) -> list[str]:
                 continue
     # Of a build the last part of the path is enough: the rest tells only where its owner keeps things.
     target = exported.target.with_release("") if exported.target.build else exported.target
-    lines += [build_note(exported)] if exported.target.build else []
+    lines += [write_build_note(exported)] if exported.target.build else []
     options = str(target).partition(":")[2]
     settings = f", options {options}" if options else ""
     lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}{settings}")
-    return [visible(line) for line in lines]
+    return [escape_text(line) for line in lines]
 
 
-def _system() -> str:
-    """The system as its users call it, else the release of its kernel."""
+def _name_system() -> str:
+    """Name the operating system, or else the kernel's release."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
         return platform.release() or platform.system()
 
 
-def _possibly(known: ProbableIssue) -> str:
-    """The public issue that it may be, with the reason."""
-    address = known.url if _ISSUE.fullmatch(known.url) else _word(known.name, 160)
-    return f"Possibly the same as {address}: {_sentence('; '.join(known.reasons))}."
+def _describe_probable(known: ProbableIssue) -> str:
+    """Describe the public issue that may be the same, with the reason."""
+    address = known.url if _ISSUE.fullmatch(known.url) else _clean_word(known.name, 160)
+    return f"Possibly the same as {address}: {_clean_sentence('; '.join(known.reasons))}."
 
 
-def _name(exported: ExportedFailure) -> str:
+def _name_compiler(exported: ExportedFailure) -> str:
     backend = exported.target.backend
-    version = _word(exported.target.release or exported.observation.version, 60)
-    own = command_name(exported.target) if exported.target.facts.runs_command else backend.name
+    version = _clean_word(exported.target.release or exported.observation.version, 60)
+    own = get_command_name(exported.target) if exported.target.facts.runs_command else backend.name
     return f"{backend.package or own} {version}".strip()
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    return " and ".join(f"`{_word(name, 100)}`" for name in names)
+def _list_names(names: tuple[str, ...]) -> str:
+    return " and ".join(f"`{_clean_word(name, 100)}`" for name in names)
 
 
-def _sentence(text: str) -> str:
+def _clean_sentence(text: str) -> str:
     plain = text.translate(str.maketrans("[]", "()"))  # no link
     return re.sub(r"[^A-Za-z0-9 .,:()+=_/'-]|//+|(?i:www)(?=\.)", "?", plain)[:300]
 
 
-def _word(text: str, most: int) -> str:
-    """Text of a model or a user as a word that means nothing in Markdown."""
+def _clean_word(text: str, most: int) -> str:
+    """Reduce text of a model or a user to a word without meaning in Markdown."""
     return re.sub(r"[^A-Za-z0-9.:+=,_-]|(?i:www)(?=\.)", "?", str(text))[:most]
 
 
 @cache
-def _templates() -> dict[str, Any]:
+def _load_templates() -> dict[str, Any]:
     return tomllib.loads(_TEMPLATES.read_text("utf-8"))

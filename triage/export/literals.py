@@ -1,8 +1,7 @@
-"""Values as Python source: literals that a person can read where they are few, base64 of the bytes where they
-are not.
+"""Values as Python source: readable literals for few elements, base64 of the bytes for many.
 
-Whatever a value or a name holds, the source is printable ASCII, and nothing in it but calls of `np.array`,
-`np.full` and the script's own `decode`.
+The source is printable ASCII for every value and name, and calls only `np.array`, `np.full` and the script's
+own `decode`.
 """
 
 import base64
@@ -31,13 +30,13 @@ def decode(text, dtype=None, shape=()):
 """
 
 
-def quoted(text: str) -> str:
-    """Text as a literal of printable ASCII."""
+def quote(text: str) -> str:
+    """Return text as a literal of printable ASCII."""
     return ascii(text)
 
 
-def encoded(data: bytes, indent: str = "    ") -> str:
-    """Bytes as the argument of `decode`: string literals in parentheses, a line each."""
+def encode_bytes(data: bytes, indent: str = "    ") -> str:
+    """Return bytes as the argument of `decode`: string literals in parentheses, one per line."""
     packed = b"z" + zlib.compress(data, 9) if len(data) > _WORTH else b""
     text = base64.b64encode(packed if packed and len(packed) < len(data) else b"=" + data).decode()
     parts = [text[start : start + WIDTH - 10] for start in range(0, len(text), WIDTH - 10)]
@@ -46,12 +45,12 @@ def encoded(data: bytes, indent: str = "    ") -> str:
     return "(\n" + "".join(f"{indent}    {part!r}\n" for part in parts) + f"{indent})"
 
 
-def literal(value: Value, indent: str = "    ") -> str:
-    """A value as an expression: an array, a list of them, or None."""
+def write_literal(value: Value, indent: str = "    ") -> str:
+    """Return a value as an expression: an array, a list of them, or None."""
     if value is None:
         return "None"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(literal(item, indent) for item in value)}]"
+        return f"[{', '.join(write_literal(item, indent) for item in value)}]"
     array = np.asarray(value)
     shape = str(tuple(int(size) for size in array.shape))
     if array.dtype.kind in "OUS":
@@ -59,35 +58,33 @@ def literal(value: Value, indent: str = "    ") -> str:
             ascii(item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item))
             for item in array.ravel()
         ]
-        return f"np.array({_listed(flat, indent)}, dtype=object).reshape({shape})"
-    dtype = _dtype(array.dtype)
+        return f"np.array({_write_list(flat, indent)}, dtype=object).reshape({shape})"
+    dtype = _write_dtype(array.dtype)
     if (
         array.size > 1
         and (array.view(f"V{array.itemsize}") == array.ravel()[:1].view(f"V{array.itemsize}")).all()
     ):
-        text = _item(array.ravel()[0])
-        if _holds([text], array.ravel()[:1]):
+        text = _write_item(array.ravel()[0])
+        if _is_exact([text], array.ravel()[:1]):
             return f"np.full({shape}, {text}, {dtype})"
     if array.size <= _FEW:
-        items = [_item(item) for item in array.ravel()]
-        if _holds(items, array):
+        items = [_write_item(item) for item in array.ravel()]
+        if _is_exact(items, array):
             tail = "" if array.ndim == 1 else f".reshape({shape})"
-            return f"np.array({_listed(items, indent)}, {dtype}){tail}"
-    return f"decode({encoded(np.ascontiguousarray(array).tobytes(), indent)}, {dtype}, {shape})"
+            return f"np.array({_write_list(items, indent)}, {dtype}){tail}"
+    return f"decode({encode_bytes(np.ascontiguousarray(array).tobytes(), indent)}, {dtype}, {shape})"
 
 
-def _item(item: Any) -> str:
-    """One element, as few digits as its type needs; NaN and infinities by the names that numpy has for
-    them.
-    """
+def _write_item(item: Any) -> str:
+    """Return one element with as few digits as its type needs; NaN and infinities by numpy's names."""
     if item.dtype.kind == "b" or item.dtype.name.startswith(("int", "uint")):
         return str(bool(item) if item.dtype.kind == "b" else int(item))
     if item.dtype.kind == "c":
-        return f"complex({_name(repr(float(item.real)))}, {_name(repr(float(item.imag)))})"
-    return _name(str(item) if item.dtype.kind == "f" else repr(float(item)))
+        return f"complex({_write_special(repr(float(item.real)))}, {_write_special(repr(float(item.imag)))})"
+    return _write_special(str(item) if item.dtype.kind == "f" else repr(float(item)))
 
 
-def _name(text: str) -> str:
+def _write_special(text: str) -> str:
     return (
         f"{'-' if text[0] == '-' else ''}np.{text.lstrip('-')}"
         if text.lstrip("-") in ("nan", "inf")
@@ -95,10 +92,10 @@ def _name(text: str) -> str:
     )
 
 
-def _holds(items: Iterable[str], array: "np.ndarray[Any, Any]") -> bool:
-    """Whether the elements as text give the same bytes; payloads and signs of NaN do not, for one."""
+def _is_exact(items: Iterable[str], array: "np.ndarray[Any, Any]") -> bool:
+    """Whether the elements as text give the same bytes; payloads and signs of NaN, for example, do not."""
     kind = complex if array.dtype.kind == "c" else None
-    values = [_value(item, kind) for item in items]
+    values = [_parse_value(item, kind) for item in items]
     with np.errstate(all="ignore"):
         try:
             return np.array(values, array.dtype).tobytes() == array.tobytes()
@@ -106,17 +103,17 @@ def _holds(items: Iterable[str], array: "np.ndarray[Any, Any]") -> bool:
             return False
 
 
-def _value(text: str, kind: type | None) -> Any:
+def _parse_value(text: str, kind: type | None) -> Any:
     if text in ("True", "False"):
         return text == "True"
     if kind is complex:
         real, imaginary = text.removeprefix("complex(").removesuffix(")").split(", ")
-        return complex(_value(real, None), _value(imaginary, None))
+        return complex(_parse_value(real, None), _parse_value(imaginary, None))
     bare = text.replace("np.", "")
     return float(bare) if set(bare) & set(".enai") else int(bare)
 
 
-def _dtype(dtype: "np.dtype[Any]") -> str:
+def _write_dtype(dtype: "np.dtype[Any]") -> str:
     if dtype.kind == "b":
         return "np.bool_"
     if hasattr(np, dtype.name):
@@ -125,8 +122,8 @@ def _dtype(dtype: "np.dtype[Any]") -> str:
     return f"onnx.helper.tensor_dtype_to_np_dtype({int(helper.np_dtype_to_tensor_dtype(dtype))})"
 
 
-def _listed(items: list[str], indent: str) -> str:
-    """A list, broken at elements where it is long."""
+def _write_list(items: list[str], indent: str) -> str:
+    """Write a list, broken into lines if it is long."""
     whole = f"[{', '.join(items)}]"
     if len(whole) <= WIDTH - 30:
         return whole

@@ -1,6 +1,4 @@
-"""A program in an exported script: what has to be installed and imported for it, its text, how
-it is run.
-"""
+"""A program in an exported script: its requirements and imports, its text, and how it runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +9,8 @@ from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
-from opsieve.triage.export.export_input import ExportedFailure, leaves
-from opsieve.triage.export.literals import encoded, quoted
+from opsieve.triage.export.export_input import ExportedFailure, iter_leaves
+from opsieve.triage.export.literals import encode_bytes, quote
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 
 # What is wrong with a transformed model, and what shows it.
@@ -22,8 +20,8 @@ _LINES = 60  # of a program that is shown beside its bytes
 _MOST = 64 << 10  # characters of a text that stands in a script
 
 
-def text_of(exported: ExportedFailure, workers: Workers) -> ModelText:
-    """The program as text: printed now, or what a worker printed before where the IR keeps that."""
+def get_text(exported: ExportedFailure, workers: Workers) -> ModelText:
+    """Return the program as text: printed now, or as a worker printed it before if the IR keeps that."""
     program, ir = exported.case.program, ir_of(exported.case.program)
     if not ir.keeps_script:
         return print_program(ir.load(exported.model, program.passes, program.name), workers)
@@ -32,10 +30,8 @@ def text_of(exported: ExportedFailure, workers: Workers) -> ModelText:
     return ModelText(text, program.script_is_exact and safe)
 
 
-def optimised_text(exported: ExportedFailure, workers: Workers) -> str:
-    """What the compiler's optimiser makes of the model, as text: where its result is wrong, and a target can
-    show it; else "".
-    """
+def get_optimised_text(exported: ExportedFailure, workers: Workers) -> str:
+    """Return the optimised model as text, if its result is wrong and a target can show it; else ""."""
     program, shows = exported.case.program, exported.target.showing_graph
     ir, wrong = ir_of(program), exported.verdict.kind == "mismatch"
     broken = exported.observation.exception.rpartition(".")[2] == BROKEN_MODEL
@@ -45,14 +41,14 @@ def optimised_text(exported: ExportedFailure, workers: Workers) -> str:
     return print_program(ir.load(outputs["model"].tobytes(), (), ""), workers).text if outputs else ""
 
 
-def packages_of(program: Program) -> tuple[str, ...]:
-    """What a script imports besides the compiler."""
+def list_imports(program: Program) -> tuple[str, ...]:
+    """List the imports of a script besides the compiler."""
     return ir_of(program).script.packages
 
 
-def libraries(exported: ExportedFailure, text: ModelText, test: bool) -> str:
-    """The lines that import what the script needs, and parse the model of its text; without them it cannot
-    run, and says so.
+def write_imports(exported: ExportedFailure, text: ModelText, test: bool) -> str:
+    """Write the lines that import the script's requirements, and parse the model's text; without them it
+    exits with a message.
     """
     facts = ir_of(exported.case.program).script
     parsed = f"\n    MODEL = {facts.parse.format('TEXT')}\n" if facts.parse and text.exact else ""
@@ -63,24 +59,27 @@ def libraries(exported: ExportedFailure, text: ModelText, test: bool) -> str:
     )
 
 
-def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
-    """The function `run`: the backend's own lines, "" when it has none for this IR."""
+def write_run(exported: ExportedFailure, text: ModelText | None = None) -> str:
+    """Write the function `run` from the backend's own lines; "" if it lacks them for this IR."""
     backend: Any = exported.target.backend
     program, options = exported.case.program, exported.target.options
     if ir_of(program).script.serialised:
-        return str(backend.script(options, _border(exported))) if hasattr(backend, "script") else ""
+        return (
+            str(backend.script(options, _list_border_dtypes(exported))) if hasattr(backend, "script") else ""
+        )
     if not hasattr(backend, "script_of_module"):
         return ""
     return str(backend.script_of_module(program.ir, text is not None and text.exact, program.passes, options))
 
 
-def run_briefly(exported: ExportedFailure) -> str:
-    """The function `run` of the statements that the script of an issue has; "" where only the backend's own
-    lines show the failure: one that shows sometimes, or that is a matter of time or memory.
+def write_brief_run(exported: ExportedFailure) -> str:
+    """Write the function `run` from the statements of an issue's script.
+
+    Returns "" if only the backend's own lines show the failure: a flaky one, or one of time or memory.
     """
     if exported.verdict.kind not in BRIEF_KINDS or exported.runs > 1:
         return ""
-    imports, lines = brief_source(exported)
+    imports, lines = get_brief_source(exported)
     if not lines:
         return ""
     given = ["return outputs" if any(line.startswith("outputs = ") for line in lines) else "return {}"]
@@ -88,9 +87,9 @@ def run_briefly(exported: ExportedFailure) -> str:
     return "def run(model, inputs):\n" + "".join(f"    {line}\n" if line else "\n" for line in body)
 
 
-def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
-    """Imports and statements of a short script, by the backend (`protocol.WritesScripts`); none where it
-    has none for this failure.
+def get_brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
+    """Return imports and statements of a short script from the backend (`protocol.WritesScripts`), if it has
+    them.
     """
     backend: Any = exported.target.backend
     seen, program = exported.observation, exported.case.program
@@ -99,21 +98,19 @@ def brief_source(exported: ExportedFailure) -> tuple[list[str], list[str]]:
         failed = next((how for start, how in _BROKEN.items() if seen.message.startswith(start)), "")
     if not (failed and hasattr(backend, "brief") and ir_of(program).script.serialised):
         return [], []
-    imports, lines = backend.brief(exported.target.options, _border(exported), program, failed)
+    imports, lines = backend.brief(exported.target.options, _list_border_dtypes(exported), program, failed)
     return list(imports), list(lines)
 
 
-def run_by_opsieve(exported: ExportedFailure) -> str:
-    """The function `run` where the backend has no lines of its own."""
-    program, target = exported.case.program, quoted(str(exported.target))
+def write_opsieve_run(exported: ExportedFailure) -> str:
+    """Write a function `run` that uses opsieve, for a backend without lines of its own."""
+    program, target = exported.case.program, quote(str(exported.target))
     encode = "" if ir_of(program).script.serialised else ".encode()"
     return template.OURS.format(target=target, ir=program.ir, encode=encode, passes=tuple(program.passes))
 
 
-def model_lines(exported: ExportedFailure, text: ModelText, plain: Callable[[object, int], str]) -> list[str]:
-    """The lines that make MODEL: its text, parsed where that says all of it, else its bytes with the text as
-    a remark.
-    """
+def write_model(exported: ExportedFailure, text: ModelText, plain: Callable[[object, int], str]) -> list[str]:
+    """Write the lines that make MODEL: its exact text, or else its bytes with the text as a comment."""
     facts = ir_of(exported.case.program).script
     if text.exact:
         return [f"{'TEXT' if facts.parse else 'MODEL'} = r'''{text.text}'''"]
@@ -122,11 +119,11 @@ def model_lines(exported: ExportedFailure, text: ModelText, plain: Callable[[obj
     remark = [f"# {plain(line, 160)}" for line in shown.split("\n")[:_LINES] if line.strip()]
     return [
         *remark,
-        f"MODEL = decode({encoded(exported.model, '')}){'' if facts.serialised else '.decode()'}",
+        f"MODEL = decode({encode_bytes(exported.model, '')}){'' if facts.serialised else '.decode()'}",
     ]
 
 
-def _border(exported: ExportedFailure) -> set[str]:
-    """The element types that cross the border of the graph."""
-    values = [leaf for leaf in leaves([*exported.case.inputs.values()]) if hasattr(leaf, "dtype")]
+def _list_border_dtypes(exported: ExportedFailure) -> set[str]:
+    """List the element types of the graph's inputs and outputs."""
+    values = [leaf for leaf in iter_leaves([*exported.case.inputs.values()]) if hasattr(leaf, "dtype")]
     return {leaf.dtype.name for leaf in values} | set(exported.case.program.output_dtypes().values())

@@ -1,8 +1,7 @@
-"""The script of an issue where the model is small: what a maintainer reads in half a minute, and nothing
-else.
+"""The script of an issue for a small model, short enough to read in half a minute.
 
-It raises while the bug is there: the compiler's own error, or numpy's comparison of what it gives with what
-is right.
+It raises if the bug is there: the compiler's own error, or numpy's comparison of the outputs with the right
+ones.
 """
 
 from typing import Any
@@ -12,9 +11,9 @@ import numpy as np
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
-from opsieve.triage.export.literals import WIDTH, literal, quoted
-from opsieve.triage.export.program_source import BRIEF_KINDS, brief_source, run_source
-from opsieve.triage.export.script import build_note, requirements
+from opsieve.triage.export.literals import WIDTH, quote, write_literal
+from opsieve.triage.export.program_source import BRIEF_KINDS, get_brief_source, write_run
+from opsieve.triage.export.script import list_requirements, write_build_note
 
 _MOST_TEXT = 2_000  # characters of the model's text
 _MOST_VALUES = 1_500  # characters of inputs and expected outputs
@@ -22,29 +21,30 @@ _MOST_VALUES = 1_500  # characters of inputs and expected outputs
 _TINY = 1e-30
 
 
-def short_script(exported: ExportedFailure, text: ModelText) -> str:
-    """The source, "" where only `script` shows the failure: a large model, a flaky failure, values that are
-    no arrays of numbers.
+def write_short_script(exported: ExportedFailure, text: ModelText) -> str:
+    """Write the source; "" if only `write_script` can show the failure.
+
+    That is so for a large model, a flaky failure, and values other than arrays of numbers.
     """
     verdict, facts, shown = exported.verdict, ir_of(exported.case.program).script, f"r'''{text.text}'''"
     if not text.exact or len(text.text) > _MOST_TEXT:
         return ""
     if verdict.kind not in BRIEF_KINDS or exported.runs > 1:
         return ""
-    imports, lines = brief_source(exported)
-    whole = "" if lines else run_source(exported, text)
-    checks = _checks(exported) if verdict.kind == "mismatch" else []
+    imports, lines = get_brief_source(exported)
+    whole = "" if lines else write_run(exported, text)
+    checks = _write_checks(exported) if verdict.kind == "mismatch" else []
     if checks is None or not (lines or whole):
         return ""
-    values = _table({name: literal(value) for name, value in exported.case.inputs.items()})
+    values = _write_inputs({name: write_literal(value) for name, value in exported.case.inputs.items()})
     body = "\n".join([*values, *checks])
     if len(body) > _MOST_VALUES or "decode(" in body:
         return ""
     environment = dict(exported.target.facts.environment) if whole else {}
     fed = values if whole or "inputs" in "\n".join(lines) else []
     parts = [
-        f"# pip install {' '.join(quoted(item) for item in requirements(exported))}",
-        *([f"# {build_note(exported)}"] if exported.target.build else []),
+        f"# pip install {' '.join(quote(item) for item in list_requirements(exported))}",
+        *([f"# {write_build_note(exported)}"] if exported.target.build else []),
         *(["import os", ""] if environment else []),
         *(["import numpy as np"] if "np." in "\n".join([*fed, *checks, *lines, whole]) else []),
         *(f"import {module}" for module in facts.imports[-1:]),
@@ -59,16 +59,16 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _table(items: dict[str, str]) -> list[str]:
-    """The inputs: in one line where they are short."""
-    whole = f"inputs = {{{', '.join(f'{quoted(name)}: {value}' for name, value in items.items())}}}"
+def _write_inputs(items: dict[str, str]) -> list[str]:
+    """Write the inputs, in one line if they are short."""
+    whole = f"inputs = {{{', '.join(f'{quote(name)}: {value}' for name, value in items.items())}}}"
     if len(whole) <= WIDTH:
         return [whole]
-    return ["inputs = {", *(f"    {quoted(name)}: {value}," for name, value in items.items()), "}"]
+    return ["inputs = {", *(f"    {quote(name)}: {value}," for name, value in items.items()), "}"]
 
 
-def _checks(exported: ExportedFailure) -> list[str] | None:
-    """A line for each output whose value is known; None where numpy's comparison would not show the
+def _write_checks(exported: ExportedFailure) -> list[str] | None:
+    """Write a line for each output with a known value; None if numpy's comparison would not show the
     failure.
     """
     worst = exported.verdict.mismatch
@@ -79,7 +79,7 @@ def _checks(exported: ExportedFailure) -> list[str] | None:
         if item is None or not isinstance(item.value, np.ndarray):
             return None
         wanted = tuple(item.value.shape) if worst.what == "shape" else item.dtype
-        given = f"np.asarray(outputs[{quoted(worst.output)}]).{worst.what}"
+        given = f"np.asarray(outputs[{quote(worst.output)}]).{worst.what}"
         return [f"assert {given} == {wanted!a}, {given}"] if wanted or worst.what == "shape" else None
     lines = []
     for name, item in exported.expected.items():
@@ -87,13 +87,13 @@ def _checks(exported: ExportedFailure) -> list[str] | None:
             return None
         within = f", rtol=0, atol={item.within if item.within > _TINY else 0:.3g}"
         lines.append(
-            f"np.testing.assert_allclose(outputs[{quoted(name)}], {literal(_readable(item))}{within})"
+            f"np.testing.assert_allclose(outputs[{quote(name)}], {write_literal(_round_value(item))}{within})"
         )
     return lines
 
 
-def _readable(item: ExpectedOutput) -> "np.ndarray[Any, Any]":
-    """The value with no more digits than its tolerance needs."""
+def _round_value(item: ExpectedOutput) -> "np.ndarray[Any, Any]":
+    """Round the value to the digits that its tolerance needs."""
     value = np.asarray(item.value)
     if value.dtype.kind != "f" or item.within <= _TINY:
         return value

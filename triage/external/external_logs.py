@@ -1,7 +1,7 @@
-"""Failures that other tools found, records without models: which of them are one bug.
+"""Cluster failures from other tools: records without models.
 
-The rules are those of the store's failures (`opsieve.triage.fingerprint.fingerprint`); a record is first made
-into the verdict and the observation that a run of ours would have given.
+The rules are those of the store's failures (`opsieve.triage.fingerprint.fingerprint`); a record is first
+converted to the verdict and the observation of an equal run of opsieve.
 """
 
 import fnmatch
@@ -49,11 +49,10 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Record `index` (from 0, bad ones counted) belongs to `cluster`, the key of its fingerprint; `why` tells
-    in words what counted.
+    """Record `index` (from 0, bad ones counted) belongs to `cluster`, the key of its fingerprint.
 
-    `kind` is that of a failure (`opsieve.backends.verdict`), or `unsupported` or `environment`, which are no
-    bugs.
+    `why` lists the components that count. `kind` is that of a failure (`opsieve.backends.verdict`), or
+    `unsupported` or `environment`, which are not bugs.
     """
 
     index: int
@@ -65,11 +64,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class LogTriage:
-    """What a file of failures holds; `skipped` are the numbers of lines (from 1) that are no records, each
-    with the reason.
+    """The failures in a file.
 
-    Of a text log the number is that of the failure. Beyond a thousand the others are counted in a last entry
-    numbered 0.
+    `skipped` are the numbers of invalid lines (from 1), each with the reason; for a text log, numbers of
+    failures. Beyond a thousand the others are counted in a last entry numbered 0.
     """
 
     assignments: list[Assignment]
@@ -77,8 +75,10 @@ class LogTriage:
 
 
 def read_and_cluster(path: Path) -> LogTriage:
-    """The failures of a file or folder (see `read_records`), each assigned to its cluster. BadInput when
-    `path` cannot be read.
+    """Read the failures of a file or folder (see `read_records`), and assign each to its cluster.
+
+    Raises:
+        BadInput: If `path` cannot be read.
     """
     skipped: list[tuple[int, str]] = []
     bad = 0
@@ -102,39 +102,40 @@ def read_and_cluster(path: Path) -> LogTriage:
 
 
 def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
-    """Each record, given with its index, assigned to its cluster; one record is held at a time."""
+    """Assign each record, given with its index, to its cluster; one record is in memory at a time."""
     links = Links()
     seen: dict[str, Fingerprint] = {}
     keys: list[tuple[int, str]] = []
     for index, record in records:
-        found = fingerprint_of(record)
+        found = compute_fingerprint(record)
         seen.setdefault(found.key, found)
-        links.add(found.key, found.components)
+        links.add_fingerprint(found.key, found.components)
         keys.append((index, found.key))
     described = {
-        key: (title_of(found), found.value(ComponentName.KIND), _why(found)) for key, found in seen.items()
+        key: (title_of(found), found.value(ComponentName.KIND), _explain(found))
+        for key, found in seen.items()
     }
     return [
         Assignment(index, cluster, *described[cluster])
         for index, key in keys
-        for cluster in [links.cluster(key)]
+        for cluster in [links.find_cluster(key)]
     ]
 
 
-def _why(found: Fingerprint) -> str:
+def _explain(found: Fingerprint) -> str:
     why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
     return printable(why)
 
 
-def fingerprint_of(record: Record) -> Fingerprint:
-    """The fingerprint of another tool's record, by the rules of our own failures."""
+def compute_fingerprint(record: Record) -> Fingerprint:
+    """Compute the fingerprint of another tool's record by the rules of our own failures."""
     text = record.text or record.traceback
     trace = read_trace(text or record.output)
     message = record.message or trace.message
-    backend = _backend(record, trace)
+    backend = _find_backend(record, trace)
     stage = "run" if not record.phase else _STAGES.get(record.phase.lower(), "run")
-    mismatch = _mismatch(record, trace, message)
-    outcome = _outcome(record, trace, backend, stage, message)
+    mismatch = _find_mismatch(record, trace, message)
+    outcome = _choose_outcome(record, trace, backend, stage, message)
     observation = Observation(
         backend,
         "",
@@ -154,9 +155,9 @@ def fingerprint_of(record: Record) -> Fingerprint:
     return fingerprint(verdict, observation, record.operators)
 
 
-def _mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | None:
-    """What is wrong, of a record that tells of a wrong result: by its phase and its message, or by its
-    message alone.
+def _find_mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | None:
+    """Find the wrong property in a record of a wrong result, by its phase and message, or by its message
+    alone.
     """
     if record.signal or record.timed_out or (trace.kind not in ("mismatch", "error", "")):
         return None
@@ -165,27 +166,27 @@ def _mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | N
     return None
 
 
-def _outcome(record: Record, trace: FailureTrace, backend: str, stage: Stage, message: str) -> Any:
+def _choose_outcome(record: Record, trace: FailureTrace, backend: str, stage: Stage, message: str) -> Any:
     if record.timed_out or trace.kind == "hang":
         return "hang"
     if record.signal == _SIGKILL or trace.kind == "out-of-memory":
         return "out-of-memory"
     if record.signal or trace.kind == "crash":
         return "crash"
-    if trace.frames and is_interpreters(message) and not any(_installed(frame) for frame in trace.frames):
+    if trace.frames and is_interpreters(message) and not any(_is_installed(frame) for frame in trace.frames):
         return (
             "environment"  # the program that called the compiler stumbled, no code of a package was running
         )
-    return _meaning(backend, stage, record.exception or trace.exception, message[:4000])
+    return _classify_exception(backend, stage, record.exception or trace.exception, message[:4000])
 
 
-def _installed(frame: Frame) -> bool:
+def _is_installed(frame: Frame) -> bool:
     return frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file
 
 
 @functools.lru_cache(maxsize=4096)
-def _meaning(backend: str, stage: Stage, exception: str, message: str) -> str:
-    """What an exception means by the rules of its backend, `error` for a compiler that is none of ours."""
+def _classify_exception(backend: str, stage: Stage, exception: str, message: str) -> str:
+    """Classify an exception by its backend's rules; `error` for an unknown compiler."""
     if backend not in names():
         return "error"
     try:
@@ -195,26 +196,26 @@ def _meaning(backend: str, stage: Stage, exception: str, message: str) -> str:
 
 
 @functools.cache
-def _backends() -> dict[str, dict[str, list[str]]]:
+def _load_backends() -> dict[str, dict[str, list[str]]]:
     backends: dict[str, dict[str, list[str]]] = tomllib.loads(_LISTS.read_text(encoding="utf-8"))["backends"]
     return backends
 
 
-def _backend(record: Record, trace: FailureTrace) -> str:
-    """The compiler that failed: as the record names it, else the innermost one in whose files a frame lies,
+def _find_backend(record: Record, trace: FailureTrace) -> str:
+    """Find the failed compiler: as named by the record, else the innermost one with a frame in its files,
     else `unknown`.
     """
     if record.backend:
         named = record.backend[:60].lower()
-        name = next((name for name, lists in _backends().items() if named in lists["aliases"]), named)
+        name = next((name for name, lists in _load_backends().items() if named in lists["aliases"]), named)
         return _NOT_A_NAME.sub("-", name).strip("-") or "unknown"
-    return next((name for frame in trace.frames[::-1] if (name := _owner(frame))), "unknown")
+    return next((name for frame in trace.frames[::-1] if (name := _find_owner(frame))), "unknown")
 
 
 @functools.lru_cache(maxsize=4096)
-def _owner(frame: Frame) -> str:
+def _find_owner(frame: Frame) -> str:
     places = [f"/{place[-400:].lstrip('/')}" for place in (frame.file, frame.module, frame.function) if place]
-    for name, lists in _backends().items():
+    for name, lists in _load_backends().items():
         for pattern in lists["places"]:
             if any(fnmatch.fnmatchcase(place, pattern) for place in places):
                 return name

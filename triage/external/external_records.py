@@ -1,7 +1,7 @@
-"""Failure records that other tools wrote: JSON lines (gzipped or not), plain text logs, folders of them.
+"""Read failure records of other tools: JSON lines (gzipped or not), plain text logs, folders of them.
 
-All of it is hostile: lines, files and what unpacks out of a `.gz` are bounded, one record is held at a time,
-and what cannot be read is reported with its number instead of ending the reading.
+All input is hostile: lines, files and unpacked `.gz` data are bounded, one record is in memory at a time, and
+an unreadable part is reported with its number while reading continues.
 """
 
 import gzip
@@ -29,11 +29,10 @@ _LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What another tool tells of one failure; all but `text` as its keys are called.
+    """One failure of another tool; fields other than `text` are named like its keys.
 
-    `operators` are those of the graph as far as they are given, the one under test first. `text` is the whole
-    log where there are no
-    keys: a plain text file, or one part of it.
+    `operators` are those of the graph as far as given, the one under test first. `text` is the whole log if
+    there are no keys: a plain text file, or a part of it.
     """
 
     backend: str = ""
@@ -50,25 +49,28 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A line or a file that is no record, and why."""
+    """An invalid line or file, with its number from 1 and the reason."""
 
     number: int  # from 1
     why: str
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
-    """The records of a file or a folder, each with its index from 0, in order; a line or a file that is none
-    keeps its index.
+    """Read the records of a file or a folder, each with its index from 0; an invalid line or file keeps its
+    index.
 
-    A file whose first byte that is no space is a `{` holds JSON lines; any other is a plain text log, which
-    is one failure, or one for each header (`=== name ===`, `____ name ____`). Of a folder each log is read,
-    by name; its failures are numbered through. BadInput when `path` cannot be read at all.
+    A file that begins with `{` holds JSON lines; any other is a plain text log, which is one failure, or one
+    for each header (`=== name ===`, `____ name ____`). In a folder each log is read, sorted by name, with
+    continuous numbers.
+
+    Raises:
+        BadInput: If `path` cannot be read at all.
     """
     try:
         if path.is_dir():
-            yield from _of_folder(path)
+            yield from _read_folder(path)
         else:
-            yield from _of_file(path)
+            yield from _read_file(path)
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(
             f"{shown(path)} cannot be read ({error}): give a file of JSON lines (.jsonl, .jsonl.gz) or logs"
@@ -76,7 +78,7 @@ def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
         ) from error
 
 
-def _of_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
+def _read_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     files = sorted(item for item in path.iterdir() if item.suffix in _LOG_ENDINGS and item.is_file())[
         :_MAX_FILES
     ]
@@ -86,33 +88,33 @@ def _of_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
         )
     index = 0
     for file in files:
-        for _, record in _of_file(file):
+        for _, record in _read_file(file):
             yield index, record
             index += 1
 
 
-def _of_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
+def _read_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     with ExitStack() as stack:
         plain = stack.enter_context(opened(path))
         packed = plain.peek(2)[:2] == b"\x1f\x8b"
         file = stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=plain))) if packed else plain
         head = file.peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
         if head[:1] == b"{":
-            yield from _of_lines(file)
+            yield from _read_json_lines(file)
         else:
-            yield from enumerate(_of_text(file))
+            yield from enumerate(_read_text_log(file))
 
 
-def _of_lines(file: BinaryIO) -> Iterator[tuple[int, Record | BadRecord]]:
-    for index, line in enumerate(_lines(file)):
+def _read_json_lines(file: BinaryIO) -> Iterator[tuple[int, Record | BadRecord]]:
+    for index, line in enumerate(_iter_lines(file)):
         if isinstance(line, BadRecord):
             yield index, line
         elif line.strip():
-            yield index, _record(line, index + 1)
+            yield index, _parse_record(line, index + 1)
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes | BadRecord]:
-    """The lines of a file; one that is too long is passed over without being held."""
+def _iter_lines(file: BinaryIO) -> Iterator[bytes | BadRecord]:
+    """Yield the lines of a file; a line that is too long is skipped without being held."""
     total = number = 0
     while line := file.readline(_MAX_LINE):
         number += 1
@@ -130,21 +132,21 @@ def _lines(file: BinaryIO) -> Iterator[bytes | BadRecord]:
             yield line
 
 
-def _record(line: bytes, number: int) -> Record | BadRecord:
+def _parse_record(line: bytes, number: int) -> Record | BadRecord:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         return BadRecord(number, f"not JSON: {shown(error, 120)}")
     if not isinstance(data, dict):
         return BadRecord(number, "not a JSON object")
-    record = record_of(data)
+    record = make_record(data)
     if not (record.message or record.traceback or record.exception or record.signal or record.timed_out):
         return BadRecord(number, "tells no failure: it has no message, traceback, exc_type or signal")
     return record
 
 
-def record_of(data: Mapping[str, Any]) -> Record:
-    """The record that a JSON object tells; a key of another type than expected counts as left out."""
+def make_record(data: Mapping[str, Any]) -> Record:
+    """Make a record from a JSON object; a value of an unexpected type counts as missing."""
 
     def text(*names: str) -> str:
         return next((value for name in names if isinstance(value := data.get(name), str) and value), "")
@@ -167,33 +169,33 @@ def record_of(data: Mapping[str, Any]) -> Record:
     )
 
 
-def _of_text(file: BinaryIO) -> Iterator[Record | BadRecord]:
-    """The failures of a plain text log. What stands in front of the first header is one only when there is no
-    header at all.
+def _read_text_log(file: BinaryIO) -> Iterator[Record | BadRecord]:
+    """Yield the failures of a plain text log; text before the first header counts only if there is no header
+    at all.
     """
     held: list[bytes] = []
     size = 0
     named = False
-    for line in _text_lines(file):
+    for line in _iter_text_lines(file):
         if _HEADER.fullmatch(line[:300]):
-            if named and (text := _text(held)):
+            if named and (text := _join_text(held)):
                 yield Record(text=text)
             held, size, named = [], 0, True
         elif size < _MAX_LOG:
             held.append(line)
             size += len(line)
-    if text := _text(held):
+    if text := _join_text(held):
         yield Record(text=text)
     elif not named:
         yield BadRecord(1, "the log is empty")
 
 
-def _text_lines(file: BinaryIO) -> Iterable[bytes]:
+def _iter_text_lines(file: BinaryIO) -> Iterable[bytes]:
     total = 0
     while (line := file.readline(_MAX_LINE)) and total < _MAX_BYTES:
         total += len(line)
         yield line
 
 
-def _text(lines: list[bytes]) -> str:
+def _join_text(lines: list[bytes]) -> str:
     return b"".join(lines).decode("utf-8", "replace").strip("\r\n")

@@ -1,10 +1,10 @@
-"""Public issues as people export them, the index of them that a store keeps, and which of them a cluster
-probably is.
+"""Public issues exported by people, the index of them in a store, and the issues that a cluster probably
+matches.
 
     gh issue list -R microsoft/onnxruntime --state all --limit 5000 --json
     number,title,body,url,state,comments > ort.json
 
-Nothing here asks the network. What a file says is hostile: sizes are bounded, and what is no issue is
+This module never uses the network. A file is hostile input: sizes are bounded, and an invalid issue is
 counted, not an error.
 """
 
@@ -37,8 +37,10 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
-    """A public issue: `name` is `owner/repository#number`, `text` title, body and comments with every run of
-    white space as one space.
+    """A public issue: `name` is `owner/repository#number`, `text` title, body and comments with single
+    spaces.
+
+    `state` is `open`, `closed` or "".
     """
 
     repository: str
@@ -50,22 +52,26 @@ class KnownIssue:
 
     @property
     def name(self) -> str:
-        """How people refer to it."""
+        """The issue's name for people."""
         return f"{self.repository}#{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedIssues:
-    """What a file holds: its issues, and how many of its entries are none."""
+    """The issues in a file, and the number of its invalid entries."""
 
     issues: tuple[KnownIssue, ...]
     skipped: int
 
 
 def read_export(path: Path, repository: str = "") -> ExportedIssues:
-    """The issues of a file: a JSON array, an object for each line, or pages of arrays (`gh api --paginate`).
+    """Read the issues of a file: a JSON array, an object for each line, or pages of arrays (`gh api
+    --paginate`).
 
-    `repository` (`owner/name`) is for exports without addresses. BadInput for a file that holds no issue.
+    `repository` (`owner/name`) is for exports without addresses.
+
+    Raises:
+        BadInput: If the file has no issue.
     """
     if repository and not _REPOSITORY.fullmatch(repository):
         raise BadInput(
@@ -73,8 +79,8 @@ def read_export(path: Path, repository: str = "") -> ExportedIssues:
         )
     found: list[KnownIssue] = []
     skipped = 0
-    for entry in _entries(path):
-        issue = _issue(entry, repository)
+    for entry in _iter_entries(path):
+        issue = _parse_issue(entry, repository)
         if issue is None:
             skipped += 1
         else:
@@ -88,7 +94,9 @@ def read_export(path: Path, repository: str = "") -> ExportedIssues:
 
 
 def add_issues(folder: Path, issues: Iterable[KnownIssue]) -> dict[str, int]:
-    """Add issues to the index in `folder`, replacing those that it has; how many each repository has now."""
+    """Add issues to the index in `folder`, replacing earlier copies; return the new size of each
+    repository.
+    """
     by_repository: dict[str, list[KnownIssue]] = {}
     for issue in issues:
         by_repository.setdefault(issue.repository, []).append(issue)
@@ -96,7 +104,7 @@ def add_issues(folder: Path, issues: Iterable[KnownIssue]) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     for repository, new in by_repository.items():
         path = folder / (repository.replace("/", "~") + SUFFIX)
-        known = {issue.number: issue for issue in _read(path)} if path.exists() else {}
+        known = {issue.number: issue for issue in _read_index(path)} if path.exists() else {}
         known |= {issue.number: issue for issue in new}
         rows = [asdict(known[number]) for number in sorted(known)]
         fresh = path.with_name(f".{path.name}.new")
@@ -107,18 +115,18 @@ def add_issues(folder: Path, issues: Iterable[KnownIssue]) -> dict[str, int]:
 
 
 def read_issues(folder: Path) -> tuple[list[KnownIssue], list[str]]:
-    """The index in `folder`, and a sentence for each file of it that cannot be read. No folder, no issues."""
+    """Read the index in `folder`, and a sentence for each unreadable file; a missing folder is empty."""
     found: list[KnownIssue] = []
     problems: list[str] = []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
-            found += _read(path)
+            found += _read_index(path)
         except BadInput as error:
             problems.append(str(error))
     return found, problems
 
 
-def _read(path: Path) -> list[KnownIssue]:
+def _read_index(path: Path) -> list[KnownIssue]:
     try:
         found = msgspec.json.decode(read_file(path, _MAX_INDEX), type=list[KnownIssue])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -127,17 +135,17 @@ def _read(path: Path) -> list[KnownIssue]:
             " again"
         ) from None
     kept = [issue for issue in found[:_MOST] if _REPOSITORY.fullmatch(issue.repository) and issue.number > 0]
-    return [_bounded(issue) for issue in kept]
+    return [_bound_issue(issue) for issue in kept]
 
 
-def _bounded(issue: KnownIssue) -> KnownIssue:
+def _bound_issue(issue: KnownIssue) -> KnownIssue:
     url = issue.url if _URL.fullmatch(issue.url) else ""
     state = issue.state if issue.state in ("open", "closed") else ""
     title = printable(issue.title[:_MAX_TITLE]).strip()
     return KnownIssue(issue.repository, issue.number, title, url, state, issue.text[:_MAX_TEXT])
 
 
-def _entries(path: Path) -> Iterator[Any]:
+def _iter_entries(path: Path) -> Iterator[Any]:
     data = read_file(path, _MAX_EXPORT)
     try:
         text = data.decode("utf-8-sig")
@@ -159,8 +167,8 @@ def _entries(path: Path) -> Iterator[Any]:
         ) from None
 
 
-def _issue(entry: Any, repository: str) -> KnownIssue | None:
-    """The issue that an entry tells; None for what is none, such as a pull request of the REST answers."""
+def _parse_issue(entry: Any, repository: str) -> KnownIssue | None:
+    """Parse an entry; None for an invalid one, or a pull request in the REST answers."""
     if not isinstance(entry, Mapping) or "pull_request" in entry:
         return None
     number, title = entry.get("number"), entry.get("title")
@@ -180,12 +188,12 @@ def _issue(entry: Any, repository: str) -> KnownIssue | None:
         (url for url in urls if _URL.fullmatch(url)), f"https://github.com/{repository}/issues/{number}"
     )
     state = str(entry.get("state") or "").lower()
-    parts = [title, entry.get("body"), *_comments(entry.get("comments"))]
+    parts = [title, entry.get("body"), *_list_comments(entry.get("comments"))]
     text = _SPACE.sub(" ", " ".join(part for part in parts if isinstance(part, str)))
-    return _bounded(KnownIssue(repository, number, _SPACE.sub(" ", title), url, state, text))
+    return _bound_issue(KnownIssue(repository, number, _SPACE.sub(" ", title), url, state, text))
 
 
-def _comments(value: Any) -> list[Any]:
+def _list_comments(value: Any) -> list[Any]:
     if not isinstance(value, list):
         return []
     return [comment.get("body") for comment in value[:_MAX_COMMENTS] if isinstance(comment, Mapping)]
@@ -197,8 +205,9 @@ _LONGEST_FIELD = 400  # characters of a text
 
 @dataclass(frozen=True, slots=True)
 class ClusterSignature:
-    """What a cluster is recognised by, among public issues and in another store. `operators` are those of its
-    smallest case, `is_small` whether they are few enough to mean something.
+    """The features by which a cluster is recognised among public issues and in another store.
+
+    `operators` are those of its smallest case; `components` and `keys` are those of its fingerprints.
     """
 
     cluster: int
@@ -214,10 +223,9 @@ class ClusterSignature:
 
 @dataclass(frozen=True, slots=True)
 class ProbableIssue:
-    """An issue that a cluster probably is: `owner/repository#number`, its address and title, and why, the
-    strongest reason first.
+    """An issue that a cluster probably matches: name, address, title, and the reasons, the strongest first.
 
-    `score`, 0 to 100, is how alike title and text are (rapidfuzz); it orders, it proves nothing.
+    `score`, 0 to 100, is the similarity of title and text (rapidfuzz); it only orders the issues.
     """
 
     name: str
@@ -228,14 +236,14 @@ class ProbableIssue:
     reasons: tuple[str, ...]
 
 
-def issues_json(issues: Sequence[ProbableIssue]) -> str:
-    """Issues as the index keeps them."""
+def encode_issues(issues: Sequence[ProbableIssue]) -> str:
+    """Encode issues for the index."""
     return json.dumps([asdict(issue) for issue in issues])
 
 
-def issues_in(text: str) -> tuple[ProbableIssue, ...]:
-    """The issues of an index, which may be a stranger's: () for what is no list of issues, and only addresses
-    that are ones.
+def decode_issues(text: str) -> tuple[ProbableIssue, ...]:
+    """Decode the issues of an index, which may be untrusted: () for an invalid value, and only https
+    addresses.
     """
     if not text:
         return ()
@@ -243,7 +251,7 @@ def issues_in(text: str) -> tuple[ProbableIssue, ...]:
         return tuple(
             ProbableIssue(
                 str(one["name"])[:_LONGEST_FIELD],
-                _address(str(one["url"])),
+                _check_address(str(one["url"])),
                 str(one["title"])[:_LONGEST_FIELD],
                 str(one["state"])[:10],
                 int(one["score"]),
@@ -255,5 +263,5 @@ def issues_in(text: str) -> tuple[ProbableIssue, ...]:
         return ()
 
 
-def _address(url: str) -> str:
+def _check_address(url: str) -> str:
     return url[:_LONGEST_FIELD] if url.startswith("https://") else ""

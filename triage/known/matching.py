@@ -1,10 +1,11 @@
-"""Which public issue a cluster probably is: an exact signature of the failure, found in the text of an issue.
+"""Find the public issue that a cluster probably matches: an exact signature of the failure in the text of an
+issue. Pure.
 
-Text that is merely similar proves nothing (one sentence of a compiler, "Load model failed", stands in
-hundreds of issues), so an issue is named only where it has a *signature* of the cluster: what the compiler
-said, the functions of its stack, the guilty pass with the operators of the reduced program, or operators in
-the title beside the kind of failure. A signature that many issues have is none. Of several issues that have
-one, rapidfuzz tells which is the most alike. Pure.
+Similar text proves nothing (one sentence of a compiler, "Load model failed", occurs in hundreds of issues),
+so an issue is named only if it has a *signature* of the cluster: the compiler's message, the functions of its
+stack, the guilty pass with the operators of the reduced program, or operators in the title beside the kind of
+failure. A signature shared by many issues does not count. rapidfuzz orders several matching issues by
+similarity.
 """
 
 import math
@@ -83,7 +84,7 @@ _ERROR_WORDS = r"error|exception|fail|invalid|assert|check|raise"
 
 
 class IssueIndex:
-    """Issues, looked up by the words that they hold."""
+    """Issues, looked up by their words."""
 
     def __init__(self, issues: Sequence[KnownIssue]):
         self.issues = tuple(issues)
@@ -100,49 +101,51 @@ class IssueIndex:
             for word in set(lower) | {word.replace("_", "") for word in lower}:
                 self._holders.setdefault(word, set()).add(number)
 
-    def quoting(self, clause: str) -> set[int]:
-        """The issues that hold the words of a clause, one after the other."""
+    def find_quoting(self, clause: str) -> set[int]:
+        """Find the issues that hold the words of a clause in sequence."""
         wanted = f" {clause} "
-        return {number for number in self.holding(clause.split()) if wanted in self._texts[number]}
+        return {number for number in self.find_holding(clause.split()) if wanted in self._texts[number]}
 
-    def quoting_most(self, clause: str) -> set[int]:
-        """The issues that quote a clause, or the most of a long one without its ends."""
+    def find_quoting_most(self, clause: str) -> set[int]:
+        """Find the issues that quote a clause, or most of a long one without its ends."""
         words = clause.split()
         kept = math.ceil(_LONG_QUOTED * len(words)) if len(words) >= _LONG_CLAUSE else len(words)
         runs = (" ".join(words[at : at + kept]) for at in range(len(words) - kept + 1))
-        return set().union(*map(self.quoting, runs))
+        return set().union(*map(self.find_quoting, runs))
 
-    def holding(self, words: Iterable[str]) -> set[int]:
-        """The issues that hold all of some words, in lower case."""
+    def find_holding(self, words: Iterable[str]) -> set[int]:
+        """Find the issues that hold all of these words, in lower case."""
         holders = sorted((self._holders.get(word, set()) for word in words), key=len)
         return set.intersection(*holders) if holders else set()
 
-    def naming(self, names: frozenset[str], *, in_title: bool) -> set[int]:
-        """The issues that hold all of some names as they are written."""
+    def find_naming(self, names: frozenset[str], *, in_title: bool) -> set[int]:
+        """Find the issues that hold all of these names as they are written."""
         sets = self._titles if in_title else self._names
-        return {number for number in self.holding(name.lower() for name in names) if names <= sets[number]}
+        return {
+            number for number in self.find_holding(name.lower() for name in names) if names <= sets[number]
+        }
 
-    def about(self, backend: str) -> set[int]:
-        """The issues that may be about a compiler."""
+    def find_about(self, backend: str) -> set[int]:
+        """Find the issues that may be about a compiler."""
         return {
             number
             for number, issue in enumerate(self.issues)
-            if backend in (compilers := _compilers().get(issue.repository.lower(), [backend]))
+            if backend in (compilers := _load_compilers().get(issue.repository.lower(), [backend]))
             or not compilers
         }
 
 
-def probable_issues(cluster: ClusterSignature, index: IssueIndex) -> tuple[ProbableIssue, ...]:
-    """The issues that a cluster probably is, those with the most kinds of proof first, then the most alike;
-    at most `MOST_NAMED`.
+def find_probable(cluster: ClusterSignature, index: IssueIndex) -> tuple[ProbableIssue, ...]:
+    """Find the issues that a cluster probably matches, at most `MOST_NAMED`: most kinds of evidence first,
+    then most alike.
     """
-    about = index.about(cluster.backend)
+    about = index.find_about(cluster.backend)
     reasons: dict[int, list[str]] = {}
     for found in (
-        _same_message(cluster, index),
-        _same_frames(cluster, index),
-        _same_pass(cluster, index),
-        _in_title(cluster, index),
+        _match_message(cluster, index),
+        _match_frames(cluster, index),
+        _match_pass(cluster, index),
+        _match_title(cluster, index),
     ):
         for number, reason in found.items():
             if number in about and reason not in reasons.setdefault(number, []):
@@ -160,20 +163,18 @@ def probable_issues(cluster: ClusterSignature, index: IssueIndex) -> tuple[Proba
     return tuple(sorted(probable, key=lambda one: (-len(one.reasons), -one.score, one.name))[:MOST_NAMED])
 
 
-def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues that quote what the compiler said: most of its words, and among them a clause that few issues
-    have.
-    """
+def _match_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Match issues that quote the compiler's message: most of its words, and among them a rare clause."""
     found: dict[int, str] = {}
     for components in cluster.components:
         for name in (ComponentName.MESSAGE, ComponentName.FOUND):
             message = next((part.value for part in components if part.name is name), "")
-            if condition := _condition(message):
-                same = index.quoting(condition)
+            if condition := _extract_condition(message):
+                same = index.find_quoting(condition)
                 reason = f"it quotes the check: {condition[:_LONGEST]}"
                 found |= dict.fromkeys(same, reason) if len(same) <= _MOST_SHARING else {}
-            clauses = _clauses(message)
-            holders = [index.quoting_most(clause) for clause in clauses]
+            clauses = _split_clauses(message)
+            holders = [index.find_quoting_most(clause) for clause in clauses]
             lengths = [len(clause.split()) for clause in clauses]
             for number in set().union(*holders):
                 quoted = [at for at, holding in enumerate(holders) if number in holding]
@@ -186,10 +187,8 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
     return found
 
 
-def _condition(message: str) -> str:
-    """The names in the condition of a failed check, in order, where they are enough to be known by; else
-    "".
-    """
+def _extract_condition(message: str) -> str:
+    """Extract the names in the condition of a failed check, in order, if they are distinctive; else ""."""
     found = _CONDITION.search(message)
     condition = next(filter(None, found.groups()), "") if found else ""
     words = _WORD.findall(re.sub(r"<\w+>", " ", condition))
@@ -198,52 +197,54 @@ def _condition(message: str) -> str:
     return " ".join(words).lower() if known else ""
 
 
-def _clauses(message: str) -> list[str]:
-    """The constant words of a message, cut where it holds a value or a sign: `axes has a duplicate`."""
+def _split_clauses(message: str) -> list[str]:
+    """Split a message into clauses of constant words at values and signs: `axes has a duplicate`."""
     message = _WRAPPER.split(message)[-1] or message
     cut = (" ".join(_WORD.findall(part)).lower() for part in _BREAK.split(message))
     return list(dict.fromkeys(part for part in cut if len(part) > 1))[:20]
 
 
-def _same_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues whose stack has the innermost functions of the failure, one of them seldom named elsewhere."""
+def _match_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Match issues whose stack has the innermost functions of the failure, one of them rare elsewhere."""
     found: dict[int, str] = {}
     for components in cluster.components:
         frames = next(
             (part.items for part in components if part.name is ComponentName.FRAMES and part.kept), ()
         )
-        names = [name for frame in frames[:4] for name in _functions(frame)]
+        names = [name for frame in frames[:4] for name in _split_frame(frame)]
         # One function alone must be the author's own word: `eraseOutput`, not `normalize`.
         if len(names) < _FEWEST_FRAMES and not any(
             _COMPOUND.search(frame.rpartition(" ")[2]) for frame in frames[:1]
         ):
             continue
-        holders = index.holding(names)
+        holders = index.find_holding(names)
         if len(names) < _FEWEST_FRAMES:
-            holders = {number for number in holders if _of_kind(cluster.kind, index.issues[number])}
+            holders = {number for number in holders if _is_of_kind(cluster.kind, index.issues[number])}
         if 0 < len(holders) <= _MOST_SHARING:
             for number in holders:
                 found.setdefault(number, f"its stack has {' in '.join(names)[:_LONGEST]}")
     return found
 
 
-def _functions(frame: str) -> list[str]:
-    """The function of a frame (`onnx_frontend.py Split._impl_v13`), with its class, where the name means
-    something; none for `main`.
+def _split_frame(frame: str) -> list[str]:
+    """Return the function of a frame (`onnx_frontend.py Split._impl_v13`), with its class, without generic
+    names like `main`.
     """
     words = _WORD.findall(frame.rpartition(" ")[2].lower())[-2:]
     return [word for word in words if len(word) > 4 and word.strip("_") not in _GENERIC]
 
 
-def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues that name the guilty pass and every operator of the program, or the pass in the title."""
+def _match_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Match issues that name the guilty pass and every operator of the program, or the pass in the title."""
     if not cluster.guilty_pass or not cluster.operators:
         return {}
-    naming = set.intersection(*(_naming_pass(name, index) for name in cluster.guilty_pass.split()))
-    naming = {number for number in naming if _of_kind(cluster.kind, index.issues[number])}
-    found = naming & index.naming(cluster.operators, in_title=False)
+    naming = set.intersection(*(_find_naming_pass(name, index) for name in cluster.guilty_pass.split()))
+    naming = {number for number in naming if _is_of_kind(cluster.kind, index.issues[number])}
+    found = naming & index.find_naming(cluster.operators, in_title=False)
     titled = {
-        number for number in naming if _spelt(cluster.guilty_pass) in _spelt(index.issues[number].title)
+        number
+        for number in naming
+        if _normalise_spelling(cluster.guilty_pass) in _normalise_spelling(index.issues[number].title)
     }
     reason = f"it names {cluster.guilty_pass} and {' '.join(sorted(cluster.operators))}"[: 2 * _LONGEST]
     title = f"its title names {cluster.guilty_pass}, and it tells of the same kind of failure"[: 2 * _LONGEST]
@@ -253,33 +254,34 @@ def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
     }
 
 
-def _naming_pass(name: str, index: IssueIndex) -> set[int]:
-    """The issues that name a pass: in one word (`PadFusion`, `pad_fusion`), or as people write it (`Pad
+def _find_naming_pass(name: str, index: IssueIndex) -> set[int]:
+    """Find the issues that name a pass, in one word (`PadFusion`, `pad_fusion`) or in several (`Pad
     Fusion`).
     """
     words = " ".join(filter(None, _HUMPS.split(name))).lower()
-    return index.holding([name.lower().replace("_", "")]) | index.quoting(words)
+    return index.find_holding([name.lower().replace("_", "")]) | index.find_quoting(words)
 
 
-def _spelt(text: str) -> str:
+def _normalise_spelling(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).lower()
 
 
-def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues about the same kind of failure with every operator of the small program in the title; where it
-    has but one, which has many bugs, the text names an attribute of it, too. Not for errors: their message
-    says more.
+def _match_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Match issues about the same kind of failure with every operator of the small program in the title.
+
+    For a single operator, which has many bugs, the text must also name one of its attributes. Errors are
+    excluded: their message says more.
     """
     if not 0 < len(cluster.operators) <= _MOST_OPERATORS or cluster.kind == "error":
         return {}
-    attributes = _attributes(cluster)
+    attributes = _list_attributes(cluster)
     found = {
         number
-        for number in index.naming(cluster.operators, in_title=True) & index.about(cluster.backend)
-        if _of_kind(cluster.kind, index.issues[number])
+        for number in index.find_naming(cluster.operators, in_title=True) & index.find_about(cluster.backend)
+        if _is_of_kind(cluster.kind, index.issues[number])
         and (
             len(cluster.operators) > 1
-            or any(index.naming(frozenset([name]), in_title=False) & {number} for name in attributes)
+            or any(index.find_naming(frozenset([name]), in_title=False) & {number} for name in attributes)
         )
     }
     if len(found) > _MOST_IN_TITLE:
@@ -290,8 +292,8 @@ def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
     )
 
 
-def _attributes(cluster: ClusterSignature) -> frozenset[str]:
-    """The names of attributes of the reduced program that are more than a word (`ceil_mode`, not `axis`)."""
+def _list_attributes(cluster: ClusterSignature) -> frozenset[str]:
+    """List the reduced program's attribute names that are compound words (`ceil_mode`, not `axis`)."""
     parts = [
         part
         for components in cluster.components
@@ -302,12 +304,12 @@ def _attributes(cluster: ClusterSignature) -> frozenset[str]:
     return frozenset(name for name in names if "_" in name)
 
 
-def _of_kind(kind: str, issue: KnownIssue) -> bool:
+def _is_of_kind(kind: str, issue: KnownIssue) -> bool:
     words = _KIND_WORDS.get("mismatch" if kind in WRONG_OUTPUTS else kind, _ERROR_WORDS)
     return re.search(words, issue.text[:4000], re.IGNORECASE) is not None
 
 
 @cache
-def _compilers() -> dict[str, list[str]]:
+def _load_compilers() -> dict[str, list[str]]:
     text = Path(__file__).with_name("repositories.toml").read_text("utf-8")
     return {name.lower(): compilers for name, compilers in tomllib.loads(text).items()}

@@ -1,8 +1,7 @@
-"""A public report as somebody saved it, Markdown or HTML: its prose, its blocks of code, and how the failure
-was seen.
+"""Read a saved public report, Markdown or HTML: its prose, its code blocks, and how the failure was seen.
 
-The facts are versions of packages, the level and passes of the optimiser, and execution providers. What a
-report says is hostile: nothing in it is run, sizes are bounded, every expression here is linear. HTML is read
+The facts are versions of packages, the level and passes of the optimiser, and execution providers. A report
+is hostile input: its contents are never run, sizes are bounded, every expression here is linear. HTML is read
 by the standard library.
 """
 
@@ -25,19 +24,23 @@ _BREAKS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pr
 
 @dataclass(frozen=True, slots=True)
 class ReportText:
-    """`prose` is all text with its line ends, code included; `blocks` are the blocks of code, in order."""
+    """`prose` is all text with its line ends, code included; `blocks` are the code blocks in order."""
 
     prose: str
     blocks: tuple[str, ...]
 
 
 def read_report(path: Path) -> ReportText:
-    """The report in a file; BadInput for no regular file, or one of more than 16 MiB."""
-    return report_of(read_file(path, _MOST_BYTES).decode("utf-8", "replace"))
+    """Read the report in a file.
+
+    Raises:
+        BadInput: If it is not a regular file, or over 16 MiB.
+    """
+    return parse_report(read_file(path, _MOST_BYTES).decode("utf-8", "replace"))
 
 
-def report_of(text: str) -> ReportText:
-    """The report in a text: HTML where it begins as such, else Markdown."""
+def parse_report(text: str) -> ReportText:
+    """Parse a report: HTML if it begins as such, else Markdown."""
     if _HTML.search(text[:4096]):
         page = _Page()
         page.feed(text)
@@ -45,10 +48,10 @@ def report_of(text: str) -> ReportText:
         text = "".join(page.prose)
         return ReportText(text[:_MOST_CHARACTERS], tuple(page.blocks[:_MOST_BLOCKS]))
     text = text[:_MOST_CHARACTERS]
-    return ReportText(text, tuple(_fenced(text)[:_MOST_BLOCKS]))
+    return ReportText(text, tuple(_list_blocks(text)[:_MOST_BLOCKS]))
 
 
-def _fenced(text: str) -> list[str]:
+def _list_blocks(text: str) -> list[str]:
     blocks: list[str] = []
     held: list[str] | None = None
     for line in text.splitlines():
@@ -64,7 +67,7 @@ def _fenced(text: str) -> list[str]:
 
 
 class _Page(HTMLParser):
-    """The text of a page, and what stands in its `pre` elements."""
+    """The text of a page, and the contents of its `pre` elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +80,7 @@ class _Page(HTMLParser):
         if tag in _SILENT:
             self._silent.append(tag)
         if tag in _BREAKS:
-            self._add("\n")
+            self._add_text("\n")
         if tag == "pre" and self._code is None:
             self._code = []
 
@@ -88,12 +91,12 @@ class _Page(HTMLParser):
             self.blocks.append("".join(self._code).strip("\n"))
             self._code = None
         if tag in _BREAKS:
-            self._add("\n")
+            self._add_text("\n")
 
     def handle_data(self, data: str) -> None:
-        self._add(data)
+        self._add_text(data)
 
-    def _add(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._silent:
             return
         self.prose.append(text)
@@ -145,8 +148,8 @@ _MOST = 12  # versions of a package
 
 @dataclass(frozen=True, slots=True)
 class ReportFacts:
-    """`versions` by backend, most often named first, with the line of the first mention; `levels`,
-    `providers` and `disabled` by onnxruntime's names.
+    """`versions` by backend, most often named first, with the line of the first mention; onnxruntime's other
+    settings.
     """
 
     versions: dict[str, dict[str, int]]
@@ -154,28 +157,28 @@ class ReportFacts:
     providers: tuple[str, ...]
     disabled: tuple[str, ...]
 
-    def targets(self) -> tuple[str, ...]:
-        """The targets that the report names, each release first and then what is installed here: at most
-        twelve.
+    def list_targets(self) -> tuple[str, ...]:
+        """List at most twelve targets that the report names, each release first and then the installed
+        version.
         """
         found: list[str] = []
         subjects = [name for name in self.versions if name not in _HOSTS] or ["onnxruntime"]
         for name in subjects:
-            options = self._options() if name == "onnxruntime" else [""]
+            options = self._list_options() if name == "onnxruntime" else [""]
             releases = [f"{name}=={release}" for release in self.versions.get(name, {})]
             found += [base + option for base in [*releases[:4], name] for option in options]
         return tuple(dict.fromkeys(found))[:_MOST]
 
-    def _options(self) -> list[str]:
+    def _list_options(self) -> list[str]:
         skipped = f",disabled_optimizers={'+'.join(self.disabled)}" if self.disabled else ""
         levels = [level for level in self.levels if level != "all"]
         return list(dict.fromkeys([":all" + skipped if skipped else "", *(f":{level}" for level in levels)]))
 
 
-def facts_of(report: ReportText) -> ReportFacts:
-    """The facts that a report names."""
+def extract_facts(report: ReportText) -> ReportFacts:
+    """Extract the facts of a report."""
     versions: dict[str, dict[str, int]] = {}
-    for name, version, line in _versions(report.prose):
+    for name, version, line in _iter_versions(report.prose):
         kept = versions.setdefault(name, {})
         if len(kept) < _MOST:
             kept.setdefault(version, line)
@@ -191,10 +194,8 @@ def facts_of(report: ReportText) -> ReportFacts:
     )
 
 
-def _versions(text: str) -> Iterator[tuple[str, str, int]]:
-    """Each name with the version that follows it, before another name and before the sentence ends, and its
-    line.
-    """
+def _iter_versions(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield each name with the version that follows it in the same sentence, and its line."""
     line, counted = 1, 0
     found = list(_WORD.finditer(text))
     for place, word in enumerate(found):

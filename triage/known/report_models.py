@@ -1,8 +1,8 @@
-"""The models that a public report holds: scripts of numpy and onnx.helper, and text of onnx.parser.
+"""Extract the models in a public report: scripts of numpy and onnx.helper, and texts for onnx.parser.
 
-A script is read from its syntax tree: nothing is run or evaluated. Only literals, arithmetic on small
-numbers, and the calls in `CALLS` have a value; whatever depends on anything else has none. Random draws are
-drawn anew with a fixed seed: their values are not the reporter's. Sizes are bounded.
+A script is read from its syntax tree and never run. Literals, arithmetic on small numbers, and the calls in
+`CALLS` have values; expressions that depend on anything else are skipped. Random values are drawn again with
+a fixed seed and differ from the reporter's. Sizes are bounded.
 """
 
 import ast
@@ -57,7 +57,7 @@ _DRAWS = {
 
 
 class NoValue(Exception):
-    """An expression that has no value here."""
+    """An expression whose value is unknown here."""
 
 
 # What evaluating an expression of a stranger raises where it has no value.
@@ -65,8 +65,8 @@ _FAULTS = (NoValue, TypeError, ValueError, LookupError, AttributeError, Arithmet
 
 
 class Script:
-    """The names of a script with their values, the models that it makes, the texts that it has parsed, and
-    the inputs that it feeds.
+    """The names of a script with their values, the models it makes, the texts it parses, and the inputs it
+    feeds.
     """
 
     def __init__(self, text: str) -> None:
@@ -78,21 +78,21 @@ class Script:
         if len(text) > _LONGEST:
             return
         try:
-            for statement in _statements(ast.parse(text).body):
-                self._take(statement)
+            for statement in _iter_statements(ast.parse(text).body):
+                self._process_statement(statement)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return
 
-    def _take(self, statement: ast.stmt) -> None:
+    def _process_statement(self, statement: ast.stmt) -> None:
         for call in [each for each in ast.walk(statement) if isinstance(each, ast.Call)]:
             if getattr(call.func, "attr", "") == "run" and len(call.args) > 1:  # session.run(names, {...})
-                for fed in self._known(call.args[1]):
+                for fed in self._try_value(call.args[1]):
                     values = fed.items() if isinstance(fed, dict) else ()
                     self.fed.update((name, each) for name, each in values if isinstance(each, np.ndarray))
         value = getattr(statement, "value", None)
         if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return) or value is None:
             return
-        found = self._known(value)
+        found = self._try_value(value)
         for target in getattr(statement, "targets", None) or [getattr(statement, "target", None)]:
             if not found:  # an older value of that name is not this one
                 self.names.pop(getattr(target, "id", ""), None)
@@ -102,52 +102,56 @@ class Script:
                 parts = zip(target.elts, found[0], strict=False)
                 self.names.update((part.id, each) for part, each in parts if isinstance(part, ast.Name))
 
-    def _known(self, node: ast.expr) -> list[Any]:
-        """The value of an expression in a list, which is empty where it has none."""
+    def _try_value(self, node: ast.expr) -> list[Any]:
+        """Return the value of an expression in a list, which is empty if it is unknown."""
         try:
-            return [self.value(node)]
+            return [self.evaluate(node)]
         except _FAULTS:
             return []
 
-    def value(self, node: ast.expr) -> Any:
-        """The value of an expression; NoValue, or what else `_FAULTS` names, where it has none."""
+    def evaluate(self, node: ast.expr) -> Any:
+        """Evaluate an expression; raises NoValue, or another exception in `_FAULTS`, if its value is
+        unknown.
+        """
         match node:
             case ast.Constant():
                 return node.value
             case ast.Name() if node.id in self.names:
                 return self.names[node.id]
             case ast.List() | ast.Tuple() if len(node.elts) <= _MOST_ITEMS:
-                return [self.value(each) for each in node.elts]
+                return [self.evaluate(each) for each in node.elts]
             case ast.Dict() if len(node.keys) <= _MOST_ITEMS and all(node.keys):
                 pairs = zip(node.keys, node.values, strict=True)
-                return {self.value(name): self.value(each) for name, each in pairs if name}
+                return {self.evaluate(name): self.evaluate(each) for name, each in pairs if name}
             case ast.UnaryOp(op=ast.USub()):
-                return -self.value(node.operand)
+                return -self.evaluate(node.operand)
             case ast.BinOp() if type(node.op) in _ARITHMETIC:
-                return _computed(_ARITHMETIC[type(node.op)], self.value(node.left), self.value(node.right))
-            case ast.Attribute() if node.attr in _CONSTANTS.get(_last(node.value), {}):
-                return _CONSTANTS[_last(node.value)][node.attr]
+                return _compute(
+                    _ARITHMETIC[type(node.op)], self.evaluate(node.left), self.evaluate(node.right)
+                )
+            case ast.Attribute() if node.attr in _CONSTANTS.get(_get_last_name(node.value), {}):
+                return _CONSTANTS[_get_last_name(node.value)][node.attr]
             case ast.Attribute(attr="graph"):
-                if isinstance(held := self.value(node.value), onnx.ModelProto):
+                if isinstance(held := self.evaluate(node.value), onnx.ModelProto):
                     return held.graph
             case ast.Subscript(slice=ast.Constant(value=place)):
-                return self.value(node.value)[place]
+                return self.evaluate(node.value)[place]
             case ast.Call():
-                return self._called(node)
+                return self._evaluate_call(node)
         raise NoValue
 
-    def _called(self, node: ast.Call) -> Any:
-        name = _last(node.func)
-        given = [self.value(each) for each in node.args]
-        words = {each.arg: self.value(each.value) for each in node.keywords if each.arg}
+    def _evaluate_call(self, node: ast.Call) -> Any:
+        name = _get_last_name(node.func)
+        given = [self.evaluate(each) for each in node.args]
+        words = {each.arg: self.evaluate(each.value) for each in node.keywords if each.arg}
         if name in _DRAWS:
             method, place = _DRAWS[name]
             if name in ("randn", "rand"):  # sizes are their arguments
                 given = [given]
-            size = _shape(words.pop("size") if "size" in words else given[place])
+            size = _check_shape(words.pop("size") if "size" in words else given[place])
             return getattr(self._draws, method)(*given[:place], size=size)
         if isinstance(node.func, ast.Attribute) and name in ("astype", "reshape"):
-            given.insert(0, self.value(node.func.value))
+            given.insert(0, self.evaluate(node.func.value))
         if name == "parse_model" and given and isinstance(given[0], str):
             self.texts.append(given[0])
         if name not in CALLS:
@@ -158,21 +162,23 @@ class Script:
         return made
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a body and of the functions, conditions and withs in it, in the order of the text."""
+def _iter_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a body and of the functions, conditions and withs in it, in the order of the
+    text.
+    """
     for each in body[:_MOST_ITEMS]:
         if isinstance(each, ast.FunctionDef | ast.With | ast.If | ast.Try):
-            yield from _statements(each.body)
+            yield from _iter_statements(each.body)
         else:
             yield each
 
 
-def _last(node: ast.expr) -> str:
-    """The last word of a dotted name, "" for what is none."""
+def _get_last_name(node: ast.expr) -> str:
+    """Return the last word of a dotted name, or ""."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _computed(apply: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def _compute(apply: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     if apply is operator.mul and isinstance(left, list) != isinstance(right, list):
         items, times = (left, right) if isinstance(left, list) else (right, left)
         if isinstance(times, int) and len(items) * times <= _MOST_ITEMS:
@@ -185,8 +191,8 @@ def _computed(apply: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     raise NoValue
 
 
-def _dtype(named: Any) -> "np.dtype[Any]":
-    """The dtype that a script names; NoValue for one that is no plain number."""
+def _parse_dtype(named: Any) -> "np.dtype[Any]":
+    """Parse the dtype that a script names; raises NoValue unless it is a plain number type."""
     if isinstance(named, np.dtype):
         return named
     if not isinstance(named, str) or named not in _DTYPES:
@@ -194,43 +200,43 @@ def _dtype(named: Any) -> "np.dtype[Any]":
     return np.dtype(named)
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _check_shape(shape: Any) -> tuple[int, ...]:
     sides = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
     if not all(isinstance(side, int) and side >= 0 for side in sides) or math.prod(sides) > _MOST_ELEMENTS:
         raise NoValue
     return sides
 
 
-def _full(shape: Any, fill: Any, dtype: Any = "float64", **_: Any) -> Any:
-    return np.full(_shape(shape), fill, _dtype(dtype))
+def _make_full(shape: Any, fill: Any, dtype: Any = "float64", **_: Any) -> Any:
+    return np.full(_check_shape(shape), fill, _parse_dtype(dtype))
 
 
-def _array(values: Any, dtype: Any = None, **_: Any) -> Any:
-    made = np.array(values, None if dtype is None else _dtype(dtype))
+def _make_array(values: Any, dtype: Any = None, **_: Any) -> Any:
+    made = np.array(values, None if dtype is None else _parse_dtype(dtype))
     if made.dtype.kind not in "biufUS":
         raise NoValue
     return made
 
 
-def _arange(*given: Any, dtype: Any = None, **_: Any) -> Any:
+def _make_arange(*given: Any, dtype: Any = None, **_: Any) -> Any:
     start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
     if abs((stop - start) / step) > _MOST_ELEMENTS:
         raise NoValue
     made: Any = np.arange(start, stop, step)
-    return made if dtype is None else made.astype(_dtype(dtype))
+    return made if dtype is None else made.astype(_parse_dtype(dtype))
 
 
-def _held(array: Any) -> Any:
-    """An array whose method is called; NoValue for anything else."""
+def _check_array(array: Any) -> Any:
+    """Check that a method is called on an array; raises NoValue otherwise."""
     if not isinstance(array, np.ndarray):
         raise NoValue
     return array
 
 
-def _tensor(name: str, data_type: int, dims: Any, vals: Any, raw: bool = False) -> Any:
+def _make_tensor(name: str, data_type: int, dims: Any, vals: Any, raw: bool = False) -> Any:
     if raw:
         raise NoValue
-    return helper.make_tensor(name, data_type, _shape(list(dims)), np.ravel(vals).tolist())
+    return helper.make_tensor(name, data_type, _check_shape(list(dims)), np.ravel(vals).tolist())
 
 
 _MAKERS = (
@@ -246,23 +252,24 @@ _MAKERS = (
 CALLS: Mapping[str, Callable[..., Any]] = {
     **{name: getattr(helper, name) for name in _MAKERS},
     "make_operatorsetid": helper.make_opsetid,
-    "make_tensor": _tensor,
+    "make_tensor": _make_tensor,
     "from_array": numpy_helper.from_array,
-    "array": _array,
-    "asarray": _array,
-    "zeros": lambda shape, dtype="float64", **_: _full(shape, 0, dtype),
-    "ones": lambda shape, dtype="float64", **_: _full(shape, 1, dtype),
-    "full": lambda shape, fill_value, dtype="float64", **_: _full(shape, fill_value, dtype),
-    "arange": _arange,
-    "astype": lambda array, dtype, **_: _held(array).astype(_dtype(dtype)),
-    "reshape": lambda array, *shape: _held(array).reshape(*shape),
+    "array": _make_array,
+    "asarray": _make_array,
+    "zeros": lambda shape, dtype="float64", **_: _make_full(shape, 0, dtype),
+    "ones": lambda shape, dtype="float64", **_: _make_full(shape, 1, dtype),
+    "full": lambda shape, fill_value, dtype="float64", **_: _make_full(shape, fill_value, dtype),
+    "arange": _make_arange,
+    "astype": lambda array, dtype, **_: _check_array(array).astype(_parse_dtype(dtype)),
+    "reshape": lambda array, *shape: _check_array(array).reshape(*shape),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class InlineModel:
-    """A model of block number `block`, from 1: a serialised ModelProto in `data`, or in `text` what
-    onnx.parser is to read. `inputs` are those that its script feeds.
+    """A model of block number `block`, from 1: serialised in `data`, or in `text` for onnx.parser.
+
+    `inputs` are those that its script feeds.
     """
 
     block: int
@@ -271,17 +278,18 @@ class InlineModel:
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def inline_models(report: ReportText) -> Iterator[InlineModel]:
-    """Every model in the blocks of a report, in order. Blocks of one script that was cut up are read as one,
-    too, where none alone makes a model.
+def iter_models(report: ReportText) -> Iterator[InlineModel]:
+    """Yield every model in the blocks of a report, in order.
+
+    If no block alone makes a model, all blocks are read as one script.
     """
     found = False
     for number, block in enumerate(report.blocks, 1):
-        for model in _of(number, block):
+        for model in _iter_block_models(number, block):
             found = True
             yield model
     if not found and len(report.blocks) > 1:
-        yield from _of(
+        yield from _iter_block_models(
             1,
             "\n".join(
                 block
@@ -291,7 +299,7 @@ def inline_models(report: ReportText) -> Iterator[InlineModel]:
         )
 
 
-def _of(number: int, block: str) -> Iterator[InlineModel]:
+def _iter_block_models(number: int, block: str) -> Iterator[InlineModel]:
     if block.lstrip().startswith("<") and _PARSED.search(block[:400]):
         yield InlineModel(number, text=block[:_LONGEST_TEXT])
         return

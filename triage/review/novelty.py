@@ -1,8 +1,8 @@
-"""Which clusters of a campaign are new: unknown to a store of known bugs, or to the campaigns before.
+"""Find the new clusters of a campaign: those unknown to a store of known bugs, or to the campaigns before.
 
-A cluster is known where the other store has one with the same fingerprint, with an alternative title of its
-(one bug shows in several ways), or with a message of the same statement; and where a rule explains most of
-it. What that store holds as `fixed` is new when it comes again.
+A cluster is known if the other store has one with the same fingerprint, with one of its alternative titles
+(one bug has several symptoms), or with a message of the same statement; or if a rule explains most of it. A
+cluster that is `fixed` in that store is new if it appears again.
 """
 
 from collections import Counter
@@ -10,47 +10,51 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.triage.clustering.clusters import alternatives
-from opsieve.triage.clustering.statements import common_text, statement_of
+from opsieve.triage.clustering.clusters import make_alternative_titles
+from opsieve.triage.clustering.statements import find_common_text, get_statement
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.known.issues import ClusterSignature
-from opsieve.triage.review.review import explained
+from opsieve.triage.review.review import iter_explained
 from opsieve.triage.rules.rules import FOLDER, read_rules
 from opsieve.triage.store.index.index import Index
-from opsieve.triage.store.index.index_file import joined
+from opsieve.triage.store.index.index_file import join_index
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.rows import ClusterRow, name_of
+from opsieve.triage.store.rows import ClusterRow, format_cluster
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedCluster:
-    """A cluster of a campaign; `known` says why it is known, "" for a new one."""
+    """A cluster of a campaign; `known` says why it is known, "" for a new one. `fingerprint` is the key of
+    its first one.
+    """
 
     row: ClusterRow
     known: str
     fingerprint: str  # the key of its first fingerprint
 
 
-def judged_clusters(folder: Path, campaign: str, known: Path | None) -> list[JudgedCluster]:
-    """The clusters of a campaign of the store at `folder`, new ones first; beside the store `known`, or else
-    beside the other campaigns of its own.
+def judge_clusters(folder: Path, campaign: str, known: Path | None) -> list[JudgedCluster]:
+    """Judge the clusters of a campaign in the store at `folder`, new ones first.
 
-    BadInput when a store cannot be used.
+    They are compared with the store `known`, or else with the other campaigns of the same store.
+
+    Raises:
+        BadInput: If a store cannot be used.
     """
     with Queries(folder) as store:
-        met, elsewhere = store.met(campaign)
-        signatures = {one.cluster: one for one in store.signatures() if one.cluster in met}
-        rows = {number: store.cluster(name_of(number)) for number in signatures}
-    reasons = _by_rules(folder, known)
+        met, elsewhere = store.compare_campaigns(campaign)
+        signatures = {one.cluster: one for one in store.list_signatures() if one.cluster in met}
+        rows = {number: store.cluster(format_cluster(number)) for number in signatures}
+    reasons = _match_rules(folder, known)
     if known is None:
         reasons |= dict.fromkeys(elsewhere, "another campaign of the store has met it")
     else:
         with Queries(known) as others:
             fixed = {row.id for row in others.clusters("status:fixed", limit=1000).rows}
-            theirs = [one for one in others.signatures() if name_of(one.cluster) not in fixed]
+            theirs = [one for one in others.list_signatures() if format_cluster(one.cluster) not in fixed]
         reasons |= {
-            number: f"it is {name_of(same)} of {known}"
-            for number, same in same_clusters(signatures.values(), theirs).items()
+            number: f"it is {format_cluster(same)} of {known}"
+            for number, same in match_clusters(signatures.values(), theirs).items()
         }
     found = [
         JudgedCluster(rows[number], reasons.get(number, ""), min(one.keys, default=""))
@@ -59,26 +63,26 @@ def judged_clusters(folder: Path, campaign: str, known: Path | None) -> list[Jud
     return sorted(found, key=lambda one: (bool(one.known), one.row.rank, one.row.id))
 
 
-def same_clusters(mine: Iterable[ClusterSignature], theirs: Iterable[ClusterSignature]) -> dict[int, int]:
-    """For each cluster that another store has, too: which one of that store it is."""
+def match_clusters(mine: Iterable[ClusterSignature], theirs: Iterable[ClusterSignature]) -> dict[int, int]:
+    """Map each cluster to the one of another store that is the same bug."""
     by_name: dict[str, int] = {}
     by_statement: dict[str, list[tuple[int, Sequence[Component]]]] = {}
     for other in theirs:
-        for name in _names(other):
+        for name in _list_names(other):
             by_name.setdefault(name, other.cluster)
         for parts in other.components:
-            if statement := statement_of(parts):
+            if statement := get_statement(parts):
                 by_statement.setdefault(statement, []).append((other.cluster, parts))
     found: dict[int, int] = {}
     for one in mine:
-        same = next((by_name[name] for name in sorted(_names(one)) if name in by_name), None)
+        same = next((by_name[name] for name in sorted(_list_names(one)) if name in by_name), None)
         if same is None:
             same = next(
                 (
                     cluster
                     for parts in one.components
-                    for cluster, other_parts in by_statement.get(statement_of(parts), [])
-                    if common_text(other_parts, parts) is not None
+                    for cluster, other_parts in by_statement.get(get_statement(parts), [])
+                    if find_common_text(other_parts, parts) is not None
                 ),
                 None,
             )
@@ -87,18 +91,18 @@ def same_clusters(mine: Iterable[ClusterSignature], theirs: Iterable[ClusterSign
     return found
 
 
-def _names(one: ClusterSignature) -> frozenset[str]:
-    return one.keys.union(*(alternatives(parts) for parts in one.components))
+def _list_names(one: ClusterSignature) -> frozenset[str]:
+    return one.keys.union(*(make_alternative_titles(parts) for parts in one.components))
 
 
-def _by_rules(folder: Path, known: Path | None) -> dict[int, str]:
-    """The clusters that a rule of either store explains for more than half, with the rule."""
+def _match_rules(folder: Path, known: Path | None) -> dict[int, str]:
+    """Return the clusters of which a rule of either store explains more than half, with the rule."""
     rules = [rule for place in (folder, known) if place is not None for rule in read_rules(place / FOLDER)[0]]
     counted: Counter[tuple[int, str]] = Counter()
-    with joined(folder) as database:
+    with join_index(folder) as database:
         index = Index(database)
-        members = {facts.id: facts.members for facts in index.cluster_facts()}
-        for rule, one in explained(index, rules):
+        members = {facts.id: facts.members for facts in index.list_cluster_facts()}
+        for rule, one in iter_explained(index, rules):
             counted[one.cluster, rule.name] += one.many
     return {
         cluster: f"the rule {rule} explains it"

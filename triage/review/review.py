@@ -1,8 +1,7 @@
-"""A round of triage over a store: what bisection and reduction left beside cases, the rules of known bugs,
-the order of reading.
+"""A round of triage over a store: results of bisection and reduction, rules of known bugs, the reading order.
 
-Each step is one transaction on rows that are there; nothing is decided, so it can be done again at any time,
-beside a campaign.
+Each step is one transaction on existing rows and decides nothing, so it can be repeated at any time, beside a
+campaign.
 """
 
 from collections import Counter
@@ -11,27 +10,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.gen.errors import BadInput
-from opsieve.triage.clustering.ranking import RankFeatures, ranked
+from opsieve.triage.clustering.ranking import RankFeatures, rank_clusters
 from opsieve.triage.clustering.reassign import Difference
-from opsieve.triage.known.issues import issues_json, read_issues
-from opsieve.triage.known.matching import IssueIndex, probable_issues
+from opsieve.triage.known.issues import encode_issues, read_issues
+from opsieve.triage.known.matching import IssueIndex, find_probable
 from opsieve.triage.review.refingerprint import refingerprint
-from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, first_that_explains, read_rules
-from opsieve.triage.store.artifacts import CaseArtifacts, case_artifacts
+from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, find_rule, read_rules
+from opsieve.triage.store.artifacts import CaseArtifacts, read_artifacts
 from opsieve.triage.store.index.index import Index
-from opsieve.triage.store.index.index_file import joined
-from opsieve.triage.store.rows import ClusterFacts, KeptCase, VersionCount, name_of
+from opsieve.triage.store.index.index_file import join_index
+from opsieve.triage.store.rows import ClusterFacts, KeptCase, VersionCount, format_cluster
 from opsieve.triage.store.store import Store
-from opsieve.triage.store.store_folder import case_folder
+from opsieve.triage.store.store_folder import get_case_folder
 
 _DONE = ("known", "fixed", "wontfix")
 
 
 @dataclass(frozen=True, slots=True)
 class TriageRound:
-    """What a round did: how many clusters were ranked, rules read, failures explained; sentences about what
-    could not be used; the places of cases beside which something was found, whose fingerprints may tell more
-    now (`refingerprint`).
+    """The result of a round: clusters ranked, rules read, failures explained, problems.
+
+    `evidence` are the places of cases with new results, whose fingerprints may change now (`refingerprint`).
     """
 
     ranked: int
@@ -41,30 +40,35 @@ class TriageRound:
     evidence: tuple[str, ...]
 
 
-def review(folder: Path) -> TriageRound:
-    """Take up evidence, match rules, rank. BadInput when the store cannot be used."""
+def review_store(folder: Path) -> TriageRound:
+    """Take up evidence, match rules and rank clusters.
+
+    Raises:
+        BadInput: If the store cannot be used.
+    """
     rules, problems = read_rules(folder / FOLDER)
-    with joined(folder) as database:
+    with join_index(folder) as database:
         index = Index(database)
         places, unread = take_evidence(index, folder)
-        with index.changing():
+        with index.open_transaction():
             explained = match_rules(index, rules)
             unread += match_issues(index, folder)
-        with index.changing():
-            many = rank(index)
+        with index.open_transaction():
+            many = rank_all(index)
     return TriageRound(many, len(rules), explained, (*problems, *unread), tuple(places))
 
 
 def take_evidence(index: Index, folder: Path) -> tuple[list[str], list[str]]:
-    """Enter what lies in kept cases (`case_artifacts`); the places of those that have any, whose fingerprints
-    may say more now, and a sentence for each case that cannot be looked at.
+    """Store the results beside kept cases (`read_artifacts`).
+
+    Returns the places of cases with results, and a sentence for each unreadable one.
     """
     found: list[tuple[KeptCase, CaseArtifacts]] = []
     places: list[str] = []
     problems: list[str] = []
-    for case in index.kept_cases():
+    for case in index.list_kept_cases():
         try:
-            here = case_artifacts(case_folder(folder, case.place))
+            here = read_artifacts(get_case_folder(folder, case.place))
         except BadInput as error:
             problems.append(str(error))
             continue
@@ -77,53 +81,53 @@ def take_evidence(index: Index, folder: Path) -> tuple[list[str], list[str]]:
         if (here.nodes, *now) != (case.reduced, *known):
             found.append((case, here))
     if found:
-        with index.changing():
+        with index.open_transaction():
             for case, here in found:
-                index.enter_artifacts(case, here)
-            index.refresh(sorted({case.cluster for case, _ in found if case.cluster is not None}))
+                index.set_artifacts(case, here)
+            index.refresh_clusters(sorted({case.cluster for case, _ in found if case.cluster is not None}))
     return places, problems
 
 
 def match_rules(index: Index, rules: list[Rule]) -> int:
-    """Count what each rule explains, by fingerprint; how many failures are explained in all."""
+    """Count the failures that each rule explains, by fingerprint, and return their total."""
     counted: Counter[tuple[str, int]] = Counter()
-    for rule, one in explained(index, rules):
+    for rule, one in iter_explained(index, rules):
         counted[rule.name, one.number] += one.many
     index.set_explained(counted, [(rule.name, rule.title, rule.issue) for rule in rules])
     return sum(counted.values())
 
 
-def explained(index: Index, rules: list[Rule]) -> Iterator[tuple[Rule, VersionCount]]:
-    """Each rule with the failures of one fingerprint and version that it explains."""
-    operators = index.operators() if rules else {}
-    for one in index.counted_by_version() if rules else ():
+def iter_explained(index: Index, rules: list[Rule]) -> Iterator[tuple[Rule, VersionCount]]:
+    """Yield each rule with the failures of one fingerprint and version that it explains."""
+    operators = index.map_operators() if rules else {}
+    for one in index.iter_version_counts() if rules else ():
         backend = one.key.partition(f"-{one.kind}-")[0]
         named = frozenset(operators.get(one.key, ()))
         subject = RuleSubject(backend, one.kind, one.stage, one.message, named, one.version, one.guilty_pass)
-        rule = first_that_explains(rules, subject)
+        rule = find_rule(rules, subject)
         if rule is not None:
             yield rule, one
 
 
 def match_issues(index: Index, folder: Path) -> list[str]:
-    """Find the public issues that clusters probably are, in the index that the store keeps of them; sentences
-    about files that cannot be read.
+    """Find the probable public issues of clusters in the store's index; return sentences about unreadable
+    files.
     """
     issues, problems = read_issues(folder / FOLDER)
     known = IssueIndex(issues)
-    found = {one.cluster: probable_issues(one, known) for one in index.signatures()} if issues else {}
-    index.set_probable_issues({cluster: issues_json(each) for cluster, each in found.items() if each})
+    found = {one.cluster: find_probable(one, known) for one in index.list_signatures()} if issues else {}
+    index.set_probable_issues({cluster: encode_issues(each) for cluster, each in found.items() if each})
     return problems
 
 
-def rank(index: Index) -> int:
-    """Rank every cluster; how many there are."""
-    order = ranked([_rank_features(one) for one in index.cluster_facts()])
+def rank_all(index: Index) -> int:
+    """Rank every cluster, and return their number."""
+    order = rank_clusters([_make_rank_features(one) for one in index.list_cluster_facts()])
     index.set_ranks(order)
     return len(order)
 
 
-def _rank_features(one: ClusterFacts) -> RankFeatures:
+def _make_rank_features(one: ClusterFacts) -> RankFeatures:
     return RankFeatures(
         one.id,
         one.severity,
@@ -131,15 +135,15 @@ def _rank_features(one: ClusterFacts) -> RankFeatures:
         one.reduced is not None,
         one.nodes if one.reduced is None else one.reduced,
         one.members,
-        _features(one.kind, one.stage, one.title, one.operators, one.guilty_pass),
+        _make_features(one.kind, one.stage, one.title, one.operators, one.guilty_pass),
         not one.rule if one.status == "new" else one.status not in _DONE,
         bool(one.pinned),
     )
 
 
-def _features(kind: str, stage: str, title: str, operators: str, guilty: str) -> frozenset[str]:
-    """What makes clusters unlike: kind, stage, pass, the words of the title, the operators when they are
-    few.
+def _make_features(kind: str, stage: str, title: str, operators: str, guilty: str) -> frozenset[str]:
+    """Return the features that make clusters different: kind, stage, pass, words of the title, operators if
+    they are few.
     """
     few = operators.split() if operators.count(" ") < 8 else []
     return frozenset(
@@ -155,8 +159,10 @@ def _features(kind: str, stage: str, title: str, operators: str, guilty: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Failures whose fingerprint became another: how many, both fingerprints, both clusters by name (`new`
-    for one that is not there yet) with their titles before, why, and which components differ.
+    """Failures with a changed fingerprint: their number, both fingerprints, both clusters with their old
+    titles, the reason.
+
+    `to_cluster` is `new` for a cluster that does not exist yet; `differences` are the components that differ.
     """
 
     failures: int
@@ -172,37 +178,42 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class TriageOutcome:
-    """What a round did, what it moved, and sentences about fingerprints that could not be computed anew."""
+    """The result of a round, its moves (None if all fingerprints were up to date), and unreadable cases."""
 
     round: TriageRound
     moves: tuple[Move, ...] | None  # None where nothing had to be computed anew
     unread: tuple[str, ...] = ()
 
 
-def triage(folder: Path, *, refingerprinted: bool = False) -> TriageOutcome:
-    """A round over the store; what evidence says anew moves at once, unless that was done just now. BadInput
-    when the store cannot be used.
+def run_triage(folder: Path, *, refingerprinted: bool = False) -> TriageOutcome:
+    """Run a round over the store; changed fingerprints move at once unless that was just done.
 
-    While a campaign holds the store fingerprints stay as they are, and the rest of the round is as good
-    without.
+    While a campaign holds the store, fingerprints stay as they are and the rest of the round still runs.
+
+    Raises:
+        BadInput: If the store cannot be used.
     """
-    done = review(folder)
+    done = review_store(folder)
     if refingerprinted or not done.evidence:
         return TriageOutcome(done, None)
     try:
-        moves, unread = compute_anew(folder, places=done.evidence)
+        moves, unread = recompute_fingerprints(folder, places=done.evidence)
     except BadInput as error:
         return TriageOutcome(done, None, (f"fingerprints were not updated: {error}",))
-    return TriageOutcome(review(folder) if moves else done, moves, unread)
+    return TriageOutcome(review_store(folder) if moves else done, moves, unread)
 
 
-def compute_anew(
+def recompute_fingerprints(
     folder: Path, *, places: tuple[str, ...] | None = None, dry_run: bool = False
 ) -> tuple[tuple[Move, ...], tuple[str, ...]]:
-    """Fingerprints by today's rules, of the cases at `places` (of all for None): what moves, or would, and a
-    sentence for each case that cannot be read and stays. BadInput when another process writes the store.
+    """Recompute the fingerprints of the cases at `places` (all for None).
+
+    Returns the moves, planned or done, and a sentence for each unreadable case.
+
+    Raises:
+        BadInput: If another process writes the store.
     """
-    with Store(folder) as store, store.guarded():
+    with Store(folder) as store, store.translate_errors():
         titles = store.index.titles()
         outcome = refingerprint(store.index, folder, places=places, dry_run=dry_run)
     moves = tuple(
@@ -210,8 +221,8 @@ def compute_anew(
             len(group.rows),
             group.key,
             group.to_key,
-            name_of(group.cluster),
-            name_of(group.to_cluster) if group.to_cluster else "new",
+            format_cluster(group.cluster),
+            format_cluster(group.to_cluster) if group.to_cluster else "new",
             group.reason,
             titles.get(group.cluster, ""),
             titles.get(group.to_cluster, ""),

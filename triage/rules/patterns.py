@@ -1,9 +1,9 @@
-"""Regular expressions that people write into rules, matched against hostile messages in bounded time.
+r"""Match regular expressions from rules against hostile messages in bounded time.
 
-`.*` at the top level cuts an expression into pieces that are looked for one behind the other, so it never
+`.*` at the top level cuts an expression into pieces that are searched one after another, so it never
 backtracks. A piece may repeat a character or a class (not a group), once with backtracking and otherwise
-possessively (`\\d++`), and holds no back-references and no look-around: the time is at most quadratic in a
-message of `LONGEST` characters.
+possessively (`\\d++`), without back-references and look-around: the time is at most quadratic in a message of
+`LONGEST` characters.
 """
 
 import re
@@ -26,15 +26,17 @@ class Pattern:
     text: str
     alternatives: tuple[tuple[re.Pattern[str], ...], ...]
 
-    def found_in(self, message: str) -> bool:
+    def is_found_in(self, message: str) -> bool:
         """Whether it matches somewhere in the first `LONGEST` characters of a message."""
         message = message[:LONGEST]
-        return any(_in_order(pieces, message) for pieces in self.alternatives)
+        return any(_match_in_order(pieces, message) for pieces in self.alternatives)
 
 
-def pattern(text: str) -> Pattern:
-    """The pattern that `text` writes; BadInput, telling what to change, when it is none or could take
-    long.
+def parse_pattern(text: str) -> Pattern:
+    """Parse a pattern.
+
+    Raises:
+        BadInput: If it is invalid or could take long; the message says what to change.
     """
     if len(text) > _MAX_PATTERN:
         raise BadInput(f"the expression has {len(text)} characters; the limit is {_MAX_PATTERN}")
@@ -43,7 +45,7 @@ def pattern(text: str) -> Pattern:
     except (re.error, OverflowError, RecursionError) as error:
         raise BadInput(f"{shown(text, 80)} is no regular expression: {error}") from None
     folded = text.startswith("(?i)")
-    pieces = _cut(text.removeprefix("(?i)"), text)
+    pieces = _split_pieces(text.removeprefix("(?i)"), text)
     try:
         flags = re.DOTALL | (re.IGNORECASE if folded else re.NOFLAG)
         compiled = tuple(tuple(re.compile(piece, flags) for piece in each if piece) for each in pieces)
@@ -54,7 +56,7 @@ def pattern(text: str) -> Pattern:
     return Pattern(text, compiled)
 
 
-def _in_order(pieces: tuple[re.Pattern[str], ...], message: str) -> bool:
+def _match_in_order(pieces: tuple[re.Pattern[str], ...], message: str) -> bool:
     at = 0
     for piece in pieces:
         match = piece.search(message, at)
@@ -64,8 +66,8 @@ def _in_order(pieces: tuple[re.Pattern[str], ...], message: str) -> bool:
     return True
 
 
-def _cut(text: str, whole: str) -> list[list[str]]:
-    """The alternatives of an expression, each cut at its `.*`."""
+def _split_pieces(text: str, whole: str) -> list[list[str]]:
+    """Split an expression into alternatives, and each at its `.*`."""
     alternatives: list[list[str]] = [[""]]
     depth = repeats = optional = at = 0
     while at < len(text):
@@ -77,13 +79,13 @@ def _cut(text: str, whole: str) -> list[list[str]]:
         if taken == "\\":
             taken = text[at : at + 2]
             if taken[1:].isdigit():
-                raise _refused(whole, "a back-reference")
+                raise _make_refusal(whole, "a back-reference")
         elif taken == "[":
             match = _CLASS.match(text, at)
             taken = match[0] if match else taken
         elif taken == "(":
             if text[at + 1 : at + 2] == "?" and text[at + 2 : at + 3] != ":":
-                raise _refused(whole, "a group (?...) that is not (?:...)")
+                raise _make_refusal(whole, "a group (?...) that is not (?:...)")
             taken = "(?:" if text.startswith("(?:", at) else taken
             depth += 1
         elif taken == ")":
@@ -99,19 +101,19 @@ def _cut(text: str, whole: str) -> list[list[str]]:
             if repeat[1] == "?":
                 optional += 1
             elif after_group:
-                raise _refused(whole, "a group that is repeated")
+                raise _make_refusal(whole, "a group that is repeated")
             elif repeat[2] != "+":
                 repeats += 1
             taken, at = taken + repeat[0], repeat.end()
             if repeats > 1 or optional > _MAX_OPTIONAL:
-                raise _refused(
+                raise _make_refusal(
                     whole, "two repeats without .* between them (possessive ones, as in \\d++, are free)"
                 )
         alternatives[-1][-1] += taken
     return alternatives
 
 
-def _refused(text: str, what: str) -> BadInput:
+def _make_refusal(text: str, what: str) -> BadInput:
     return BadInput(
         f"{shown(text, 80)} could take too long on a hostile message: it has {what}; write it more plainly"
     )

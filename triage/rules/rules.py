@@ -24,7 +24,7 @@ from typing import Any
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import read_file
-from opsieve.triage.rules.patterns import Pattern, pattern
+from opsieve.triage.rules.patterns import Pattern, parse_pattern
 
 FOLDER = "known"
 _MAX_FILE = 64 << 10
@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleSubject:
-    """What rules look at: the failures of one fingerprint under one version of the compiler."""
+    """The subject of rules: the failures of one fingerprint under one version of the compiler."""
 
     backend: str
     kind: str
@@ -62,8 +62,8 @@ class RuleSubject:
     guilty_pass: str = ""
 
 
-def explains(rule: Rule, subject: RuleSubject) -> bool:
-    """Whether a rule matches; the cheap fields are asked first."""
+def is_explained_by(rule: Rule, subject: RuleSubject) -> bool:
+    """Whether a rule matches; cheap fields are compared first."""
     return (
         (not rule.backends or subject.backend in rule.backends)
         and rule.kind in ("", subject.kind)
@@ -71,17 +71,21 @@ def explains(rule: Rule, subject: RuleSubject) -> bool:
         and rule.guilty_pass in ("", subject.guilty_pass)
         and rule.operators <= subject.operators
         and (not rule.versions or any(fnmatchcase(subject.version, shape[:100]) for shape in rule.versions))
-        and (rule.message is None or rule.message.found_in(subject.message))
+        and (rule.message is None or rule.message.is_found_in(subject.message))
     )
 
 
-def first_that_explains(rules: Sequence[Rule], subject: RuleSubject) -> Rule | None:
-    """The first rule, by name, that matches: a failure is counted once."""
-    return next((rule for rule in rules if explains(rule, subject)), None)
+def find_rule(rules: Sequence[Rule], subject: RuleSubject) -> Rule | None:
+    """Return the first rule by name that matches, so that a failure counts once."""
+    return next((rule for rule in rules if is_explained_by(rule, subject)), None)
 
 
-def parse(name: str, text: str) -> Rule:
-    """The rule that a file's text tells; BadInput, naming the file and the field, when it is none."""
+def parse_rule(name: str, text: str) -> Rule:
+    """Parse a rule.
+
+    Raises:
+        BadInput: If it is invalid; the message names the file and the field.
+    """
     try:
         fields = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -93,7 +97,7 @@ def parse(name: str, text: str) -> Rule:
                 f"the rule {shown(name)} has the unknown field {shown(field)}; take"
                 f" {', '.join(sorted(_TEXTS | _LISTS))}"
             )
-        if not (isinstance(value, str) if field in _TEXTS else _is_texts(value)):
+        if not (isinstance(value, str) if field in _TEXTS else _is_text_list(value)):
             raise BadInput(f"the rule {shown(name)}: {field} must be {wanted}")
     if not fields.get("title"):
         raise BadInput(f"the rule {shown(name)} has no title; write one, for people")
@@ -104,7 +108,7 @@ def parse(name: str, text: str) -> Rule:
     if fields.get("issue") and not fields["issue"].startswith(("https://", "http://")):
         raise BadInput(f"the rule {shown(name)}: issue must be an address that begins with https://")
     try:
-        message = pattern(fields["message"]) if fields.get("message") else None
+        message = parse_pattern(fields["message"]) if fields.get("message") else None
     except BadInput as error:
         raise BadInput(f"the rule {shown(name)}: message {error}") from None
     return Rule(
@@ -122,11 +126,11 @@ def parse(name: str, text: str) -> Rule:
 
 
 def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
-    """The rules of a folder by name, and a sentence for each file that is none. No folder, no rules."""
+    """Read the rules of a folder by name, and a sentence for each invalid file; a missing folder is empty."""
     rules, problems = [], []
     for path in sorted(folder.glob("*.toml"))[:_MOST]:
         try:
-            rules.append(parse(path.stem, read_file(path, _MAX_FILE).decode()))
+            rules.append(parse_rule(path.stem, read_file(path, _MAX_FILE).decode()))
         except UnicodeDecodeError:
             problems.append(f"the rule {shown(path.name)} is no UTF-8 text")
         except BadInput as error:
@@ -134,5 +138,5 @@ def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
     return rules, problems
 
 
-def _is_texts(value: Any) -> bool:
+def _is_text_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)

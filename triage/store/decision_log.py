@@ -1,9 +1,9 @@
-"""The log of decisions: patches of the index, done, undone, written to STORE/decisions.jsonl, and taken again
-when the index is built anew.
+"""The log of decisions, STORE/decisions.jsonl: patches of the index, done or undone, replayed when the index
+is rebuilt.
 
-A patch holds lists by what they change: `moves` of fingerprints (key, number, old cluster, new cluster),
-`members` split out of their fingerprint (campaign, test, target, key, its own key, its number), `apart` (key,
-old, new) for fingerprints that join nothing by themselves, `clusters` (cluster, field, old, new).
+A patch holds lists by subject: `moves` of fingerprints (key, number, old cluster, new cluster), `members`
+split out of their fingerprint (campaign, test, target, key, its own key, its number), `apart` (key, old, new)
+for fingerprints that no longer join clusters by themselves, `clusters` (cluster, field, old, new).
 """
 
 import itertools
@@ -22,7 +22,7 @@ from opsieve.gen.model.durable import append
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.printable import counted
 from opsieve.triage.store.index.index import ClusterField, Index
-from opsieve.triage.store.index.row_types import decoded
+from opsieve.triage.store.index.row_types import decode_json
 
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 28
@@ -42,13 +42,13 @@ class _Patch(msgspec.Struct):
     clusters: Annotated[list[tuple[_Number, ClusterField, _Value, _Value]], _FEW] = []
 
     @property
-    def changes(self) -> int:
-        """How many rows it changes, a cluster that is summed up anew not counted."""
+    def count(self) -> int:
+        """How many rows the patch changes, without refreshed clusters."""
         return len(self.moves) + len(self.members) + len(self.apart) + len(self.clusters)
 
 
 class _LogLine(msgspec.Struct):
-    """A line of the file, as anybody may have written it."""
+    """A line of the file; it may come from an untrusted store."""
 
     id: _Number
     at: float
@@ -60,11 +60,11 @@ class _LogLine(msgspec.Struct):
 
 
 class DecisionReplay:
-    """The decisions of a store's file, for an index that is built anew and has none: `until` takes those that
+    """The decisions of a store's file, for a rebuilt index that lacks them; `take_until` applies those that
     are due.
 
-    `problems` are sentences about lines that cannot be read or no longer fit; each is left out, and costs the
-    others nothing.
+    `problems` are sentences about lines that cannot be read or no longer fit; such a line is left out without
+    affecting the others.
     """
 
     def __init__(self, index: Index, folder: Path):
@@ -74,11 +74,11 @@ class DecisionReplay:
         self._changes = 0
         path = folder / FILE
         if path.exists() and not index.has_decisions():
-            self._lines.extend(_translated(self._read(path)))
+            self._lines.extend(_translate_lines(self._read_lines(path)))
 
-    def _read(self, path: Path) -> list[tuple[int, _LogLine]]:
-        """The lines with their numbers; of two with one number the later one, since the transaction of the
-        first never ended.
+    def _read_lines(self, path: Path) -> list[tuple[int, _LogLine]]:
+        """Read the lines with their numbers; of two with one id the later wins, as the first transaction
+        never ended.
         """
         found: dict[int, tuple[int, _LogLine]] = {}
         at: dict[int, int] = {}
@@ -94,9 +94,9 @@ class DecisionReplay:
             found[count] = count, line
         return list(found.values())
 
-    def until(self, number: int | None) -> None:
-        """Take the next decisions that were made before the fingerprint `number` was there; all for None.
-        Inside a transaction.
+    def take_until(self, number: int | None) -> None:
+        """Apply the next decisions made before the fingerprint `number` existed; all for None. Needs a
+        transaction.
         """
         while self._lines:
             count, line = self._lines[0]
@@ -109,26 +109,25 @@ class DecisionReplay:
             if number is not None and (number == 0 or line.born >= number):
                 return
             self._lines.popleft()
-            self._changes += line.patch.changes
+            self._changes += line.patch.count
             try:
-                with self._index.step():
-                    take(self._index, msgspec.to_builtins(line), again=True)
+                with self._index.open_savepoint():
+                    take_line(self._index, msgspec.to_builtins(line), again=True)
             except (sqlite3.Error, BadInput) as error:
                 self.problems.append(
                     f"line {count} of {FILE} no longer fits ({shown(str(error), 80)}); it is left out"
                 )
 
 
-def _translated(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]:
-    """The lines, each in the keys that the cases on disk have after all lines that say how keys became
-    others.
+def _translate_lines(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]:
+    """Rewrite each line to the keys that the cases on disk have after all later rekeyings.
 
-    From the last line to the first, so that each is rewritten once, by what all later ones make of a key.
+    The lines are visited from last to first, so that each is rewritten once.
     """
     becomes: dict[str, list[str]] = {}
     for _, line in reversed(lines):
         if becomes:
-            line.patch = msgspec.convert(_translate(msgspec.to_builtins(line.patch), becomes), _Patch)
+            line.patch = msgspec.convert(_translate_patch(msgspec.to_builtins(line.patch), becomes), _Patch)
         if line.action == "rekey":
             fresh = {}
             for old, new in line.keys.items():
@@ -138,9 +137,9 @@ def _translated(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]
     return lines
 
 
-def write(folder: Path, line: dict[str, Any]) -> None:
-    """Add a line to the file, inside the transaction: a line of a decision that was not committed is replaced
-    by its number.
+def write_line(folder: Path, line: dict[str, Any]) -> None:
+    """Add a line to the file inside the transaction; a line without a committed decision is replaced by its
+    number.
     """
     try:
         append(folder / FILE, json.dumps(line).encode() + b"\n")
@@ -157,27 +156,26 @@ def write_rekey(
     moves: list[list[Any]],
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Log that fingerprints became others (`keys`: old to new ones), and where the new ones stand. It cannot
-    be undone; what was decided before still can, for earlier decisions speak of the new keys from now on.
+    """Log that fingerprints changed their keys (`keys`: old to new), and where the new ones stand.
+
+    The change cannot be undone. Earlier decisions can, because they use the new keys from now on.
     """
     text = f"{counted(len(keys), 'fingerprint')} became {'another' if len(keys) == 1 else 'others'}"
     line = {
-        "id": index.next_decision(),
+        "id": index.get_next_decision(),
         "at": round(clock(), 3),
-        "born": index.latest_number(),
+        "born": index.get_latest_number(),
         "action": "rekey",
         "text": text,
         "keys": keys,
         "patch": {"moves": moves},
     }
-    take(index, line)
-    write(folder, line)
+    take_line(index, line)
+    write_line(folder, line)
 
 
-def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
-    """A patch that speaks of the new keys, cut to `MOST_CHANGES`: lines of a stranger could make each change
-    many.
-    """
+def _translate_patch(patch: Patch, keys: dict[str, list[str]]) -> Patch:
+    """Return the patch with new keys, truncated to MOST_CHANGES, so that a hostile log cannot blow up."""
     found = dict(patch)
     for name in ("moves", "apart"):
         if name in patch:
@@ -191,34 +189,34 @@ def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
     return found
 
 
-def take(index: Index, line: dict[str, Any], *, again: bool = False) -> None:
-    """Do what a line of the log says, in the index; `again` when it is read from the file, whose lines speak
-    of the latest keys.
+def take_line(index: Index, line: dict[str, Any], *, again: bool = False) -> None:
+    """Apply a line of the log to the index; `again` if it was read from the file, whose lines use the latest
+    keys.
     """
     if line["action"] in ("undo", "redo"):
         state, before = ("done", "undone") if line["action"] == "redo" else ("undone", "done")
-        patch = index.patch(line["id"], before)
+        patch = index.get_patch(line["id"], before)
         if patch is None:
             return  # a line of a decision that is not there: the file was cut
-        _apply(index, _patch(patch), forwards=state == "done")
+        _apply_patch(index, _parse_patch(patch), forwards=state == "done")
         index.set_state(line["id"], state)
         return
     if line["action"] == "rekey" and not again:
-        for number, patch in index.patches():
-            index.set_patch(number, json.dumps(_translate(_patch(patch), line["keys"])))
+        for number, patch in index.list_patches():
+            index.set_patch(number, json.dumps(_translate_patch(_parse_patch(patch), line["keys"])))
     elif line["action"] != "rekey":
         index.drop_undone()
-    _apply(index, line["patch"], forwards=True)
+    _apply_patch(index, line["patch"], forwards=True)
     patch = json.dumps(line["patch"])
     index.add_decision(line["id"], float(line["at"]), line["born"], line["action"], str(line["text"]), patch)
 
 
-def _patch(text: str) -> Patch:
-    """The patch in a row of the index; `WrongType` when it is none."""
-    return cast(Patch, msgspec.to_builtins(decoded(text, _Patch)))
+def _parse_patch(text: str) -> Patch:
+    """Parse the patch in a row of the index; raises WrongType if it is invalid."""
+    return cast(Patch, msgspec.to_builtins(decode_json(text, _Patch)))
 
 
-def _apply(index: Index, patch: Patch, *, forwards: bool) -> None:
+def _apply_patch(index: Index, patch: Patch, *, forwards: bool) -> None:
     touched: set[int] = set()
     for key, _, old, new in patch.get("moves", []):
         index.set_cluster(key, new if forwards else old)
@@ -227,6 +225,6 @@ def _apply(index: Index, patch: Patch, *, forwards: bool) -> None:
         index.set_apart(key, new if forwards else old)
     for campaign, test, target, key, own, number in patch.get("members", []):
         touched |= index.move_member((campaign, test, target), key, own, int(number), forwards=forwards)
-    index.refresh(sorted(touched))
+    index.refresh_clusters(sorted(touched))
     for cluster, field, old, new in patch.get("clusters", []):
         index.set_cluster_field(cluster, field, new if forwards else old)

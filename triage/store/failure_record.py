@@ -1,4 +1,4 @@
-"""failure.json: what the index of a store knows of a case, and what it needs to know it again."""
+"""failure.json: the index's facts about a case, and the data from which they can be recomputed."""
 
 import contextlib
 import math
@@ -33,7 +33,9 @@ class AbsentOutput:
 
 
 class FailureRecord(msgspec.Struct, kw_only=True):
-    """The file. What was added after the first release has a default: an older file lacks it."""
+    """The contents of the file. Fields added after the first release have defaults, because older files lack
+    them.
+    """
 
     format: int
     generator: str
@@ -61,7 +63,11 @@ class FailureRecord(msgspec.Struct, kw_only=True):
 
 
 def read_failure(folder: Path) -> FailureRecord:
-    """What the file of a case folder tells; BadInput when there is none that can be read."""
+    """Read the file of a case folder.
+
+    Raises:
+        BadInput: If it is missing or unreadable.
+    """
     path = folder / NAME
     try:
         return msgspec.json.decode(read_file(path, _MAX_JSON), type=FailureRecord)
@@ -70,7 +76,11 @@ def read_failure(folder: Path) -> FailureRecord:
 
 
 def write_failure(folder: Path, record: FailureRecord) -> None:
-    """Write the file, whole or not at all; BadInput when the disk refuses."""
+    """Write the file atomically.
+
+    Raises:
+        BadInput: If the disk refuses.
+    """
     text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     try:
         write_file(folder / NAME, text)
@@ -78,8 +88,8 @@ def write_failure(folder: Path, record: FailureRecord) -> None:
         raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from error
 
 
-def components_of(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
-    """Components as the file and the index have them, back as components; what is none is left out."""
+def parse_components(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
+    """Parse components from the form of the file and the index; invalid ones are left out."""
     found = []
     for part in parts:
         with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -87,23 +97,24 @@ def components_of(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
     return tuple(found)
 
 
-def components_in(text: str) -> tuple[Component, ...]:
-    """The components in a column of the index; () for a column that holds none."""
+def read_components(text: str) -> tuple[Component, ...]:
+    """Parse the components in a column of the index; () for an invalid column."""
     try:
-        return components_of(msgspec.json.decode(text, type=list[dict[str, Any]]))
+        return parse_components(msgspec.json.decode(text, type=list[dict[str, Any]]))
     except (msgspec.DecodeError, RecursionError):
         return ()
 
 
-def components_json(fingerprint: Fingerprint) -> list[dict[str, Any]]:
-    """The components of a fingerprint as the file has them."""
-    return [{**component_json(part), "value": bounded(part.value)} for part in fingerprint.components]
+def encode_components(fingerprint: Fingerprint) -> list[dict[str, Any]]:
+    """Encode the components of a fingerprint for the file."""
+    return [{**component_json(part), "value": bound_text(part.value)} for part in fingerprint.components]
 
 
-def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:
-    """A mismatch as the file has it; figures that JSON has no number for are left out."""
+def encode_mismatch(mismatch: Mismatch) -> dict[str, Any]:
+    """Encode a mismatch for the file, without numbers that JSON cannot express."""
     fields = {
-        name: bounded(field) if isinstance(field, str) else field for name, field in asdict(mismatch).items()
+        name: bound_text(field) if isinstance(field, str) else field
+        for name, field in asdict(mismatch).items()
     }
     return {
         name: field
@@ -112,12 +123,14 @@ def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:
     }
 
 
-def verdict_of(record: FailureRecord) -> Verdict:
-    """The verdict that the file tells of; BadInput when it is none. A wrong result without its mismatch has
-    that of the components.
+def get_verdict(record: FailureRecord) -> Verdict:
+    """Rebuild the verdict from the file; a wrong result without a mismatch gets that of the components.
+
+    Raises:
+        BadInput: If the verdict is invalid.
     """
     mismatch = None
-    known = {part.name: part.value for part in components_of(record.components)}
+    known = {part.name: part.value for part in parse_components(record.components)}
     wrong = known.get(ComponentName.MISMATCH)
     with contextlib.suppress(TypeError, msgspec.ValidationError):
         if record.mismatch is not None:
@@ -142,8 +155,8 @@ def verdict_of(record: FailureRecord) -> Verdict:
 
 
 def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
-    """The observations written beside a case, in their order, and a sentence about one that cannot be read
-    ("": all could).
+    """Read the observations beside a case in order, and a sentence about an unreadable one ("": all were
+    read).
     """
     found, problem = [], ""
     for path in sorted((folder / "observations").glob("*.json"))[:_MOST_OBSERVATIONS]:
@@ -158,32 +171,32 @@ def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
     return tuple(found), problem or ("" if found else f"there are no observations in {shown(folder, 160)}")
 
 
-def observed(record: FailureRecord, folder: Path) -> Observation:
-    """The observation of the target blamed, as it was written beside the case; of a wrong output only the
-    dtype is there.
+def read_blamed_observation(record: FailureRecord, folder: Path) -> Observation:
+    """Read the observation of the blamed target; of a wrong output only the dtype is kept.
 
-    BadInput when it cannot be read.
+    Raises:
+        BadInput: If it is unreadable.
     """
     found, problem = read_observations(folder)
     if not found:
         raise BadInput(problem)
-    mismatch = verdict_of(record).mismatch
+    mismatch = get_verdict(record).mismatch
     return (
         found[0]
         if mismatch is None
-        else replace(found[0], outputs={mismatch.output: AbsentOutput(_dtype(record))})
+        else replace(found[0], outputs={mismatch.output: AbsentOutput(_guess_dtype(record))})
     )
 
 
-def _dtype(record: FailureRecord) -> str:
-    """The dtype of the wrong output; one of its class when an older file tells no more."""
-    known = {part.name: part.value for part in components_of(record.components)}
+def _guess_dtype(record: FailureRecord) -> str:
+    """Return the dtype of the wrong output, or a typical one of its class for older files."""
+    known = {part.name: part.value for part in parse_components(record.components)}
     stand_in = {"float": "float32", "narrow float": "float16", "integer": "int64", "string": "object"}
     return record.dtype or stand_in.get(
         known.get(ComponentName.DTYPE, ""), known.get(ComponentName.DTYPE, "")
     )
 
 
-def bounded(text: str) -> str:
-    """Text of a compiler that JSON and SQLite take, bounded."""
+def bound_text(text: str) -> str:
+    """Truncate a compiler's text and escape what JSON and SQLite cannot hold."""
     return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""What a store is given of a campaign: the campaign itself, and its tests as they are done."""
+"""The data of a campaign that a store records: the campaign itself, and its finished tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from opsieve.triage.fingerprint.fingerprint import Fingerprint
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What determines the tests of a campaign; `id` is a digest of the rest."""
+    """The parameters that determine the tests of a campaign; `id` is a digest of the others."""
 
     id: str
     generator: str
@@ -21,7 +21,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class FoundFailure:
-    """A failure, confirmed or flaky: the observations that its verdict stands on, that of the target blamed
+    """A confirmed or flaky failure with the observations behind its verdict, that of the blamed target
     first.
     """
 
@@ -33,8 +33,8 @@ class FoundFailure:
 
 @dataclass(frozen=True, slots=True)
 class NonBug:
-    """A verdict that is no bug (`unsupported`, `environment`): what the target said, as a template and as it
-    said it first.
+    """A verdict other than a bug (`unsupported`, `environment`): the target's message as a template and in
+    its first form.
     """
 
     target: str
@@ -45,12 +45,11 @@ class NonBug:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTest:
-    """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug.
+    """A finished test: verdict and wall seconds by target, failures, and verdicts that are not bugs.
 
     `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage.
-    The case may be left out (None) where nothing was found, with the `digest` of its program in its place.
-    The `ir` and the `features` of its program are what a campaign decides by (triage/campaign/schedule);
-    they are not stored.
+    The case may be None without findings; `program_digest` then identifies its program. The `ir` and
+    `features` of its program are input to the schedule (triage/campaign/schedule); they are not stored.
     """
 
     number: int
@@ -67,11 +66,11 @@ class FinishedTest:
 
     @property
     def digest(self) -> str:
-        """The digest of its program."""
-        return self.program_digest or case_of(self).program.digest
+        """The digest of the program."""
+        return self.program_digest or get_case(self).program.digest
 
 
-def case_of(test: FinishedTest) -> Case:
-    """The case of a test that has one."""
+def get_case(test: FinishedTest) -> Case:
+    """Return the case of a test that has one."""
     assert test.case is not None
     return test.case

@@ -1,9 +1,7 @@
-"""What a store holds, to look at: pages of clusters and of members, a case, counts. Reads only, beside
-whoever writes.
+"""Read the contents of a store beside its writer: pages of clusters and of members, a case, counts.
 
-Every thread has a connection of its own, opened when it first asks. Pages go by key, not by offset: a page
-costs what it shows, wherever it lies. `changed` tells whether anything was committed since this thread asked
-last.
+Every thread has a connection of its own, opened at its first query. Pages go by key, not by offset, so that a
+page costs the same wherever it is. `changed` tells whether there was a commit since this thread's last call.
 """
 
 import sqlite3
@@ -18,24 +16,30 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.store.failure_record import read_observations
 from opsieve.triage.store.index.filters import SORTS as SORTS
 from opsieve.triage.store.index.filters import Sort as Sort
-from opsieve.triage.store.index.index_file import INDEX, joined, looking, sentence, version_of
+from opsieve.triage.store.index.index_file import (
+    INDEX,
+    describe_error,
+    join_index,
+    open_read_only,
+    read_version,
+)
 from opsieve.triage.store.index.index_reader import GROUPINGS as GROUPINGS  # part of this interface
 from opsieve.triage.store.index.index_reader import Grouping as Grouping
 from opsieve.triage.store.index.index_reader import IndexReader
-from opsieve.triage.store.index.schema import SCHEMA, bounded
+from opsieve.triage.store.index.schema import SCHEMA, limit_time
 from opsieve.triage.store.rows import (
     CaseDetails,
     RelatedRow,
-    name_of,
+    format_cluster,
 )
-from opsieve.triage.store.store_folder import case_folder, check_folder
+from opsieve.triage.store.store_folder import check_folder, get_case_folder
 
 
 class Queries(IndexReader):
-    """A store to look at. Methods may be called from any thread; `close` ends all of its connections.
+    """A store to read. Its methods may be called from any thread; `close` closes all connections.
 
-    BadInput, one sentence, from every method: for a name that means nothing, a store that is not there,
-    damaged, or of another schema (an older one is brought up first, where nobody writes it).
+    Every method raises BadInput, one sentence, for an unknown name and for a store that is missing, damaged,
+    or of another schema (an older one is upgraded first, unless it has a writer).
     """
 
     def __init__(self, folder: Path):
@@ -43,7 +47,7 @@ class Queries(IndexReader):
         self._threads = threading.local()
         self._lock = threading.Lock()
         self._open: list[Database] = []
-        bring_up(folder)
+        upgrade_index(folder)
 
     def __enter__(self) -> "Queries":
         return self
@@ -52,7 +56,7 @@ class Queries(IndexReader):
         self.close()
 
     def close(self) -> None:
-        """End every connection; no thread may be asking."""
+        """Close every connection; no thread may be in a query."""
         with self._lock:
             for database in self._open:
                 database.close()
@@ -60,7 +64,7 @@ class Queries(IndexReader):
             self._threads = threading.local()
 
     def case(self, name: str) -> CaseDetails:
-        """A failure: `name` is a case folder, `CAMPAIGN:TEST:TARGET`, or a cluster, of which it is the
+        """Return a failure: `name` is a case folder, `CAMPAIGN:TEST:TARGET`, or a cluster, which gives its
         representative.
         """
         if "/" not in name and ":" not in name:
@@ -69,90 +73,96 @@ class Queries(IndexReader):
                 raise BadInput(f"no case of {shown(name)} was kept; look at its members")
             name = place
         member, components, cluster = self.member(name)
-        folder = case_folder(self.folder, member.folder) if member.folder else None
+        folder = get_case_folder(self.folder, member.folder) if member.folder else None
         observations, problem = (
             read_observations(folder) if folder else ((), "its case was not kept, it is only counted")
         )
         reduced = folder / "reduced" if folder and member.reduced is not None else None
-        of = "" if cluster is None else name_of(cluster)
-        from opsieve.triage.store.artifacts import blamed_commits  # not at the start of the terminal app
+        of = "" if cluster is None else format_cluster(cluster)
+        from opsieve.triage.store.artifacts import read_blamed_commits  # not at the start of the terminal app
 
-        commits = blamed_commits(folder) if folder else ()
+        commits = read_blamed_commits(folder) if folder else ()
         return CaseDetails(member, of, folder, reduced, components, observations, problem, commits)
 
     def related(self, name: str, most: int = 10) -> tuple[RelatedRow, ...]:
-        """Clusters that look like this one, with the reason: suggestions, nothing is joined by them."""
+        """Return clusters that look like this one, with the reason; they are suggestions and stay
+        separate.
+        """
         from opsieve.triage.clustering.clusters import (
             SimilarityFeatures,
-            likeliest,
-            related,
-            same_commit,
-            similarity_features,
+            find_related,
+            find_same_commit,
+            make_features,
+            merge_suggestions,
         )
 
-        number = self.cluster_of(name)
+        number = self.find_cluster(name)
         features: dict[int, list[SimilarityFeatures]] = {}
-        for cluster, components in self.same_backend(number):
-            features.setdefault(cluster, []).append(similarity_features(components))
+        for cluster, components in self.iter_same_backend(number):
+            features.setdefault(cluster, []).append(make_features(components))
         own = features.pop(number, [])
-        blamed = self._blamed(self.bisected(number))
-        alike = related(own, features, most)
-        found = likeliest(alike, same_commit(blamed.pop(number, {}), blamed, most), most=most)
-        return tuple(RelatedRow(self.cluster(name_of(one.cluster)), one.score, one.reason) for one in found)
+        blamed = self._read_blame(self.list_bisected(number))
+        alike = find_related(own, features, most)
+        found = merge_suggestions(alike, find_same_commit(blamed.pop(number, {}), blamed, most), most=most)
+        return tuple(
+            RelatedRow(self.cluster(format_cluster(one.cluster)), one.score, one.reason) for one in found
+        )
 
-    def _blamed(self, cases: Sequence[tuple[int, str]]) -> dict[int, dict[str, float]]:
-        """The commits behind clusters with their probabilities: of each the first of its cases that has
-        any.
+    def _read_blame(self, cases: Sequence[tuple[int, str]]) -> dict[int, dict[str, float]]:
+        """Return the blamed commits of clusters with probabilities, from the first case of each that
+        has any.
         """
-        from opsieve.triage.store.artifacts import blamed_commits
+        from opsieve.triage.store.artifacts import read_blamed_commits
 
         found: dict[int, dict[str, float]] = {}
         for cluster, place in cases:
             if not found.get(cluster):
                 try:
-                    commits = blamed_commits(case_folder(self.folder, place))
+                    commits = read_blamed_commits(get_case_folder(self.folder, place))
                     found[cluster] = {f"{one.sha} {one.subject}": one.share for one in commits if one.sha}
                 except BadInput:  # a place that leads elsewhere, or nowhere
                     continue
         return found
 
     def changed(self) -> bool:
-        """Whether anybody committed something since this thread asked this last; True the first time."""
-        now = int(self._value("PRAGMA data_version"))
+        """Whether there was a commit since this thread's last call; True the first time."""
+        now = int(self._select_value("PRAGMA data_version"))
         before = getattr(self._threads, "seen", None)
         self._threads.seen = now
         return now != before
 
     @contextmanager
-    def _asking(self) -> Iterator[Database]:
+    def _connect(self) -> Iterator[Database]:
         """This thread's connection; what SQLite says becomes one sentence."""
         try:
             database: Database | None = getattr(self._threads, "database", None)
             if database is None:
-                database = looking(self.folder / INDEX)
+                database = open_read_only(self.folder / INDEX)
                 with self._lock:
                     self._open.append(database)
                 self._threads.database = database
-            with bounded(database.conn):
+            with limit_time(database.conn):
                 yield database
         except sqlite3.Error as error:
-            raise BadInput(sentence(self.folder, error)) from None
+            raise BadInput(describe_error(self.folder, error)) from None
 
 
-def bring_up(folder: Path) -> None:
-    """Bring the index of an older opsieve to this one's schema. BadInput when there is no store, it is newer,
-    or somebody writes it.
+def upgrade_index(folder: Path) -> None:
+    """Upgrade the index of an older opsieve to the current schema.
+
+    Raises:
+        BadInput: If the store is missing, newer, or has a writer.
     """
     check_folder(folder)
     path = folder / INDEX
     if path.is_file():
         try:
-            older = 0 <= version_of(path) < SCHEMA
+            older = 0 <= read_version(path) < SCHEMA
         except sqlite3.Error as error:
-            raise BadInput(sentence(folder, error)) from None
+            raise BadInput(describe_error(folder, error)) from None
         if older:
             from opsieve.triage.store.store import Store
 
             Store(folder).close()
-    with joined(folder):
+    with join_index(folder):
         pass

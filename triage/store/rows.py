@@ -1,4 +1,4 @@
-"""The rows with which the index and the queries of a store answer, and how people name what lies in it."""
+"""Rows that the index and the queries of a store return, and the names of its clusters and failures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,23 +9,23 @@ from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.known.issues import ProbableIssue
 
 
-def name_of(cluster: int) -> str:
-    """The name of a cluster: `c17`."""
+def format_cluster(cluster: int) -> str:
+    """Return the name of a cluster: `c17`."""
     return f"c{cluster}"
 
 
-def member_name(campaign: str, test: int, target: str) -> str:
-    """The name of a failure, whether its case is kept or not: `CAMPAIGN:TEST:TARGET`."""
+def format_member(campaign: str, test: int, target: str) -> str:
+    """Return the name of a failure, with or without a kept case: `CAMPAIGN:TEST:TARGET`."""
     return f"{campaign}:{test}:{target}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """A cluster. Times are seconds since 1970, sizes nodes; `reduced` is None while no member is reduced.
+    """A cluster. Times are seconds since 1970, sizes nodes; `reduced` is None until a member is reduced.
 
-    `title` is what to show, `own_title` the one made from the fingerprint. `status` is `known` for a new
+    `title` is the title to show, `own_title` the one made from the fingerprint. `status` is `known` for a new
     cluster that a rule explains. `representative` is the case folder, relative to the store, of the smallest
-    (reduced) member; "" when no case was kept.
+    (reduced) member; "" without a kept case.
     """
 
     id: str
@@ -56,9 +56,7 @@ class ClusterRow:
 
     @property
     def listed_title(self) -> str:
-        """The title as lists show it: behind the public issue that the cluster probably is, as long as nobody
-        decided.
-        """
+        """The title in lists: prefixed by the cluster's probable public issue until a person decides."""
         return (
             f"[probably {self.probably[0].name}] {self.title}"
             if self.probably and self.status == "new"
@@ -95,7 +93,7 @@ class ClusterPage:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A failure. `folder` is its case folder, relative to the store; "" when it was only counted."""
+    """A failure. `folder` is its case folder, relative to the store; "" if it was only counted."""
 
     campaign: str
     test: int
@@ -117,8 +115,8 @@ class MemberRow:
 
     @property
     def name(self) -> str:
-        """What commands take: the case folder, or `CAMPAIGN:TEST:TARGET`."""
-        return self.folder or member_name(self.campaign, self.test, self.target)
+        """The name for commands: the case folder, or `CAMPAIGN:TEST:TARGET`."""
+        return self.folder or format_member(self.campaign, self.test, self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class MemberPage:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintRow:
-    """A fingerprint of a cluster; `why` says why it is in it."""
+    """A fingerprint of a cluster; `why` explains its membership."""
 
     key: str
     number: int
@@ -149,8 +147,8 @@ class FingerprintRow:
 
 @dataclass(frozen=True, slots=True)
 class BlamedCommit:
-    """A commit that a search found (`share` 1), or that is suspected with that probability; `subject` is as
-    its author wrote it.
+    """A commit that a search found (`share` 1) or suspects with that probability; `subject` is the author's
+    text.
     """
 
     sha: str
@@ -163,11 +161,11 @@ class BlamedCommit:
 
 @dataclass(frozen=True, slots=True)
 class CaseDetails:
-    """A failure with what lies on disk. `folder` and `reduced` are case folders to load
-    (`opsieve.gen.case.case.load`), None when not there.
+    """A failure with its files.
 
-    `observations` are as they were written (outputs left out), that of the target blamed first; `problem`
-    says why there are none. `commits` caused it, or are suspected.
+    `folder` and `reduced` are case folders to load (`opsieve.gen.case.case.load`), or None. `observations`
+    are the stored ones (without outputs), that of the blamed target first; `problem` explains their absence.
+    `commits` caused the failure, or are suspected.
     """
 
     member: MemberRow
@@ -191,7 +189,7 @@ class RelatedRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGroup:
-    """A value of what clusters are grouped by, with how many clusters and failures have it."""
+    """A value of the grouping property, with its numbers of clusters and failures."""
 
     value: str
     clusters: int
@@ -220,9 +218,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class NonBugRow:
-    """What is no confirmed bug: what a target lacks, as a template, as it said it first, and how often.
+    """An entry of verdicts that are not confirmed bugs: the missing feature as a template, its first message,
+    and a count.
 
-    Of what is flaky `what` is the title, `target` all of them, and `case` the folder of the first one,
+    Of flaky failures `what` is the title, `target` all targets, and `case` the folder of the first one,
     relative to the store ("": not kept).
     """
 
@@ -236,7 +235,7 @@ class NonBugRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule of a known bug and how many failures it explains."""
+    """A rule of a known bug and the number of failures that it explains."""
 
     name: str
     title: str
@@ -246,7 +245,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class CampaignRow:
-    """A campaign and how many of its tests are done."""
+    """A campaign and the number of its finished tests."""
 
     id: str
     generator: str
@@ -257,8 +256,8 @@ class CampaignRow:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision as the log has it; `text` is a sentence, `state` is `done`, `undone`, or `dropped`
-    (undone, and cannot be done again).
+    """One decision of the log; `text` is a sentence, `state` is `done`, `undone`, or `dropped` (undone for
+    good).
     """
 
     id: int
@@ -270,7 +269,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class KeptCase:
-    """A failure whose case is kept: its row, its place in the store, and what the index has of it and its
+    """A failure with a kept case: its row, its place in the store, and the index's facts about it and its
     fingerprint.
     """
 
@@ -285,8 +284,8 @@ class KeptCase:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintPlace:
-    """Where a fingerprint stands: its number, its cluster (None: flaky), whether it joins nothing by itself,
-    its failures, how many of them have a case, and its components.
+    """A fingerprint: number, cluster (None: flaky), whether it stays out of other clusters, failures, cases,
+    components.
     """
 
     key: str
@@ -315,7 +314,7 @@ class VersionCount:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the rank of a cluster depends on."""
+    """The facts that determine the rank of a cluster."""
 
     id: int
     severity: int
@@ -335,8 +334,8 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A kept case that is not reduced: its folder in the store, the target that fails, its fingerprint,
-    cluster and nodes.
+    """A kept case to reduce: its folder in the store, the failing target, its fingerprint, cluster and
+    nodes.
     """
 
     place: str

@@ -39,17 +39,17 @@ from opsieve.triage.store.decision_log import DecisionReplay
 from opsieve.triage.store.failure_record import (
     NAME,
     FailureRecord,
-    bounded,
-    components_json,
-    mismatch_json,
+    bound_text,
+    encode_components,
+    encode_mismatch,
     read_failure,
     write_failure,
 )
-from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, case_of
+from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure, get_case
 from opsieve.triage.store.index.campaign_index import CampaignIndex
 from opsieve.triage.store.index.index import Index
-from opsieve.triage.store.index.index_file import INDEX, DiskFull, locked, opened, trouble
-from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder, unmade
+from opsieve.triage.store.index.index_file import INDEX, DiskFull, lock_store, open_index, translate_error
+from opsieve.triage.store.store_folder import CASES, STAGING, Staging, get_case_folder, remove_empty_store
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
 # of one that does not know the operators to blame, since many bugs may hide in it until its cases are reduced
@@ -59,22 +59,22 @@ KEPT_VAGUE = 50
 class Store(CampaignIndex):
     """A store opened by its one writer; use it as a context manager.
 
-    BadInput, one sentence, when the folder cannot be written, another process writes it, its index is damaged
-    or written by a newer opsieve, and later when the disk is full.
+    Raises BadInput, one sentence, if the folder is not writable, another process writes it, or its index is
+    damaged or from a newer opsieve; later also if the disk is full.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
         self.folder = folder
         self._clock = clock  # seconds since 1970
         self._fresh, self._unbegun = not os.path.lexists(folder), False
-        self._lock = locked(folder)
+        self._lock = lock_store(folder)
         try:
-            with self.guarded():
-                super().__init__(opened(folder / INDEX))
+            with self.translate_errors():
+                super().__init__(open_index(folder / INDEX))
                 self.index = Index(self._database)
-                with self.changing():
+                with self.open_transaction():
                     self.index.place_new()  # those of an index that an older opsieve wrote
-                self._settle()
+                self._place_staged()
         except BaseException:
             os.close(self._lock)
             raise
@@ -83,54 +83,54 @@ class Store(CampaignIndex):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._unbegun = kind is not None and self._fresh and not self.campaigns()
+        self._unbegun = kind is not None and self._fresh and not self.list_campaigns()
         self.close()
 
     def close(self) -> None:
-        """Put what was committed in its place and let others write. A store that was made for a campaign that
-        was refused is gone again.
+        """Move committed cases to their places and release the lock; a store made for a refused campaign is
+        removed.
         """
         try:
-            with self.guarded():
-                self._settle()
+            with self.translate_errors():
+                self._place_staged()
                 self._database.close()
                 if self._unbegun:
-                    unmade(self.folder)
+                    remove_empty_store(self.folder)
         finally:
             os.close(self._lock)
 
-    def begin(self, campaign: Campaign, versions: Mapping[str, str] | None = None) -> None:
-        """Enter a campaign with the versions of its targets; one that is there already stays as it is."""
-        with self.guarded(), self.changing():
-            self._enter(campaign, versions or {})
+    def begin_campaign(self, campaign: Campaign, versions: Mapping[str, str] | None = None) -> None:
+        """Insert a campaign with the versions of its targets; an existing one stays as it is."""
+        with self.translate_errors(), self.open_transaction():
+            self._insert_campaign(campaign, versions or {})
 
-    def learn(self, campaign: Campaign, learnt: Mapping[str, str]) -> None:
-        """Keep texts by name, as `record` does with tests."""
-        with self.guarded(), self.changing():
-            self._keep(campaign, learnt)
+    def write_state(self, campaign: Campaign, learnt: Mapping[str, str]) -> None:
+        """Keep texts by name, as `record_tests` does with tests."""
+        with self.translate_errors(), self.open_transaction():
+            self._write_state(campaign, learnt)
 
-    def record(
+    def record_tests(
         self, campaign: Campaign, tests: Sequence[FinishedTest], learnt: Mapping[str, str] | None = None
     ) -> None:
-        """Enter tests as done, together with their failures and what was `learnt` of them, all or none; keep
-        the first cases of each fingerprint.
+        """Record finished tests with their failures and the state `learnt`, atomically; keep each
+        fingerprint's first cases.
         """
-        with self.guarded():
-            with self.changing():
+        with self.translate_errors():
+            with self.open_transaction():
                 now = round(self._clock(), 3)
                 known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
                 rows: list[tuple[FailureRecord, str]] = []
                 for test in tests:
                     for finding in test.findings:
-                        record = _failure_record(campaign, test, finding)
+                        record = _make_failure_record(campaign, test, finding)
                         if record.fingerprint not in known:
-                            known[record.fingerprint] = self._known(record.fingerprint, known)
+                            known[record.fingerprint] = self._get_number(record.fingerprint, known)
                         record.number, kept = known[record.fingerprint]
                         place = ""
                         if kept < (KEPT_VAGUE if needs_reduction(finding.fingerprint.components) else KEPT):
                             known[record.fingerprint] = (record.number, kept + 1)
-                            place = self._free(record.fingerprint, rows)
-                            self._stage(record, case_of(test), finding, now)
+                            place = self._find_free_place(record.fingerprint, rows)
+                            self._stage_case(record, get_case(test), finding, now)
                         rows.append((record, place))
                 self._add_tests(
                     campaign,
@@ -140,35 +140,34 @@ class Store(CampaignIndex):
                     ),
                 )
                 self._add_totals(campaign, tests)
-                self._keep(campaign, learnt or {})
+                self._write_state(campaign, learnt or {})
                 for record, place in rows:
                     self.index.add_failure(record, place, now)
                 self.index.place_new()
-            self._settle()
+            self._place_staged()
 
-    def many(self) -> int:
-        """How many failures there are."""
-        return sum(self.counts().values())
+    def count_all_failures(self) -> int:
+        """Count the failures."""
+        return sum(self.count_failures().values())
 
-    def fingerprints(self) -> int:
-        """How many different fingerprints there are."""
-        return len(self.counts())
+    def count_all_fingerprints(self) -> int:
+        """Count the distinct fingerprints."""
+        return len(self.count_failures())
 
-    def adopt(self) -> tuple[int, list[str]]:
-        """Enter case folders that the index does not know; how many, and a sentence for each that cannot be
-        read.
+    def adopt_cases(self) -> tuple[int, list[str]]:
+        """Add case folders that the index lacks; return their number, and a sentence for each unreadable one.
 
         A failure counts once, by campaign, test and target, however often its folder was copied.
         """
         added = 0
-        found, problems = self._records()
-        with self.guarded():
+        found, problems = self._read_records()
+        with self.translate_errors():
             replay = DecisionReplay(self.index, self.folder)
             for record, place, seen in found:
                 try:
-                    with self.changing():
-                        replay.until(record.number)
-                        added += self._adopt(record, place, seen)
+                    with self.open_transaction():
+                        replay.take_until(record.number)
+                        added += self._adopt_case(record, place, seen)
                 except (
                     sqlite3.IntegrityError,
                     sqlite3.DataError,
@@ -176,30 +175,32 @@ class Store(CampaignIndex):
                     ValueError,
                 ) as error:
                     problems.append(f"{shown(place, 160)} cannot be entered: {shown(str(error), 100)}")
-            with self.changing():
-                replay.until(None)
+            with self.open_transaction():
+                replay.take_until(None)
         problems += replay.problems
         return added, problems
 
-    def _records(self) -> tuple[list[tuple[FailureRecord, str, float]], list[str]]:
-        """The records of all case folders with their places and times, by number, and a sentence for each
-        that cannot be read.
+    def _read_records(self) -> tuple[list[tuple[FailureRecord, str, float]], list[str]]:
+        """Read the records of all case folders with place and time, by number, and a sentence for each
+        unreadable one.
         """
         found, problems = [], []
         for path in sorted((self.folder / CASES).glob(f"*/*/{NAME}")):
             place = path.parent.relative_to(self.folder).as_posix()
             try:
-                record = read_failure(case_folder(self.folder, place))
+                record = read_failure(get_case_folder(self.folder, place))
                 found.append((record, place, round(path.stat().st_mtime, 3)))
             except (BadInput, OSError) as error:
                 problems.append(str(error))
         return sorted(found, key=lambda one: (one[0].number or 1 << 60, one[1])), problems
 
-    def _adopt(self, record: FailureRecord, place: str, seen: float) -> bool:
-        """Enter a case folder, unless its failure is known."""
-        known = self.index.place_of(record.campaign, record.test, record.target) is not None
+    def _adopt_case(self, record: FailureRecord, place: str, seen: float) -> bool:
+        """Add a case folder unless its failure is known."""
+        known = self.index.find_place(record.campaign, record.test, record.target) is not None
         if not known:
-            self._enter(Campaign(record.campaign, record.generator, record.seed, tuple(record.targets)), {})
+            self._insert_campaign(
+                Campaign(record.campaign, record.generator, record.seed, tuple(record.targets)), {}
+            )
             self.index.add_failure(record, place, seen)
             self.index.place_new()
         return not known
@@ -211,47 +212,47 @@ class Store(CampaignIndex):
             for target, (verdict, seconds) in test.answers.items():
                 many[target, verdict] += 1
                 spent[target, verdict] = spent.get((target, verdict), 0.0) + seconds
-        self._count(
+        self._add_counts(
             campaign,
             [(*key, count, spent[key]) for key, count in many.items()],
             (
-                (each.target, each.verdict, bounded(each.what[:300]), bounded(each.message[:1000]))
+                (each.target, each.verdict, bound_text(each.what[:300]), bound_text(each.message[:1000]))
                 for test in tests
                 for each in test.non_bugs
             ),
         )
 
-    def _known(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
-        """The number of a fingerprint and how many of its cases are kept; of a new one, a number that is not
-        promised.
+    def _get_number(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
+        """Return the number of a fingerprint and its kept cases; for a new one, a number beyond the promised
+        ones.
         """
-        found = self.index.fingerprint(key)
+        found = self.index.find_fingerprint(key)
         if found is not None:
             return found.number, found.kept
-        return max([self.index.free_number(), *(number + 1 for number, _ in promised.values())]), 0
+        return max([self.index.get_free_number(), *(number + 1 for number, _ in promised.values())]), 0
 
     # -- folders
 
-    def _free(self, key: str, rows: Sequence[tuple[FailureRecord, str]]) -> str:
-        """The next free place for a case of a fingerprint, those promised to `rows` aside."""
+    def _find_free_place(self, key: str, rows: Sequence[tuple[FailureRecord, str]]) -> str:
+        """Find the next free place for a case of a fingerprint that `rows` do not claim."""
         promised = {place for _, place in rows}
         number = 1
         while (place := f"cases/{key}/{number}") in promised or os.path.lexists(self.folder / place):
             number += 1
         return place
 
-    def _staged(self, record: FailureRecord) -> Path:
+    def _get_staging_path(self, record: FailureRecord) -> Path:
         # The target may be none of the campaign's: a rewrite can be part of it (backends/registry).
         digest = hashlib.sha256(record.target.encode()).hexdigest()[:12]
         return self.folder / STAGING / f"{record.campaign}-{record.test}-{digest}"
 
-    def _stage(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
+    def _stage_case(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]
         parameters = {**case.parameters, **first.knobs, "target": finding.target}
         if oracle := further_oracle(finding.verdict, case.program):
             parameters[ORACLE] = oracle
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
-        folder = self._staged(record)
+        folder = self._get_staging_path(record)
         shutil.rmtree(folder, ignore_errors=True)
         save(replace(case, parameters=parameters, origin=origin), folder)
         write_observations(folder, finding.observations)
@@ -260,47 +261,45 @@ class Store(CampaignIndex):
         os.utime(folder / NAME, (seen, seen))
         sync_tree(folder)
 
-    def _settle(self) -> None:
-        """Move staged cases to the places that the index has for them; remove those of tests that were not
-        recorded.
-        """
+    def _place_staged(self) -> None:
+        """Move staged cases to their places in the index; remove those of unrecorded tests."""
         with Staging(self.folder) as staging:
-            for name in staging.names():
-                place = self._place_of(self.folder / STAGING / name)
-                if not place or not staging.move(name, place):
-                    staging.remove(name)
+            for name in staging.list_names():
+                place = self._find_staged_place(self.folder / STAGING / name)
+                if not place or not staging.move_case(name, place):
+                    staging.remove_entry(name)
 
-    def _place_of(self, staged: Path) -> str:
+    def _find_staged_place(self, staged: Path) -> str:
         try:
             record = read_failure(staged)
         except BadInput:
             return ""  # its writer was killed while it wrote
-        return self.index.place_of(record.campaign, record.test, record.target) or ""
+        return self.index.find_place(record.campaign, record.test, record.target) or ""
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[Database]:
-        with self.guarded():
+    def _connect(self) -> Iterator[Database]:
+        with self.translate_errors():
             yield self._database
 
     @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
-        """What SQLite and the system say, as one sentence."""
+    def translate_errors(self) -> Iterator[None]:
+        """Translate errors of SQLite and the system to one sentence."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise trouble(self.folder, error) from None
+            raise translate_error(self.folder, error) from None
         except BadInput as error:  # from who writes a case: a disk that is full is waited for
             if isinstance(error.__cause__, OSError) and isinstance(
-                full := trouble(self.folder, error.__cause__), DiskFull
+                full := translate_error(self.folder, error.__cause__), DiskFull
             ):
                 raise full from None
             raise
 
 
-def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailure) -> FailureRecord:
+def _make_failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailure) -> FailureRecord:
     verdict, key = finding.verdict, finding.fingerprint.key
     first = finding.observations[0]
-    operators = case_of(test).program.operators()
+    operators = get_case(test).program.operators()
     mismatch = verdict.mismatch
     output = (first.outputs or {}).get(mismatch.output) if mismatch else None
     return FailureRecord(
@@ -316,14 +315,14 @@ def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailur
         stage=verdict.stage or "",
         fingerprint=key if verdict.verdict == "fail" else f"{verdict.verdict}-{key}",
         fingerprint_version=finding.fingerprint.version,
-        message=bounded(verdict.message),
-        reason=bounded(verdict.reason),
+        message=bound_text(verdict.message),
+        reason=bound_text(verdict.reason),
         blame=verdict.blame,
         version=first.version,
         digest=test.digest,
-        components=components_json(finding.fingerprint),
-        operators=sorted({bounded(name[:100]) for name in operators}),
+        components=encode_components(finding.fingerprint),
+        operators=sorted({bound_text(name[:100]) for name in operators}),
         nodes=len(operators),
-        mismatch=None if mismatch is None else mismatch_json(mismatch),
+        mismatch=None if mismatch is None else encode_mismatch(mismatch),
         dtype=str(getattr(output, "dtype", "")),
     )

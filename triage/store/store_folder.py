@@ -1,8 +1,7 @@
-"""The folder of a store, which may come from a stranger: nothing is written, moved or removed outside of it.
+"""The folder of a store, which may be untrusted: writes, moves and removals stay inside it.
 
-What is in a store is no link where we expect a file or a folder of ours: a link `staging`, `cases/KEY` or
-`decisions.jsonl` would lead what we write or remove elsewhere. Rows of the index name case folders; a name
-that is not `cases/KEY/N` is none of ours.
+A link `staging`, `cases/KEY` or `decisions.jsonl` would lead our writes elsewhere, so the expected files and
+folders must not be links. Rows of the index name case folders; a name other than `cases/KEY/N` is refused.
 """
 
 import contextlib
@@ -31,8 +30,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def check_folder(folder: Path) -> None:
-    """BadInput when a part of the store is a link, or a folder where a file should be (or the other way
-    round).
+    """Check the parts of the store.
+
+    Raises:
+        BadInput: If a part is a link, or a folder instead of a file (or vice versa).
     """
     for names, is_right, what in ((_FOLDERS, stat.S_ISDIR, "folder"), (_FILES, stat.S_ISREG, "file")):
         for name in names:
@@ -59,9 +60,11 @@ def is_place(place: str) -> bool:
     return match is not None and not {match[1], match[2]} & {".", ".."}
 
 
-def case_folder(folder: Path, place: str) -> Path:
-    """The case folder of a store at `place`, a text of the index; BadInput when it leads elsewhere. It need
-    not be there.
+def get_case_folder(folder: Path, place: str) -> Path:
+    """Return the case folder at `place`, a text of the index; it may be missing.
+
+    Raises:
+        BadInput: If the place leads outside the store.
     """
     if is_place(place):
         path = folder / place
@@ -74,8 +77,8 @@ def case_folder(folder: Path, place: str) -> Path:
 
 
 class Staging:
-    """The folder in which cases are made, opened without following links. A context manager; OSError where
-    the system refuses.
+    """The folder in which cases are made, opened without following links. A context manager; may raise
+    OSError.
     """
 
     def __init__(self, folder: Path):
@@ -94,22 +97,20 @@ class Staging:
         os.close(self._staging)
         os.close(self._root)
 
-    def names(self) -> list[str]:
-        """What lies in it, by name."""
+    def list_names(self) -> list[str]:
+        """List its entries by name."""
         return sorted(os.listdir(self._staging))
 
-    def move(self, name: str, place: str) -> bool:
-        """Move a staged case to its place in the store, durably; False when something is there, or it is no
-        place for it.
-        """
+    def move_case(self, name: str, place: str) -> bool:
+        """Move a staged case to its place in the store durably; False if the place is taken or invalid."""
         match = _PLACE.fullmatch(place)
         if match is None or not is_place(place):
             return False
-        with self._opened(self._root, CASES) as cases:
+        with self._open_folder(self._root, CASES) as cases:
             with contextlib.suppress(FileExistsError):
                 step("mkdir")
                 os.mkdir(match[1], dir_fd=cases)
-            with self._opened(cases, match[1]) as key:
+            with self._open_folder(cases, match[1]) as key:
                 with contextlib.suppress(FileNotFoundError):
                     os.stat(match[2], dir_fd=key, follow_symlinks=False)
                     return False
@@ -119,8 +120,8 @@ class Staging:
             os.fsync(cases)
         return True
 
-    def remove(self, name: str) -> None:
-        """Remove what lies in it under a name; of a link only the link."""
+    def remove_entry(self, name: str) -> None:
+        """Remove an entry; of a link only the link."""
         step("remove")
         try:
             shutil.rmtree(name, dir_fd=self._staging)
@@ -129,7 +130,7 @@ class Staging:
                 os.unlink(name, dir_fd=self._staging)
 
     @contextlib.contextmanager
-    def _opened(self, parent: int, name: str) -> Iterator[int]:
+    def _open_folder(self, parent: int, name: str) -> Iterator[int]:
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
         try:
             yield descriptor
@@ -137,8 +138,8 @@ class Staging:
             os.close(descriptor)
 
 
-def made(folder: Path) -> None:
-    """Make the folders of a store that are missing, and refuse links. BadInput or OSError."""
+def make_folders(folder: Path) -> None:
+    """Make the missing folders of a store and refuse links; may raise BadInput or OSError."""
     check_folder(folder)
     for name in (STAGING, CASES):
         if not os.path.lexists(folder / name):
@@ -146,8 +147,8 @@ def made(folder: Path) -> None:
     sync_folder(folder)
 
 
-def unmade(folder: Path) -> None:
-    """Remove a store that holds nothing; whatever somebody put there stays, and the folder with it."""
+def remove_empty_store(folder: Path) -> None:
+    """Remove an empty store; other files in it stay, and the folder with them."""
     for name in _FILES:
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):

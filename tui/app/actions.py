@@ -1,7 +1,7 @@
-"""What can be done to a cluster or a case from any screen: decisions that can be undone, jobs, exports.
+"""Actions on a cluster or a case from any screen: decisions that can be undone, jobs, exports.
 
-A screen that shows something to act on has a `subject`. ACTIONS is the registry: keys, palette and help come
-from it. Every action is a command, too, which help shows: `equivalent`.
+A screen that shows something to act on has a `subject`. ACTIONS is the registry from which keys, palette and
+help are made. Help shows the equivalent command of every action: `make_command`.
 """
 
 import os
@@ -16,11 +16,11 @@ from opsieve.gen.errors import BadInput
 from opsieve.tui.app.protocol import ActionSubject, TriageApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
-from opsieve.tui.app.services.background import in_background
-from opsieve.tui.app.services.editor import edited, editor_command
+from opsieve.tui.app.services.background import run_in_background
+from opsieve.tui.app.services.editor import choose_command, run_editor
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
-from opsieve.tui.app.widgets.visible import one_line
+from opsieve.tui.app.widgets.visible import to_one_line
 
 if TYPE_CHECKING:
     from opsieve.triage.store.rows import CaseDetails
@@ -36,60 +36,62 @@ BACKENDS_WITH_RELEASES = ("onnxruntime", "onnxoptimizer", "onnxsim", "onnxscript
 
 
 class Actions:
-    """The actions of one app. Questions and decisions run in threads; a notice says what they did."""
+    """The actions of one app. Queries and decisions run in threads; a notice reports the result."""
 
     def __init__(self, app: TriageApp) -> None:
         self._app = app
 
-    def mark(self, subject: ActionSubject) -> None:
-        """Choose a status for the cluster, or for all that are marked."""
+    def mark_cluster(self, subject: ActionSubject) -> None:
+        """Choose a status for the cluster, or for all marked ones."""
         names = subject.marked or (subject.cluster.id,)
 
-        def chosen(status: str | None) -> None:
+        def set_status(status: str | None) -> None:
             if status is not None:
                 self._app.decide(*(lambda ledger, name=name: ledger.mark(name, status) for name in names))
 
         self._app.push_screen(
-            ChoiceDialog(f"Mark {', '.join(names)[:60]} as", STATUSES, subject.cluster.status), chosen
+            ChoiceDialog(f"Mark {', '.join(names)[:60]} as", STATUSES, subject.cluster.status), set_status
         )
 
-    def pin(self, subject: ActionSubject) -> None:
-        """Put the cluster, or all that are marked, before all others, or no longer."""
+    def pin_cluster(self, subject: ActionSubject) -> None:
+        """Pin the cluster, or all marked ones, or unpin them."""
         on, names = not subject.cluster.pinned, subject.marked or (subject.cluster.id,)
         self._app.decide(*(lambda ledger, name=name: ledger.pin(name, on) for name in names))
 
-    def note(self, subject: ActionSubject) -> None:
-        """Write the note of the cluster, or of all that are marked."""
+    def note_cluster(self, subject: ActionSubject) -> None:
+        """Write the note of the cluster, or of all marked ones."""
         row, names = subject.cluster, subject.marked or (subject.cluster.id,)
 
-        def written(text: str) -> None:
+        def set_note(text: str) -> None:
             self._app.decide(*(lambda ledger, name=name: ledger.note(name, text) for name in names))
 
-        self._line(f"Note on {', '.join(names)[:60]}", row.note, "empty removes it", written)
+        self._ask_line(f"Note on {', '.join(names)[:60]}", row.note, "empty removes it", set_note)
 
-    def rename(self, subject: ActionSubject) -> None:
-        """Write a title of one's own."""
+    def rename_cluster(self, subject: ActionSubject) -> None:
+        """Write a title."""
         row = subject.cluster
         own = row.title if row.title != row.own_title else ""
 
-        def written(text: str) -> None:
+        def set_title(text: str) -> None:
             self._app.decide(lambda ledger: ledger.rename(row.id, text))
 
-        self._line(f"Title of {row.id}", own, one_line(row.own_title, 200), written)
+        self._ask_line(f"Title of {row.id}", own, to_one_line(row.own_title, 200), set_title)
 
-    def issue(self, subject: ActionSubject) -> None:
-        """Link the cluster to an issue, which makes it known; an empty address takes the link away."""
+    def link_issue(self, subject: ActionSubject) -> None:
+        """Link the cluster to an issue, which makes it known; an empty address removes the link."""
         row = subject.cluster
         status = row.status if row.status in ("confirmed", "fixed", "wontfix") else "known"
 
-        def written(text: str) -> None:
+        def set_issue(text: str) -> None:
             kept = status if text else row.status
             self._app.decide(lambda ledger: ledger.mark(row.id, kept, text))  # type: ignore[arg-type]
 
-        self._line(f"Address of the issue of {row.id}", row.issue, "https://… (empty removes it)", written)
+        self._ask_line(
+            f"Address of the issue of {row.id}", row.issue, "https://… (empty removes it)", set_issue
+        )
 
-    def merge(self, subject: ActionSubject) -> None:
-        """Make the marked clusters part of the one under the cursor; without marks ask for one."""
+    def merge_clusters(self, subject: ActionSubject) -> None:
+        """Merge the marked clusters into the one under the cursor; without marks open a dialog."""
         row = subject.cluster
         others = [name for name in subject.marked if name != row.id]
         if others:
@@ -97,43 +99,45 @@ class Actions:
             self._app.forget_marks()
             return
 
-        def written(text: str) -> None:
+        def merge_named(text: str) -> None:
             if text:
                 self._app.decide(lambda ledger: ledger.merge(row.id, *text.split()))
 
-        self._line(f"Merge into {row.id}", "", "c17 c23 (or select rows with space first)", written)
+        self._ask_line(f"Merge into {row.id}", "", "c17 c23 (or select rows with space first)", merge_named)
 
-    def split(self, name: str) -> None:
-        """Take a fingerprint or a member out of its cluster."""
+    def split_member(self, name: str) -> None:
+        """Move a fingerprint or a member out of its cluster."""
         self._app.decide(lambda ledger: ledger.split(name))
 
-    def export(self, subject: ActionSubject) -> None:
-        """Show what a script, an issue, a test or a zip would be."""
+    def open_export(self, subject: ActionSubject) -> None:
+        """Open the export screen with its script, issue, test and zip."""
         self._app.push_screen(ExportScreen(subject))
 
-    def edit(self, subject: ActionSubject) -> None:
-        """Open the script of the case, or what else tells of it, in $EDITOR."""
+    def edit_case(self, subject: ActionSubject) -> None:
+        """Open the script or description of the case in $EDITOR."""
 
-        def found(case: "CaseDetails") -> None:
-            self._app.show_notice(*edited(self._app.suspend, editor_command(_kept(case), os.environ)))
+        def open_editor(case: "CaseDetails") -> None:
+            self._app.show_notice(
+                *run_editor(self._app.suspend, choose_command(_get_folder(case), os.environ))
+            )
 
-        self._with_case(subject, found)
+        self._with_case(subject, open_editor)
 
-    def copy(self, subject: ActionSubject) -> None:
-        """Copy the command that shows this."""
-        text = equivalent(ACTIONS["copy"], subject, self._app.folder)
+    def copy_command(self, subject: ActionSubject) -> None:
+        """Copy the command that shows the subject."""
+        text = make_command(ACTIONS["copy"], subject, self._app.folder)
         self._app.copy_to_clipboard(text)
         self._app.show_notice(f"copied: {text}")
 
-    def replay(self, subject: ActionSubject) -> None:
-        """Run the case again, on its own target or another."""
+    def replay_case(self, subject: ActionSubject) -> None:
+        """Run the case again on its own target or another."""
         beneath = self._app.screen
 
-        def written(target: str | None) -> None:
+        def start_replay(target: str | None) -> None:
             if target is None:
                 return
             if isinstance(beneath, CaseScreen):
-                beneath.replay(target)
+                beneath.replay_case(target)
             else:
                 member = subject.member or subject.cluster.representative
                 self._app.push_screen(CaseScreen(subject.cluster, member, replay_on=target))
@@ -142,25 +146,25 @@ class Actions:
             self._app.show_notice(f"no case of {subject.cluster.id} was kept", "error")
             return
         own = subject.cluster.targets[0] if subject.cluster.targets else ""
-        hint = f"empty: its own ({one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
-        self._app.push_screen(LineDialog("Replay on which target?", "", hint), written)
+        hint = f"empty: its own ({to_one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
+        self._app.push_screen(LineDialog("Replay on which target?", "", hint), start_replay)
 
-    def _line(self, question: str, text: str, hint: str, use: Callable[[str], None]) -> None:
-        def written(answer: str | None) -> None:
+    def _ask_line(self, question: str, text: str, hint: str, use: Callable[[str], None]) -> None:
+        def use_answer(answer: str | None) -> None:
             if answer is not None:
                 use(answer)
 
-        self._app.push_screen(LineDialog(question, one_line(text, 2000), hint), written)
+        self._app.push_screen(LineDialog(question, to_one_line(text, 2000), hint), use_answer)
 
     # -- jobs
 
-    def reduce(self, subject: ActionSubject) -> None:
-        """Make the case small, then tell failures apart by what is left."""
+    def reduce_case(self, subject: ActionSubject) -> None:
+        """Reduce the case, then update its fingerprint."""
 
-        def found(case: "CaseDetails") -> None:
+        def start_job(case: "CaseDetails") -> None:
             from opsieve.backends.releases.consent import named_by_file
 
-            place = _kept(case)
+            place = _get_folder(case)
             output = place / "reduced"
             command = (
                 *REDUCE,
@@ -170,81 +174,89 @@ class Actions:
                 "-o",
                 str(output),
                 "--json",
-                *self._offline(),
+                *self._get_offline_option(),
             )
             self._app.run_job(
                 "reduce", case.cluster, command, self._take_up(), watched=output / "attempts.jsonl"
             )
 
-        self._with_case(subject, found, many=True)
+        self._with_case(subject, start_job, many=True)
 
-    def attribute(self, subject: ActionSubject) -> None:
-        """Find the guilty pass, then take it up."""
+    def attribute_case(self, subject: ActionSubject) -> None:
+        """Find the guilty pass, then update the store."""
 
-        def found(case: "CaseDetails") -> None:
+        def start_job(case: "CaseDetails") -> None:
             from opsieve.backends.releases.consent import named_by_file
 
             target = named_by_file(case.member.target)
-            command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", target, "--json", *self._offline())
+            command = (
+                *OPSIEVE,
+                "attribute",
+                str(_get_folder(case)),
+                "-t",
+                target,
+                "--json",
+                *self._get_offline_option(),
+            )
             self._app.run_job("attribute", case.cluster, command, self._take_up())
 
-        self._with_case(subject, found, many=True)
+        self._with_case(subject, start_job, many=True)
 
-    def bisect(self, subject: ActionSubject) -> None:
-        """Find the first bad release, then take it up."""
+    def bisect_case(self, subject: ActionSubject) -> None:
+        """Find the first bad release, then update the store."""
 
-        def found(case: "CaseDetails") -> None:
+        def start_job(case: "CaseDetails") -> None:
             backend = case.member.target.partition("==")[0].partition("@")[0].partition(":")[0]
             if backend not in BACKENDS_WITH_RELEASES:
                 raise BadInput(
-                    f"releases of {one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on"
+                    f"releases of {to_one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on"
                     " a repository"
                 )
             command = (
                 *OPSIEVE,
                 "bisect",
-                str(_kept(case)),
+                str(_get_folder(case)),
                 "--releases",
                 backend,
                 "--json",
-                *self._offline(),
+                *self._get_offline_option(),
             )
             self._app.run_job("bisect", case.cluster, command, self._take_up())
 
-        self._with_case(subject, found, many=True)
+        self._with_case(subject, start_job, many=True)
 
     def _take_up(self) -> tuple[str, ...]:
         return (*OPSIEVE, "triage", str(self._app.folder))
 
-    def _offline(self) -> tuple[str, ...]:
+    def _get_offline_option(self) -> tuple[str, ...]:
         return ("--offline",) if self._app.offline else ()
 
     def _with_case(
         self, subject: ActionSubject, use: "Callable[[CaseDetails], None]", *, many: bool = False
     ) -> None:
-        """Look the case of the subject up, or of all that are marked, and use it."""
+        """Load the case of the subject, or of all marked ones, and use it."""
 
-        def answered(case: "CaseDetails") -> None:
+        def use_one(case: "CaseDetails") -> None:
             try:
                 use(case)
             except BadInput as error:
                 self._app.show_notice(str(error), "error")
 
-        def asked() -> "list[CaseDetails]":
+        def load_cases() -> "list[CaseDetails]":
             return [
                 self._app.store.case(name) for name in (subject.marked if many else ()) or (subject.name,)
             ]
 
-        def each(cases: "list[CaseDetails]") -> None:
+        def use_all(cases: "list[CaseDetails]") -> None:
             for case in cases:
-                answered(case)
+                use_one(case)
 
-        in_background(self._app.screen, "case-of-subject", asked, each)
+        run_in_background(self._app.screen, "case-of-subject", load_cases, use_all)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A key and what it does to a subject; `shown` in the footer, always in help and palette."""
+    """A key and its action on a subject; in the footer if `shown`, always in help and palette."""
 
     name: str
     key: str
@@ -258,41 +270,66 @@ _STORE = " --store {store}"
 ACTIONS = {
     action.name: action
     for action in (
-        Action("mark", "m", "Mark", "opsieve mark {cluster} confirmed" + _STORE, Actions.mark, shown=True),
         Action(
-            "export", "x", "Export", "opsieve export {name} --as script" + _STORE, Actions.export, shown=True
+            "mark", "m", "Mark", "opsieve mark {cluster} confirmed" + _STORE, Actions.mark_cluster, shown=True
         ),
-        Action("reduce", "r", "Reduce", "reduce {name}" + _STORE, Actions.reduce, shown=True),
-        Action("pin", "p", "Pin or unpin", "opsieve pin {cluster}" + _STORE, Actions.pin),
-        Action("note", "n", "Note", "opsieve note {cluster} TEXT" + _STORE, Actions.note),
-        Action("rename", "t", "Title", "opsieve rename {cluster} TITLE" + _STORE, Actions.rename),
         Action(
-            "issue", "i", "Link an issue", "opsieve mark {cluster} known --issue URL" + _STORE, Actions.issue
+            "export",
+            "x",
+            "Export",
+            "opsieve export {name} --as script" + _STORE,
+            Actions.open_export,
+            shown=True,
+        ),
+        Action("reduce", "r", "Reduce", "reduce {name}" + _STORE, Actions.reduce_case, shown=True),
+        Action("pin", "p", "Pin or unpin", "opsieve pin {cluster}" + _STORE, Actions.pin_cluster),
+        Action("note", "n", "Note", "opsieve note {cluster} TEXT" + _STORE, Actions.note_cluster),
+        Action("rename", "t", "Title", "opsieve rename {cluster} TITLE" + _STORE, Actions.rename_cluster),
+        Action(
+            "issue",
+            "i",
+            "Link an issue",
+            "opsieve mark {cluster} known --issue URL" + _STORE,
+            Actions.link_issue,
         ),
         Action(
             "merge",
             "M",
             "Merge selected into this",
             "opsieve merge {cluster} {others}" + _STORE,
-            Actions.merge,
+            Actions.merge_clusters,
         ),
         Action(
-            "attribute", "a", "Attribute to a pass", "opsieve attribute {case} -t {target}", Actions.attribute
+            "attribute",
+            "a",
+            "Attribute to a pass",
+            "opsieve attribute {case} -t {target}",
+            Actions.attribute_case,
         ),
         Action(
-            "bisect", "b", "Bisect releases", "opsieve bisect {case} --releases {backend}", Actions.bisect
+            "bisect",
+            "b",
+            "Bisect releases",
+            "opsieve bisect {case} --releases {backend}",
+            Actions.bisect_case,
         ),
-        Action("replay", "R", "Replay", "opsieve run {case} -t {target}", Actions.replay),
-        Action("edit", "e", "Edit in $EDITOR", "$EDITOR {case}/case.json", Actions.edit),
-        Action("copy", "y", "Copy the command for this", "opsieve show {name} --why" + _STORE, Actions.copy),
+        Action("replay", "R", "Replay", "opsieve run {case} -t {target}", Actions.replay_case),
+        Action("edit", "e", "Edit in $EDITOR", "$EDITOR {case}/case.json", Actions.edit_case),
+        Action(
+            "copy",
+            "y",
+            "Copy the command for this",
+            "opsieve show {name} --why" + _STORE,
+            Actions.copy_command,
+        ),
     )
 }
 
 
-def equivalent(action: Action, subject: ActionSubject, folder: Path) -> str:
-    """The command that does what the key does. Words in capitals are the user's to choose."""
+def make_command(action: Action, subject: ActionSubject, folder: Path) -> str:
+    """Return the command that does what the key does; words in capitals are placeholders."""
     cluster, member = subject.cluster, subject.member or subject.cluster.representative
-    target = one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
+    target = to_one_line(cluster.targets[0], 200) if cluster.targets else "TARGET"
     others = [shlex.quote(name) for name in subject.marked if name != cluster.id]
     return action.command.format(
         cluster=shlex.quote(cluster.id),
@@ -305,16 +342,16 @@ def equivalent(action: Action, subject: ActionSubject, folder: Path) -> str:
     )
 
 
-def equivalents(subject: ActionSubject | None, folder: Path) -> list[tuple[str, str]]:
-    """The key of each action and its command; none where there is nothing to act on."""
+def list_commands(subject: ActionSubject | None, folder: Path) -> list[tuple[str, str]]:
+    """List the key of each action with its command; [] without a subject."""
     return (
         []
         if subject is None
-        else [(each.key, equivalent(each, subject, folder)) for each in ACTIONS.values()]
+        else [(each.key, make_command(each, subject, folder)) for each in ACTIONS.values()]
     )
 
 
-def _kept(case: "CaseDetails") -> Path:
+def _get_folder(case: "CaseDetails") -> Path:
     if case.folder is None:
         raise BadInput(
             "the case of this failure was not kept, it is only counted; open the cluster and choose a member"

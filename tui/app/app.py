@@ -1,5 +1,5 @@
-"""The terminal app: a store opened, its screens, what they share (decisions, jobs, notices), and the keys
-that work everywhere.
+"""The terminal app: an open store, its screens, shared services (decisions, jobs, notices), and global
+keys.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from opsieve.gen.model.printable import counted
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import Decision
-from opsieve.tui.app.actions import ACTIONS, Actions, equivalents
+from opsieve.tui.app.actions import ACTIONS, Actions, list_commands
 from opsieve.tui.app.protocol import HasSubject
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.help_screen import TEXTUALS_OWN
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
-from opsieve.tui.app.services.background import BackgroundDone, in_background
+from opsieve.tui.app.services.background import BackgroundDone, run_in_background
 from opsieve.tui.app.services.job_board import Job, JobBoard, Kind
 from opsieve.tui.app.services.messages import JobChanged, StoreChanged, Trouble
 from opsieve.tui.app.services.store_watcher import Watch
@@ -41,7 +41,7 @@ from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog
 from opsieve.tui.app.widgets.notice import Notice
-from opsieve.tui.app.widgets.visible import one_line
+from opsieve.tui.app.widgets.visible import to_one_line
 
 # Faults that are only shown: a screen that fails at each drawing must not go on for ever.
 _MOST_FAULTS = 50
@@ -82,14 +82,14 @@ class OpsieveApp(App[None]):
         self.register_theme(NO_COLOUR)
         if theme not in self.available_themes:
             raise BadInput(
-                f"there is no theme {one_line(theme, 60)}; take one of"
+                f"there is no theme {to_one_line(theme, 60)}; take one of"
                 f" {', '.join(sorted(self.available_themes))}"
             )
         self.theme = theme
         self.folder = folder
         self.offline = offline
         self.revision = 0
-        self.board = JobBoard(self._job_said)
+        self.board = JobBoard(self._post_job_change)
         self.actions = Actions(self)
         self.trouble = ""
         self.faults: list[str] = []
@@ -99,42 +99,42 @@ class OpsieveApp(App[None]):
         self._watch: Watch | None = None
         self._deciding = threading.Lock()
         self._drawn: dict[int, float] = {}
-        self._type_ahead = TypeAhead(super().on_event, self._receiver)
+        self._type_ahead = TypeAhead(super().on_event, self._find_receiver)
 
     # -- the store
 
     @property
     def store(self) -> Queries:
-        """The store, to look at. BadInput while none is open."""
+        """The open store, for reading; raises BadInput without one."""
         if self._queries is None:
             raise BadInput("no store is open")
         return self._queries
 
     @property
-    def title_of_store(self) -> str:
-        """What to call the store on the screen."""
+    def store_title(self) -> str:
+        """The title of the store on the screen."""
         return self.folder.resolve().name
 
     def on_mount(self) -> None:
-        """Open the store, or say what to do. From now on a closed window, or a kill, ends the app and its
-        jobs in order.
+        """Open the store or show the welcome screen; from now on SIGHUP and SIGTERM end the app and its jobs
+        cleanly.
         """
         for end in (signal.SIGHUP, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
         self.action_reopen()
 
     def action_reopen(self) -> None:
-        """Open the store, off this thread: it may be an old one that is brought up first."""
+        """Open the store in a thread, because an old one is upgraded first."""
 
-        def opened(found: Queries) -> None:
+        def show_store(found: Queries) -> None:
             self._queries = found
             self._watch = Watch(found, self._store_written, self._store_troubled)
-            self._watch.start()
+            self._watch.start_watching()
             if isinstance(self.screen, WelcomeScreen):
                 self.pop_screen()
             self.push_screen(ClustersScreen())
 
-        def refused(sentence: str) -> None:
+        def show_welcome(sentence: str) -> None:
             if isinstance(self.screen, WelcomeScreen):
                 self.pop_screen()
             self.push_screen(
@@ -142,9 +142,9 @@ class OpsieveApp(App[None]):
             )
 
         if not (self.folder / "index.sqlite").exists():
-            refused("")
+            show_welcome("")
         else:
-            in_background(self.screen, "open", lambda: Queries(self.folder), opened, refused)
+            run_in_background(self.screen, "open", lambda: Queries(self.folder), show_store, show_welcome)
 
     def action_demo(self) -> None:
         """Open the samples."""
@@ -153,11 +153,11 @@ class OpsieveApp(App[None]):
             return
         made = self._demo
 
-        def opened(folder: Path) -> None:
+        def open_folder(folder: Path) -> None:
             self.folder = folder
             self.action_reopen()
 
-        in_background(self.screen, "demo", made, opened)
+        run_in_background(self.screen, "demo", made, open_folder)
 
     def _store_written(self) -> None:
         self.post_message(StoreChanged())
@@ -166,47 +166,47 @@ class OpsieveApp(App[None]):
         self.post_message(Trouble(sentence))
 
     def on_store_changed(self) -> None:
-        """Show what is there now."""
+        """Reload the screen."""
         self.revision += 1
-        shown = getattr(self.screen, "store_changed", None)
+        shown = getattr(self.screen, "reload_store", None)
         if shown is not None:
             shown()
 
     def on_trouble(self, event: Trouble) -> None:
-        """Tell what is wrong with the store; what was read stays on the screen."""
+        """Show a problem with the store; earlier data stays on the screen."""
         self.trouble = event.sentence
         if event.sentence:
             self.show_notice(event.sentence, "error")
 
     def on_background_done(self, event: BackgroundDone) -> None:
-        """Deliver what a thread found, if who asked is still there."""
+        """Deliver the result of a thread if its widget still exists."""
         if event.asker.is_attached:
             event.deliver()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """What a thread stumbled over is shown, and nothing ends."""
+        """Show the error of a thread; the app continues."""
         if event.state == WorkerState.ERROR:
             error = event.worker.error
             self.show_notice(
-                f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error"
+                f"something went wrong: {type(error).__name__}: {to_one_line(str(error), 300)}", "error"
             )
 
     # -- faults
 
     async def _dispatch_message(self, message: Message) -> None:
-        """As Textual does it, which would end the loop, and with it the app, at the first fault."""
+        """Dispatch as Textual does, but survive errors, which would end its message loop and the app."""
         try:
             await super()._dispatch_message(message)
         except Exception as error:  # noqa: BLE001  whatever a handler, an action or a widget of Textual's stumbles over
             self._handle_exception(error)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Show a fault and go on. One before anything can be seen, or one after so many others, ends the
+        """Show an error and continue; an error before the first screen, or after many others, ends the
         app.
         """
         if self._closing or not self.screen_stack:
             return
-        self.faults.append(f"{type(error).__name__}: {one_line(str(error), 300)}")
+        self.faults.append(f"{type(error).__name__}: {to_one_line(str(error), 300)}")
         # The first of the stack is Textual's own, which shows nothing.
         if len(self.faults) > _MOST_FAULTS or not any(screen.is_mounted for screen in self.screen_stack[1:]):
             self.fatal = self.fatal or error
@@ -215,33 +215,33 @@ class OpsieveApp(App[None]):
             self.show_notice(f"something went wrong, and was left undone: {self.faults[-1]}", "error")
 
     def _fatal_error(self) -> None:
-        """End without printing a traceback: who runs the app finds what ended it in `fatal`."""
+        """End without printing a traceback; the caller finds the error in `fatal`."""
         self.bell()
         self._close_messages_no_wait()
 
     # -- keys as they come
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys go through `TypeAhead`, all else as ever."""
+        """Route keys through `TypeAhead`; handle other events as Textual does."""
         if isinstance(event, events.Key) and not event.is_forwarded:
-            await self._type_ahead.typed(event)
-        elif isinstance(event, events.Key) and self._receiver() is None:
+            await self._type_ahead.add_key(event)
+        elif isinstance(event, events.Key) and self._find_receiver() is None:
             # Patience ended, and then the key before it was acted on: the screen that it opened is still
             # being made.
             self._type_ahead.put_back(events.Key(event.key, event.character))
         else:
             await super().on_event(event)
             return
-        if self._type_ahead.waiting:
-            self.set_timer(PATIENCE, self._type_ahead.go_on)
+        if self._type_ahead.is_waiting:
+            self.set_timer(PATIENCE, self._type_ahead.give_next)
 
     async def on_key_done(self, event: KeyDone) -> None:
-        """The next key."""
+        """Handle the next key."""
         event.stop()
-        await self._type_ahead.done()
+        await self._type_ahead.finish_key()
 
-    def _receiver(self) -> Widget | None:
-        """Who gets a key now; nobody while a screen is being made, or when the app has ended."""
+    def _find_receiver(self) -> Widget | None:
+        """Return the widget that gets a key now; None while a screen is being made, or after the end."""
         if not self.screen_stack:
             return None
         return (self.focused or self.screen) if self.screen.is_mounted else None
@@ -257,14 +257,14 @@ class OpsieveApp(App[None]):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """As Textual does it, with a `Notice`."""
+        """Notify as Textual does, with a `Notice`."""
         seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
         self.post_message(Notify(Notice(message, title, severity, seconds, markup=markup)))
 
     def show_notice(self, sentence: str, severity: str = "information") -> None:
-        """A notice."""
+        """Show a notice."""
         self.notify(
-            one_line(sentence, 500),
+            to_one_line(sentence, 500),
             severity=cast(Literal["information", "warning", "error"], severity),
             markup=False,
         )
@@ -272,13 +272,13 @@ class OpsieveApp(App[None]):
     def decide(self, *decisions: Callable[[Ledger], Decision]) -> None:
         """Make decisions in a thread, in the order of the keys, each its own transaction."""
 
-        def make() -> str:
+        def make_decisions() -> str:
             with self._deciding, Ledger(self.folder) as ledger:
                 done = [decide(ledger) for decide in decisions]
             said = done[-1].text if len(done) == 1 else f"{len(done)} decisions, the last: {done[-1].text}"
             return f"undone: {said}" if done[-1].state == "undone" else f"{said}  (u takes it back)"
 
-        self._decide_in_thread(make)
+        self._decide_in_thread(make_decisions)
 
     @work(thread=True, group="decisions", exit_on_error=False)
     def _decide_in_thread(self, make: Callable[[], str]) -> None:
@@ -291,7 +291,7 @@ class OpsieveApp(App[None]):
         self.post_message(StoreChanged())
 
     def forget_marks(self) -> None:
-        """The selected rows have become one."""
+        """Clear the marks after the selected rows were merged."""
         if isinstance(self.screen, ClustersScreen):
             from opsieve.tui.app.widgets.paged_list import PagedList
 
@@ -300,34 +300,32 @@ class OpsieveApp(App[None]):
     def run_job(
         self, kind: Kind, subject: str, *commands: tuple[str, ...], watched: Path | None = None
     ) -> Job:
-        """Begin a job; a long one is announced."""
-        job = self.board.start(kind, subject, *commands, watched=watched)
-        if not job.quick:
+        """Start a job; a slow one is announced."""
+        job = self.board.start_job(kind, subject, *commands, watched=watched)
+        if not job.is_quick:
             self.show_notice(f"job {job.number}: {job.title} · J shows how far it is")
         return job
 
-    def _job_said(self, job: Job) -> None:
-        """Called from the job's threads: at most a few messages a second reach the screen, the last one
-        always.
-        """
+    def _post_job_change(self, job: Job) -> None:
+        """Called from the job's threads: post a few changes per second at most, and always the last one."""
         now = time.monotonic()
-        if job.over or now - self._drawn.get(job.number, 0.0) > _DRAWN:
+        if job.is_over or now - self._drawn.get(job.number, 0.0) > _DRAWN:
             self._drawn[job.number] = now
             with contextlib.suppress(RuntimeError):  # the app has ended
                 self.post_message(JobChanged(job))
 
     def on_job_changed(self, event: JobChanged) -> None:
-        """Show it where jobs are shown; tell the end of a long one anywhere."""
+        """Update the screens that show jobs; announce the end of a slow job anywhere."""
         job = event.job
         for screen in self.screen_stack:
-            changed = getattr(screen, "job_changed", None)
+            changed = getattr(screen, "update_job", None)
             if changed is not None and screen.is_mounted and screen.is_attached:
                 changed(job)
         if isinstance(self.screen, ClustersScreen):
             self.screen.refresh_figures()
-        if job.over and not job.quick:
+        if job.is_over and not job.is_quick:
             failed = job.state == "failed"
-            said = job.said if failed else job.outcome
+            said = job.last_line if failed else job.outcome
             self.show_notice(
                 f"job {job.number}: {job.title} {job.state}{said and f': {said}'}",
                 "error" if failed else "information",
@@ -336,7 +334,7 @@ class OpsieveApp(App[None]):
     # -- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that act on a cluster are there where one is; few on the first screen."""
+        """Enable the keys of clusters where there is one; the first screen has few keys."""
         if not self.screen_stack:
             return True
         shown = next(screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen))
@@ -346,7 +344,7 @@ class OpsieveApp(App[None]):
         return action != "act" or hasattr(type(shown), "subject")
 
     def action_act(self, name: str) -> None:
-        """Do something to what is under the cursor."""
+        """Apply an action to the subject under the cursor."""
         screen = self.screen
         subject = screen.subject if isinstance(screen, HasSubject) else None
         if name not in ACTIONS or subject is None:
@@ -355,84 +353,84 @@ class OpsieveApp(App[None]):
             ACTIONS[name].run(self.actions, subject)
 
     def action_undo(self) -> None:
-        """Take back the latest decision."""
+        """Undo the latest decision."""
         self.decide(lambda ledger: ledger.undo())
 
     def action_redo(self) -> None:
-        """Do again what was undone last."""
+        """Redo the decision undone last."""
         self.decide(lambda ledger: ledger.redo())
 
     def action_jobs(self) -> None:
-        """What runs beside."""
+        """Show the jobs."""
         from opsieve.tui.app.screens.jobs_screen import JobsScreen
 
         if not isinstance(self.screen, JobsScreen):
             self.push_screen(JobsScreen())
 
     def action_campaign(self) -> None:
-        """The campaign as it goes."""
+        """Show the running campaign."""
         from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 
         if not isinstance(self.screen, CampaignScreen):
             self.push_screen(CampaignScreen())
 
     def action_help(self) -> None:
-        """The keys of this screen."""
+        """Show the keys of this screen."""
         from opsieve.tui.app.screens.help_screen import HelpScreen
 
         subject = self.screen.subject if isinstance(self.screen, HasSubject) else None
         here = Path.cwd()
         folder = self.folder.relative_to(here) if self.folder.is_relative_to(here) else self.folder
-        self.push_screen(HelpScreen(self.screen, equivalents(subject, folder)))
+        self.push_screen(HelpScreen(self.screen, list_commands(subject, folder)))
 
     def action_jump(self) -> None:
-        """Letters on everything that can have the focus."""
+        """Show letters on every widget that can have the focus."""
         from opsieve.tui.app.screens.jump_mode import JumpMode
 
         self.push_screen(JumpMode(self.screen))
 
     def action_theme(self) -> None:
-        """The next theme of the short list: dark, light, without colour, the terminal's own colours."""
+        """Switch to the next theme: dark, light, without colour, the terminal's own colours."""
         at = CYCLE.index(self.theme) if self.theme in CYCLE else -1
         self.theme = CYCLE[(at + 1) % len(CYCLE)]
         self.show_notice(f"theme {self.theme}")
 
     async def action_back(self) -> None:
-        """One screen back; out of an input first."""
+        """Go back one screen, or out of an input first."""
         if isinstance(self.focused, Input):
             self.screen.focus_next()
         elif len(self.screen_stack) > 2:
             self.pop_screen()
 
     def action_leave(self) -> None:
-        """Quit; ask first while jobs run."""
+        """Quit, after a confirmation if jobs are running."""
         active = self.board.active
         if not active:
             self.exit()
             return
 
-        def agreed(yes: bool | None) -> None:
+        def quit_if(yes: bool | None) -> None:
             if yes:
                 self.exit()
 
         if not isinstance(self.screen, ConfirmDialog):
             self.push_screen(
                 ConfirmDialog(f"{counted(len(active), 'job')} would end, with the best so far saved. Quit?"),
-                agreed,
+                quit_if,
             )
 
     def on_unmount(self) -> None:
-        """End what runs beside."""
+        """End the jobs and threads."""
         if self._watch is not None:
-            self._watch.stop()
-        self.board.close()
+            self._watch.stop_watching()
+        self.board.end_all()
         if self._queries is not None:
             self._queries.close()
 
     # -- the palette
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """All that keys do here, by name: those of the screen and those of the app."""
+        """List the actions of all keys of the screen and the app by name."""
         yield from super().get_system_commands(screen)
         for active in screen.active_bindings.values():
             binding = active.binding
@@ -441,6 +439,6 @@ class OpsieveApp(App[None]):
                 yield SystemCommand(binding.description, f"key {binding.key}", run)
 
     async def _run_chosen(self, action: str, node: DOMNode) -> None:
-        """Run an action of the palette, unless its screen went away since, or has not its widgets yet."""
+        """Run an action of the palette, unless its screen is gone or still without widgets."""
         if node is self or (node in self.screen_stack and cast(Widget, node).is_mounted):
             await self.run_action(action, node)

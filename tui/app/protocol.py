@@ -1,4 +1,4 @@
-"""What screens ask of the app that they are on, so that they need not import it."""
+"""The interface of the app for its screens, so that they need not import it."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActionSubject:
-    """What an action is applied to: a cluster, those marked beside it, and a member ("": the
+    """The subject of an action: a cluster, the marked ones beside it, and a member ("": the
     representative).
     """
 
@@ -28,7 +28,7 @@ class ActionSubject:
 
     @property
     def name(self) -> str:
-        """What commands that take a case or a cluster are called with."""
+        """The name for commands that take a case or a cluster."""
         return self.member or self.cluster.id
 
 
@@ -38,11 +38,11 @@ class HasSubject(Protocol):
 
     @property
     def subject(self) -> ActionSubject | None:
-        """What the keys act on now."""
+        """The current subject of the keys."""
 
 
 class TriageApp(Protocol):
-    """The app, to its screens."""
+    """The app as its screens see it."""
 
     folder: Path
     board: "JobBoard"
@@ -51,43 +51,43 @@ class TriageApp(Protocol):
 
     @property
     def store(self) -> "Queries":
-        """The store, to look at."""
+        """The open store, for reading."""
 
     @property
-    def title_of_store(self) -> str:
-        """What to call the store on the screen."""
+    def store_title(self) -> str:
+        """The title of the store on the screen."""
 
     @property
     def screen(self) -> Screen[Any]:
         """The screen on top."""
 
     def push_screen(self, screen: Screen[Any], callback: Callable[[Any], None] | None = None) -> object:
-        """Show a screen; `callback` gets what it is dismissed with."""
+        """Show a screen; `callback` gets the value with which it is dismissed."""
 
     def copy_to_clipboard(self, text: str) -> None:
         """Send text to the clipboard of the terminal (OSC 52)."""
 
     def suspend(self) -> AbstractContextManager[None]:
-        """The terminal for another program, as long as the block lasts."""
+        """Give the terminal to another program as long as the block lasts."""
 
     def forget_marks(self) -> None:
-        """The selected rows have become one."""
+        """Clear the marks after the selected rows were merged."""
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
 
     def show_notice(self, sentence: str, severity: str = "information") -> None:
-        """A notice."""
+        """Show a notice."""
 
     def decide(self, *decisions: "Callable[[Ledger], Decision]") -> None:
-        """Make decisions, in a thread, one after the other."""
+        """Make decisions in a thread, one after the other."""
 
     def run_job(
         self, kind: "Kind", subject: str, *commands: tuple[str, ...], watched: Path | None = None
     ) -> "Job":
-        """Begin a job and tell so."""
+        """Start a job and announce it."""
 
 
-def app_of(widget: Widget) -> TriageApp:
-    """The app that a widget is on."""
+def get_app(widget: Widget) -> TriageApp:
+    """Return the app of a widget."""
     return cast(TriageApp, widget.app)

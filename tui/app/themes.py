@@ -1,4 +1,4 @@
-"""The colours of the app: Textual's own themes, and one that does without colour."""
+"""The colours of the app: Textual's own themes, and one without colour."""
 
 from textual.theme import Theme
 

@@ -1,6 +1,4 @@
-"""Results for the servers of continuous integration: JUnit XML, SARIF, annotations and a job summary of
-GitHub Actions.
-"""
+"""Results for continuous integration: JUnit XML, SARIF, annotations and a job summary of GitHub Actions."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -12,7 +10,7 @@ import click
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 from opsieve.version import VERSION
 
 if TYPE_CHECKING:
@@ -33,21 +31,21 @@ GITHUB = click.option(
 
 @dataclass(frozen=True, slots=True)
 class CiOutput:
-    """Where results go."""
+    """The destinations of results."""
 
     junit: Path | None = None
     sarif: Path | None = None
     github: bool = False
 
-    def check(self) -> None:
-        """BadInput for a file whose folder is not there, before anything is judged."""
+    def check_paths(self) -> None:
+        """Raise BadInput for a file in a missing folder, before anything is judged."""
         for option, path in (("--junit", self.junit), ("--sarif", self.sarif)):
             if path is not None and (path.is_dir() or not path.parent.is_dir()):
                 raise BadInput(
                     f"{option} names {shown(path, 200)}, which is a folder or in one that is not there"
                 )
 
-    def write(
+    def write_results(
         self,
         results: "Sequence[CorpusResult]",
         red: Collection[str],
@@ -56,22 +54,27 @@ class CiOutput:
         *,
         annotate_on_stderr: bool,
     ) -> None:
-        """Write the results in the forms that were asked for; `folder` holds the cases, `name` is the title
-        of the summary.
+        """Write the results in the requested forms; `folder` holds the cases, `name` is the title of the
+        summary.
         """
-        from opsieve.triage.corpus.reports import annotations, job_summary, junit_xml, sarif
+        from opsieve.triage.corpus.reports import (
+            make_annotations,
+            make_job_summary,
+            make_junit_xml,
+            make_sarif,
+        )
 
         if self.junit is not None:
-            self.junit.write_bytes(junit_xml(results, red, f"opsieve {name}"))
+            self.junit.write_bytes(make_junit_xml(results, red, f"opsieve {name}"))
         if self.sarif is not None:
-            self.sarif.write_bytes(sarif(results, red, VERSION, folder))
+            self.sarif.write_bytes(make_sarif(results, red, VERSION, folder))
         if not self.github:
             return
-        for line in annotations(results, folder, red):
+        for line in make_annotations(results, folder, red):
             click.echo(line, err=annotate_on_stderr)
         summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
         if summary:
             with open(summary, "a", encoding="utf-8") as file:
-                file.write(job_summary(results, name))
+                file.write(make_job_summary(results, name))
         else:
-            say("GITHUB_STEP_SUMMARY is not set: no summary was written")
+            print_message("GITHUB_STEP_SUMMARY is not set: no summary was written")

@@ -1,5 +1,5 @@
-"""What a shell completes for the values of options and arguments. Nothing is ever an error here: what cannot
-be known is not offered.
+"""Shell completion for the values of options and arguments. Errors are ignored: unknown values are not
+offered.
 """
 
 from pathlib import Path
@@ -10,15 +10,19 @@ from click.shell_completion import CompletionItem
 _MOST = 200
 
 
-def targets(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of backends."""
+def complete_targets(
+    _context: click.Context, _parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Complete names of backends."""
     from opsieve.backends.registry import names
 
     return [CompletionItem(name) for name in names() if name.startswith(begun)]
 
 
-def operators(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of operators, after a leading `-` and behind the last comma, too."""
+def complete_operators(
+    _context: click.Context, _parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Complete names of operators, also after a leading `-` and the last comma."""
     from opsieve.gen.declarations.catalogue import operators as catalogue
 
     head, comma, last = begun.rpartition(",")
@@ -27,8 +31,10 @@ def operators(_context: click.Context, _parameter: click.Parameter, begun: str) 
     return [CompletionItem(f"{head}{comma}{sign}{name}") for name in found]
 
 
-def clusters(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Ids of the clusters of the store, with their titles."""
+def complete_clusters(
+    context: click.Context, _parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Complete ids of the store's clusters, with their titles."""
     from opsieve.gen.errors import BadInput
     from opsieve.triage.store.queries import Queries
 
@@ -40,13 +46,15 @@ def clusters(context: click.Context, _parameter: click.Parameter, begun: str) ->
     return [CompletionItem(row.id, help=row.title[:60]) for row in rows if row.id.startswith(begun)]
 
 
-def cases(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Ids of clusters, else files."""
-    return clusters(context, parameter, begun) or [CompletionItem(begun, type="file")]
+def complete_cases(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Complete ids of clusters, else files."""
+    return complete_clusters(context, parameter, begun) or [CompletionItem(begun, type="file")]
 
 
-def filters(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Fields of a filter, then their values, after a leading `-` and behind the last comma, too."""
+def complete_filters(
+    _context: click.Context, _parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Complete fields of a filter, then their values, also after a leading `-` and the last comma."""
     field, colon, value = begun.removeprefix("-").partition(":")
     sign = "-" if begun.startswith("-") else ""
     if not colon:
@@ -54,12 +62,12 @@ def filters(_context: click.Context, _parameter: click.Parameter, begun: str) ->
 
         return [CompletionItem(f"{sign}{name}:") for name in (*FIELDS, "since") if name.startswith(field)]
     head, comma, last = value.rpartition(",")
-    values = [name for name in _values(field) if name.lower().startswith(last.lower())]
+    values = [name for name in _list_values(field) if name.lower().startswith(last.lower())]
     return [CompletionItem(f"{sign}{field}:{head}{comma}{name}") for name in values[:_MOST]]
 
 
-def _values(field: str) -> list[str]:
-    """What a field of a filter may be, as far as it is a list that is known without a store."""
+def _list_values(field: str) -> list[str]:
+    """List the values of a filter's field, if they are known without a store."""
     if field == "op":
         from opsieve.gen.declarations.catalogue import operators as catalogue
 

@@ -1,5 +1,5 @@
-"""The exit code of commands that judge (docs/reference/exit-codes.md): a failure outweighs what was not
-judged.
+"""The exit code of commands that judge (docs/reference/exit-codes.md): a failure outweighs unjudged
+results.
 """
 
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from opsieve.gen.errors import Unjudged
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 _MOST = 5  # that are named
 ALLOW_UNJUDGED = click.option(
@@ -20,13 +20,11 @@ ALLOW_UNJUDGED = click.option(
 )
 
 
-def exit_code(failing: bool, unjudged: Sequence[str], allow_unjudged: bool) -> int:
-    """1 where something fails, else 2 where something was not judged and that is not allowed; stderr names
-    what was not.
-    """
+def choose_exit_code(failing: bool, unjudged: Sequence[str], allow_unjudged: bool) -> int:
+    """Return 1 for a failure, else 2 for an unjudged result that is not allowed; stderr names the latter."""
     if unjudged:
         more = f" and {len(unjudged) - _MOST} more" if len(unjudged) > _MOST else ""
-        say(f"{Unjudged(', '.join(unjudged[:_MOST]) + more)}")
+        print_message(f"{Unjudged(', '.join(unjudged[:_MOST]) + more)}")
     if failing:
         return 1
     return Unjudged.exit_code if unjudged and not allow_unjudged else 0

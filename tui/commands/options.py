@@ -1,4 +1,4 @@
-"""Options that several commands share, so that one name means the same everywhere."""
+"""Options shared by several commands, so that one name means the same everywhere."""
 
 import math
 import os
@@ -16,9 +16,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
-def named_builds(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """A callback of options of targets: a build that is named is looked at, and may run from now on; one that
-    only a file of the directory names after a yes.
+def allow_builds(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Callback of target options: check a named build and allow it to run; one named by a settings file needs
+    a yes.
     """
     from_file = context.get_parameter_source(parameter.name or "") is ParameterSource.DEFAULT_MAP
     for text in (value,) if isinstance(value, str) else value or ():
@@ -34,41 +34,41 @@ def named_builds(context: click.Context, parameter: click.Parameter, value: Any)
     return value
 
 
-def _no_sandbox(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    """The callback of `--no-sandbox`: for what the command does and starts."""
+def _switch_sandbox_off(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    """Callback of `--no-sandbox`, for the command and its child processes."""
     if value:
         from opsieve.backends.workers.sandbox.policy import switched_off
 
         context.with_resource(switched_off())
 
 
-def finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
-    """A callback of tolerances: a number that is not finite, or negative, lets everything pass or nothing."""
+def check_finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """Callback of tolerances: an infinite or negative one would accept everything or nothing at all."""
     if value is not None and not 0 <= value < math.inf:
         raise click.BadParameter(f"{value} is not a number from 0 on")
     return value
 
 
-def _yes(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    """The callback of `--yes`."""
+def _give_consent(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    """Callback of `--yes`."""
     if value:
         from opsieve.backends.releases.consent import given
 
         context.with_resource(given())
 
 
-def _install(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
-    """The callback of `--install`."""
+def _allow_install(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    """Callback of `--install`."""
     from opsieve.backends.releases.consent import SWITCH, given
 
     if value and os.environ.get(SWITCH) != "yes":
         context.with_resource(given(value))
 
 
-def _amounts(
+def _parse_amounts(
     _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
 ) -> dict[str, float]:
-    """The callback of `--resource`: amounts by name."""
+    """Callback of `--resource`: amounts by name."""
     found: dict[str, float] = {}
     for text in value:
         name, _, amount = text.partition("=")
@@ -91,7 +91,7 @@ RESOURCES = click.option(
     "resources",
     metavar="NAME=AMOUNT",
     multiple=True,
-    callback=_amounts,
+    callback=_parse_amounts,
     help="With --scheduler, only on workers that have this resource, such as GPU=1; repeatable.",
 )
 INPUTS = click.option(
@@ -108,8 +108,8 @@ TARGET = click.option(
     "-t",
     "--target",
     metavar="TARGET",
-    shell_complete=completions.targets,
-    callback=named_builds,
+    shell_complete=completions.complete_targets,
+    callback=allow_builds,
     default="",
     help=(
         "Compiler to test: backend[==release | @path][:option,...].  [default: the target recorded in the"
@@ -121,8 +121,8 @@ TARGETS = click.option(
     "--target",
     "targets",
     metavar="TARGET",
-    shell_complete=completions.targets,
-    callback=named_builds,
+    shell_complete=completions.complete_targets,
+    callback=allow_builds,
     multiple=True,
     help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: onnxruntime]",
 )
@@ -133,7 +133,7 @@ OPERATORS = click.option(
     "--ops",
     "operators",
     multiple=True,
-    shell_complete=completions.operators,
+    shell_complete=completions.complete_operators,
     help=(
         "Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all of ONNX's own; '*' for other"
         " domains' too]"
@@ -145,11 +145,14 @@ DTYPES = click.option(
 RTOL = click.option(
     "--rtol",
     type=float,
-    callback=finite,
+    callback=check_finite,
     help="Relative tolerance per element; replaces the built-in comparison policy.",
 )
 ATOL = click.option(
-    "--atol", type=float, callback=finite, help="Absolute tolerance per element, added to the relative one."
+    "--atol",
+    type=float,
+    callback=check_finite,
+    help="Absolute tolerance per element, added to the relative one.",
 )
 ORACLE = click.option(
     "--oracle",
@@ -171,7 +174,7 @@ NO_SANDBOX = click.option(
     "--no-sandbox",
     is_flag=True,
     expose_value=False,
-    callback=_no_sandbox,
+    callback=_switch_sandbox_off,
     help=(
         "Run compilers as ordinary processes, with your network and your files; docs/explanation/security.md"
         " says what is lost."
@@ -181,7 +184,7 @@ _YES = click.option(
     "--yes",
     is_flag=True,
     expose_value=False,
-    callback=_yes,
+    callback=_give_consent,
     help="Install the release that a case or a store names, where it is not installed, without asking.",
 )
 _INSTALL = click.option(
@@ -189,13 +192,13 @@ _INSTALL = click.option(
     metavar="RELEASE",
     multiple=True,
     expose_value=False,
-    callback=_install,
+    callback=_allow_install,
     help="The same for this release alone, such as onnxruntime==1.20.1; repeatable.",
 )
 
 
 def CONSENT(command: F) -> F:
-    """`--yes` and `--install`: what a file names may be installed."""
+    """Add `--yes` and `--install`, which allow installing releases named by a file."""
     return _YES(_INSTALL(command))
 
 
@@ -213,16 +216,16 @@ STORE = click.option(
 )
 
 
-def seconds(default: float) -> Callable[[F], F]:
-    """`--seconds`: the wall time of one run."""
+def make_seconds(default: float) -> Callable[[F], F]:
+    """Make `--seconds`: the wall time of one run."""
     kind = click.FloatRange(0, 86400, min_open=True)
     return click.option(
         "--seconds", type=kind, default=default, show_default=True, help="Time limit of one run, in seconds."
     )
 
 
-def memory() -> Callable[[F], F]:
-    """`--memory`: MiB of one run."""
+def make_memory() -> Callable[[F], F]:
+    """Make `--memory`: MiB of one run."""
     kind = click.IntRange(64, 1 << 20)
     return click.option(
         "--memory", type=kind, default=4096, show_default=True, help="Memory limit of one run, in MiB."

@@ -1,4 +1,4 @@
-"""How far a command is, on stderr: a bar on a terminal, a line at most elsewhere."""
+"""Progress of a command on stderr: a bar on a terminal, occasional lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 FIRST, EVERY = 20.0, 60.0  # seconds until the first line where there is no terminal, and between two lines
 
 
 @dataclass(slots=True)
 class Pulse:
-    """Says when it is time for a line: after `first` seconds, then every `every`. `clock` gives seconds."""
+    """Tells when a line is due: after `first` seconds, then every `every`. `clock` gives seconds."""
 
     clock: Callable[[], float] = time.monotonic
     first: float = FIRST
@@ -23,8 +23,8 @@ class Pulse:
     def __post_init__(self) -> None:
         self._due = self.clock() + self.first
 
-    def beats(self) -> bool:
-        """Whether a line is due now; it counts as given."""
+    def is_due(self) -> bool:
+        """Whether a line is due now; it counts as printed."""
         now = self.clock()
         if now < self._due:
             return False
@@ -33,8 +33,8 @@ class Pulse:
 
 
 @contextmanager
-def probing_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Shows how far the probing of each target is."""
+def open_probing_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the progress of probing each target."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -43,22 +43,25 @@ def probing_bar() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         tasks: dict[str, Any] = {}
 
-        def show(target: str, done: int, count: int) -> None:
+        def show_probing(target: str, done: int, count: int) -> None:
             if target not in tasks:
                 tasks[target] = bar.add_task(target, total=count)
                 if not console.is_terminal:
-                    say(f"probing {target}: {count:,} operator and type combinations (once per version)")
+                    print_message(
+                        f"probing {target}: {count:,} operator and type combinations (once per version)"
+                    )
             bar.update(tasks[target], completed=done)
 
-        yield show
+        yield show_probing
 
 
 @contextmanager
-def counting_bar(
+def open_counting_bar(
     total: int | None, noun: str = "done", quiet: bool = False
 ) -> Iterator[Callable[[int, str], None]]:
-    """Shows how many of `total` are done, with a few words; a line now and then where stderr is no terminal,
-    nothing when `quiet`.
+    """Show how many of `total` are done, with a few words.
+
+    Without a terminal it prints occasional lines; with `quiet` it is silent.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -75,9 +78,9 @@ def counting_bar(
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bar:
         task = bar.add_task("", total=total)
 
-        def show(done: int, words: str) -> None:
+        def show_count(done: int, words: str) -> None:
             bar.update(task, completed=done, description=words)
-            if not quiet and not console.is_terminal and pulse.beats():
-                say(f"{done:,}{of} {noun}, {words}")
+            if not quiet and not console.is_terminal and pulse.is_due():
+                print_message(f"{done:,}{of} {noun}, {words}")
 
-        yield show
+        yield show_count

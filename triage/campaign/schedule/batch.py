@@ -1,8 +1,7 @@
-"""What was decided of a batch of tests before any of them began, and the features of programs by which that
-is decided.
+"""Decisions about a batch of tests, made before any of them begins, and the features of programs behind them.
 
-A feature is what a compiler may not have met, or may fail at: an operator, an operator that feeds another
-one, a type at the border of the program.
+A feature is a part of a program that a compiler may not have seen or may fail at: an operator, an operator
+that feeds another one, a type at the border of the program.
 """
 
 import json
@@ -15,27 +14,29 @@ from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, Va
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """Shares of the strategies, of programs in thousandths ({}: the campaign's own strategy makes all), and
-    by target the features that it is known to fail at, each with the fingerprint of the failure.
+    """The decisions about a batch.
+
+    `shares` of the strategies, in thousandths of the programs ({}: the campaign's own strategy makes all);
+    `known` maps targets to features they are known to fail at, each with the fingerprint of the failure.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
     known: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
-    def of_strategies(self) -> tuple[tuple[str, float], ...]:
+    def strategy_shares(self) -> tuple[tuple[str, float], ...]:
         """The shares as `mix` takes them."""
         return tuple(self.shares.items())
 
-    def text(self) -> str:
-        """As it is kept."""
+    def to_text(self) -> str:
+        """Encode the decision for the store."""
         return json.dumps(
             {"shares": dict(self.shares), "known": {name: dict(each) for name, each in self.known.items()}}
         )
 
 
 def read_decision(text: str) -> BatchDecision:
-    """The decision that was kept; an error of Python's where the text is none."""
+    """Decode a stored decision; raises Python's errors for an invalid text."""
     kept = json.loads(text)
     shares = {str(name): float(share) for name, share in kept["shares"].items()}
     return BatchDecision(shares, {str(name): {**features} for name, features in kept["known"].items()})
@@ -44,9 +45,11 @@ def read_decision(text: str) -> BatchDecision:
 MOST = 400  # of one program
 
 
-def features(program: Program) -> tuple[str, ...]:
-    """`Relu`, `Conv > Relu`, `in float16`, `out sequence(float32)`: each once, in order of their names."""
-    return tuple(sorted(set(_all(program))))[:MOST]
+def list_features(program: Program) -> tuple[str, ...]:
+    """List a program's features: `Relu`, `Conv > Relu`, `in float16`, `out sequence(float32)`; each once,
+    sorted.
+    """
+    return tuple(sorted(set(_iter_features(program))))[:MOST]
 
 
 def is_operator(feature: str) -> bool:
@@ -54,16 +57,16 @@ def is_operator(feature: str) -> bool:
     return " " not in feature
 
 
-def _all(program: Program) -> Iterator[str]:
+def _iter_features(program: Program) -> Iterator[str]:
     yield from program.operators()
     yield from (f"{producer} > {consumer}" for producer, consumer in program.edges() if producer)
-    yield from (f"in {_kind(type_)}" for type_ in program.inputs().values())
-    yield from (f"out {_kind(type_)}" for type_ in program.outputs().values())
+    yield from (f"in {_name_type(type_)}" for type_ in program.inputs().values())
+    yield from (f"out {_name_type(type_)}" for type_ in program.outputs().values())
 
 
-def _kind(type_: ValueType) -> str:
+def _name_type(type_: ValueType) -> str:
     if isinstance(type_, SequenceType):
-        return f"sequence({_kind(type_.element)})"
+        return f"sequence({_name_type(type_.element)})"
     if isinstance(type_, OptionalType):
-        return f"optional({_kind(type_.element)})"
+        return f"optional({_name_type(type_.element)})"
     return type_.dtype if isinstance(type_, TensorType) else "other"

@@ -1,8 +1,8 @@
-"""What a test costs on a target, in milliseconds that its backend states: counted, not measured, so that
-equal campaigns decide alike.
+"""The cost of a test on a target, in milliseconds stated by its backend, not measured, so that equal
+campaigns decide alike.
 
-A campaign keeps the costs with which it began in its text: `11.5+930/relax:150/tir:40`, a target after the
-other, what ONNX models cost first.
+A campaign keeps its initial costs in its text: `11.5+930/relax:150/tir:40`, one target after another, ONNX
+models first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ SLOW = 2.0  # times the cheapest target's cost: a target beyond is asked about s
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Milliseconds of a test by target, in the campaign's order, and IR of program; an IR that is not
-    there is not taken.
+    """Milliseconds of a test by target, in the campaign's order, and IR of the program; a missing IR is not
+    taken.
     """
 
     by_target: tuple[Mapping[str, float], ...]
@@ -31,30 +31,32 @@ class Costs:
             "/".join(f"{ir}:{cost:g}" for ir, cost in sorted(each.items())) for each in self.by_target
         )
 
-    def of(self, place: int, ir: str) -> float:
-        """What a program of an IR costs on a target; infinity where it does not take the IR."""
+    def get_cost(self, place: int, ir: str) -> float:
+        """Return the cost of a program of an IR on a target; infinity if the target does not take the IR."""
         return self.by_target[place].get(ir, float("inf"))
 
     @property
     def quick(self) -> tuple[int, ...]:
-        """The places of targets that are asked about every program; by ONNX models where there are any, since
-        most programs are such.
+        """The places of targets that run every program; by ONNX models if any, since most programs are
+        such.
         """
         ir = "onnx" if any("onnx" in each for each in self.by_target) else min(self.by_target[0])
-        least = min(self.of(place, ir) for place in range(len(self.by_target)))
-        return tuple(place for place in range(len(self.by_target)) if self.of(place, ir) <= SLOW * least)
+        least = min(self.get_cost(place, ir) for place in range(len(self.by_target)))
+        return tuple(
+            place for place in range(len(self.by_target)) if self.get_cost(place, ir) <= SLOW * least
+        )
 
     @property
     def slow(self) -> tuple[int, ...]:
-        """The places of all others."""
+        """The places of all other targets."""
         return tuple(place for place in range(len(self.by_target)) if place not in self.quick)
 
 
 NONE = Costs(())
 
 
-def stated(targets: Sequence[ResolvedTarget]) -> Costs:
-    """What the backends of targets state."""
+def read_stated(targets: Sequence[ResolvedTarget]) -> Costs:
+    """Return the costs stated by the backends of targets."""
     found = []
     for target in targets:
         costs = target.facts.milliseconds
@@ -62,8 +64,8 @@ def stated(targets: Sequence[ResolvedTarget]) -> Costs:
     return Costs(tuple(found))
 
 
-def read(text: str) -> Costs:
-    """The costs of a campaign's text; BadInput when it tells none."""
+def parse_costs(text: str) -> Costs:
+    """Parse the costs in a campaign's text; raises BadInput for an invalid text."""
     try:
         found = tuple(
             {ir: float(cost) for ir, _, cost in (item.partition(":") for item in target.split("/"))}

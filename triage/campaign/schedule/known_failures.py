@@ -1,13 +1,12 @@
-"""What a target fails at in the same way again and again: programs that hold it seldom go to that target, and
-to the others as ever.
+"""Skip programs on a target that repeatedly fails on them in the same way.
 
 A failure is suspected of each feature (operators, edges, types at the border) of the first programs that
-showed it. A feature that most programs holding it fail with, and many programs do not hold, is known; one
-program in eight that holds it still goes to the target, and a feature that no longer fails is forgotten.
+showed it. A feature is known if most programs with it fail and many programs lack it; one program in eight
+with it still goes to the target, and a feature that no longer fails is forgotten.
 
-An operator counts as lacked when a target refuses programs as unsupported for it again and again, and took
-none with it since the campaign began, whatever the target's table says. One program in eight that holds it
-still goes there, and one that is taken ends it.
+An operator counts as missing if a target repeatedly refuses programs as unsupported for it and has taken no
+program with it since the campaign began, whatever the target's table says. One program in eight with it still
+goes there, and one success ends this state.
 """
 
 import json
@@ -29,16 +28,16 @@ _MOST = 200  # failures of a target that are looked at
 
 @dataclass(slots=True)
 class _Suspicion:
-    """A failure: how often it was seen, the target's tests before it, and of each feature how many programs
-    failed of how many.
+    """A failure: its count, the target's tests before it, and for each feature its failing and total
+    programs.
     """
 
     failures: int = 0
     before: int = 0
     features: dict[str, list[int]] = field(default_factory=dict)
 
-    def known(self, tests: int) -> list[str]:
-        """The features that it is known by."""
+    def list_known(self, tests: int) -> list[str]:
+        """List the features by which the failure is recognised."""
         seen = max(1, tests - self.before)
         least = max(_LIKELY, _MORE * self.failures / seen)
         likely = {
@@ -58,13 +57,13 @@ class _Suspicion:
             feature for feature in sure if feature in operators or not operators & set(feature.split(" "))
         )
 
-    def text(self) -> str:
-        """What is kept of it."""
+    def to_text(self) -> str:
+        """Encode the state for the store."""
         return json.dumps([self.failures, self.before, self.features])
 
 
 class KnownFailures:
-    """What the targets of a campaign fail at; `learnt` is what was kept of it."""
+    """The known failures of a campaign's targets; `learnt` is the stored state."""
 
     def __init__(self, learnt: Mapping[str, str]):
         self._of: dict[str, dict[str, _Suspicion]] = {}
@@ -85,8 +84,8 @@ class KnownFailures:
             elif kind == "tests" and value:
                 self._tests[target] = int(value)
 
-    def note(self, target: str, has: Collection[str], failures: Collection[str]) -> None:
-        """A target did a test of a program that `has` features, and failed with these fingerprints."""
+    def note_test(self, target: str, has: Collection[str], failures: Collection[str]) -> None:
+        """Record that a target ran a program with features `has` and failed with these fingerprints."""
         tests = self._tests[target] = self._tests.get(target, 0) + 1
         suspicions = self._of.setdefault(target, {})
         changed = {""}
@@ -113,28 +112,30 @@ class KnownFailures:
                 del suspected[feature]
         self._changed.update((target, key) for key in changed)
 
-    def changes(self) -> dict[str, str]:
-        """What changed since this was asked last, to be kept."""
+    def take_changes(self) -> dict[str, str]:
+        """Return the changes since the last call, for the store."""
         found = {}
         for target, key in self._changed:
             if not key:
                 found[f"tests|{target}"] = str(self._tests[target])
             else:
-                found[f"known|{target}|{key}"] = self._of[target][key].text()
+                found[f"known|{target}|{key}"] = self._of[target][key].to_text()
         self._changed.clear()
         return found
 
-    def decide(self) -> dict[str, dict[str, str]]:
-        """By target the features that it is known to fail at, each with the fingerprint of the failure."""
+    def list_known(self) -> dict[str, dict[str, str]]:
+        """List by target the features that it is known to fail at, each with the fingerprint of the
+        failure.
+        """
         found: dict[str, dict[str, str]] = {}
         for target, suspicions in sorted(self._of.items()):
             for key, suspicion in sorted(suspicions.items()):
-                for feature in suspicion.known(self._tests[target]):
+                for feature in suspicion.list_known(self._tests[target]):
                     found.setdefault(target, {}).setdefault(feature, key)
         return found
 
-    def forget(self, target: str) -> dict[str, str]:
-        """The target has another version: nothing is known of it. What changed."""
+    def forget_target(self, target: str) -> dict[str, str]:
+        """Forget a target that has another version; return the changes."""
         changes = {f"known|{target}|{key}": "" for key in self._of.pop(target, {})}
         self._tests.pop(target, None)
         self._suspected.pop(target, None)
@@ -142,10 +143,10 @@ class KnownFailures:
         return {**changes, f"tests|{target}": ""}
 
 
-def left_out(
+def choose_skipped_feature(
     seed: int, number: int, target: str, has: Collection[str], known: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """The feature for which the target is not asked about a test, "" when it is."""
+    """Return the feature for which a target skips a test, or "" if it runs it."""
     held = sorted(set(known.get(target, ())) & set(has))
     if not held or Rng(f"known {seed} {number} {target}").chance(1 / STILL):
         return ""
@@ -158,7 +159,7 @@ _TAKEN = -1
 
 
 class Lacks:
-    """The operators that each target refused, and how often; `learnt` is what was kept of it."""
+    """The operators that each target refused, with counts; `learnt` is the stored state."""
 
     def __init__(self, learnt: Mapping[str, str]):
         self._refused: dict[str, dict[str, int]] = {}
@@ -171,8 +172,8 @@ class Lacks:
             if kind == "lack" and value:
                 self._refused.setdefault(target, {})[operator] = int(value)
 
-    def refused(self, target: str, has: Collection[str], what: str) -> dict[str, str]:
-        """A program that `has` features was refused with these words. What changed."""
+    def note_refusal(self, target: str, has: Collection[str], what: str) -> dict[str, str]:
+        """Record that a program with features `has` was refused with this message; return the changes."""
         words = set(re.findall(r"\w{1,80}", what[:1000]))
         blamed = [feature for feature in has if is_operator(feature) and feature.rpartition("::")[2] in words]
         of_target = self._refused.setdefault(target, {})
@@ -181,8 +182,8 @@ class Lacks:
         of_target[blamed[0]] = of_target.get(blamed[0], 0) + 1
         return {f"lack|{target}|{blamed[0]}": str(of_target[blamed[0]])}
 
-    def taken(self, target: str, has: Collection[str]) -> dict[str, str]:
-        """A program that `has` features was not refused. What changed."""
+    def note_success(self, target: str, has: Collection[str]) -> dict[str, str]:
+        """Record that a program with features `has` was accepted; return the changes."""
         of_target, settled = self._refused.setdefault(target, {}), self._settled.setdefault(target, set())
         new = [
             feature
@@ -193,8 +194,8 @@ class Lacks:
         settled.update(has)
         return {f"lack|{target}|{operator}": str(_TAKEN) for operator in new}
 
-    def decide(self) -> dict[str, dict[str, str]]:
-        """By target the operators that it lacks."""
+    def list_lacking(self) -> dict[str, dict[str, str]]:
+        """List by target the operators that it lacks."""
         return {
             target: lacked
             for target, counts in sorted(self._refused.items())
@@ -205,7 +206,7 @@ class Lacks:
             )
         }
 
-    def forget(self, target: str) -> dict[str, str]:
-        """The target has another version. What changed."""
+    def forget_target(self, target: str) -> dict[str, str]:
+        """Forget a target that has another version; return the changes."""
         self._settled.pop(target, None)
         return {f"lack|{target}|{operator}": "" for operator in self._refused.pop(target, {})}

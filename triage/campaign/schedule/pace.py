@@ -1,11 +1,13 @@
-"""Which programs a slow target is asked about: each target has an equal share of the time, and a slow one the
-programs that promise most.
+"""Choose the programs that a slow target runs: targets have equal shares of the time, slow ones get promising
+programs.
 
-While the quick targets are asked about every program, a slow one saves up what each of them took; it is asked
-once it has something saved and the program promises as much as the best of late. What promises: that another
-target failed on it in a way that is new, operators and edges that the slow target has not met. Such programs
-are larger than others, so a test counts by its features. All of it is counted (costs.py), in the order of the
-tests: what is decided of a test follows from the tests before it and from what the quick targets answered.
+While the quick targets run every program, a slow one saves up the time that each of them took; it runs a
+program once it has saved enough and the program is as promising as the best of late. Promising are new
+failures of another target, and operators and edges that the slow target has not met. Such programs are larger
+than others, so a test counts by its features.
+
+All times are the stated costs (costs.py), in the order of the tests: a decision about a test follows from the
+tests before it and from the quick targets' answers.
 """
 
 import json
@@ -26,8 +28,8 @@ _OFTEN = 3  # failures of one fingerprint; further ones promise nothing
 
 
 class Pace:
-    """The slow targets of a campaign, by name, and what each has met; `learnt` is what was kept of it
-    (`changes`).
+    """The slow targets of a campaign by name, with the features each has met; `learnt` is the stored
+    state.
     """
 
     def __init__(self, names: tuple[str, ...], costs: Costs, learnt: Mapping[str, str]):
@@ -52,22 +54,22 @@ class Pace:
 
     @property
     def quick(self) -> tuple[str, ...]:
-        """The targets that are asked about every program."""
+        """The targets that run every program."""
         return tuple(self._quick)
 
     @property
     def slow(self) -> tuple[str, ...]:
-        """The others."""
+        """The other targets."""
         return tuple(self._slow)
 
-    def decide(
+    def choose_slow(
         self, number: int, ir: str, has: Collection[str], answered: Collection[str], failed: Iterable[str],
         left_out: Collection[str]
     ) -> tuple[tuple[str, ...], dict[str, str]]:  # fmt: skip
-        """The slow targets to ask about a test that some targets `answered`, those that it is `left_out` of
-        aside, and what changed.
+        """Choose the slow targets for a test that the `answered` targets ran, except those in `left_out`;
+        return the changes too.
 
-        `failed` are the fingerprints of the failures that were found.
+        `failed` are the fingerprints of its failures.
         """
         changes: dict[str, Any] = {}
         new = False
@@ -77,16 +79,18 @@ class Pace:
             if seen <= _OFTEN + 1:
                 changes[f"failed|{key}"] = str(seen)
         size = max(1, len(has)) / ir_named(ir).usual_features
-        taken = [size * self._costs.of(place, ir) for name, place in self._quick.items() if name in answered]
+        taken = [
+            size * self._costs.get_cost(place, ir) for name, place in self._quick.items() if name in answered
+        ]
         income = sum(taken) / len(taken) if taken else 0.0
         asked = []
         for name, place in self._slow.items():
-            cost = self._costs.of(place, ir)
+            cost = self._costs.get_cost(place, ir)
             if name in answered:  # nobody else takes such a program
                 asked_now, wanted = True, False
             else:
                 wanted = name not in left_out and cost != float("inf")
-                asked_now = wanted and self._promising(name, cost, income, number, has, new)
+                asked_now = wanted and self._is_promising(name, cost, income, number, has, new)
             self._saved[name] = min(self._saved[name] + income, SAVED * cost if wanted else float("inf"))
             if asked_now:
                 self._saved[name] -= size * cost
@@ -98,10 +102,10 @@ class Pace:
         changes["pace"] = json.dumps({"saved": self._saved, "bar": self._bar})
         return tuple(asked), changes
 
-    def _promising(
+    def _is_promising(
         self, name: str, cost: float, income: float, number: int, has: Collection[str], new: bool
     ) -> bool:
-        """Whether to ask a slow target now."""
+        """Whether a slow target should run the program now."""
         met = self._met[name]
         score = _FAILURE * new + sum(
             _OPERATOR if is_operator(feature) else _EDGE for feature in has if feature not in met

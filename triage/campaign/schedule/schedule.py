@@ -1,8 +1,8 @@
-"""What is decided of a campaign's tests, from what was recorded before and nothing else: a resumed campaign
-decides as one that went on.
+"""Decisions about a campaign's tests, made from recorded results only: a resumed campaign decides like an
+uninterrupted one.
 
-What decisions stand on, and the decisions of batches, are kept in the store with the tests (`learnt`, texts
-by name), in the transaction that records them.
+The input of decisions and the decisions about batches are stored with the tests (`learnt`, texts by name), in
+the same transaction.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,14 @@ from typing import Any
 from opsieve.gen.errors import BadInput
 from opsieve.gen.strategies.mix import BATCH, placed
 from opsieve.gen.values.values import special_kinds
-from opsieve.triage.campaign.plan import CampaignPlan, seed_of
+from opsieve.triage.campaign.plan import CampaignPlan, make_seed
 from opsieve.triage.campaign.schedule.batch import BatchDecision, read_decision
-from opsieve.triage.campaign.schedule.known_failures import UNSUPPORTED, KnownFailures, Lacks, left_out
+from opsieve.triage.campaign.schedule.known_failures import (
+    UNSUPPORTED,
+    KnownFailures,
+    Lacks,
+    choose_skipped_feature,
+)
 from opsieve.triage.campaign.schedule.pace import Pace
 from opsieve.triage.campaign.schedule.shares import Shares
 from opsieve.triage.store.finished_test import Campaign, FinishedTest
@@ -27,8 +32,8 @@ _SLOW = 100.0  # milliseconds of a test
 
 
 class Schedule:
-    """The decisions of a campaign, whose plan states what its targets cost, beginning with what is
-    `learnt`.
+    """The decisions of a campaign whose plan states the costs of its targets; `learnt` is the stored
+    state.
     """
 
     def __init__(self, campaign: Campaign, plan: CampaignPlan, learnt: Mapping[str, str]):
@@ -37,9 +42,9 @@ class Schedule:
         others = not special_kinds(plan.request.values)  # special values are of ONNX models
         self._shares = Shares(plan.costs, learnt, others) if plan.strategy == "mix" else None
         self._known, self._lacks = KnownFailures(learnt), Lacks(learnt)
-        least = min(plan.costs.of(place, "onnx") for place in range(len(campaign.targets)))
+        least = min(plan.costs.get_cost(place, "onnx") for place in range(len(campaign.targets)))
         self.back = BACK_SLOW if least >= _SLOW else BACK
-        first = BatchDecision(self._shares.usual() if self._shares is not None else {})
+        first = BatchDecision(self._shares.get_usual() if self._shares is not None else {})
         self._batches = dict.fromkeys(range(self.back), first)
         self._left_out: dict[str, int] = {}
         for name, value in learnt.items():
@@ -51,17 +56,15 @@ class Schedule:
 
     @property
     def quick(self) -> tuple[str, ...]:
-        """The targets that are asked about every program that they take."""
+        """The targets that run every program they take."""
         return self._pace.quick
 
-    def batch(self, number: int) -> BatchDecision | None:
-        """What was decided of a batch, None while that is not yet known."""
+    def get_decision(self, number: int) -> BatchDecision | None:
+        """Return the decision about a batch, or None if it is still open."""
         return self._batches.get(number)
 
-    def decide(self, test: FinishedTest) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Of the next test, which was done on some targets: the others that are to be asked about it, and
-        what was learnt.
-        """
+    def choose_further(self, test: FinishedTest) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Choose the further targets for the next test, and return them with the changes."""
         if not self._pace.slow:
             return (), {}
         failed = [item.fingerprint.key for item in test.findings if item.verdict.verdict == "fail"]
@@ -69,73 +72,69 @@ class Schedule:
         known_to_fail = {
             name
             for name in self._pace.slow
-            if left_out(self._campaign.seed, test.number, name, test.features, known)
+            if choose_skipped_feature(self._campaign.seed, test.number, name, test.features, known)
             and name not in test.answers
         }
-        aside = self._plan.unsuited(test.number) | known_to_fail
-        return self._pace.decide(test.number, test.ir, test.features, test.answers, failed, aside)
+        aside = self._plan.list_unsuited(test.number) | known_to_fail
+        return self._pace.choose_slow(test.number, test.ir, test.features, test.answers, failed, aside)
 
-    def note(self, test: FinishedTest) -> dict[str, str]:
-        """The next test is wholly done and about to be recorded: what was learnt, but for what `changes`
-        gives when several are done.
-        """
+    def note_test(self, test: FinishedTest) -> dict[str, str]:
+        """Take in a test that is about to be recorded; return the changes, except those of `take_changes`."""
         learnt: dict[str, str] = {}
         if not test.number:
-            learnt = {f"batch|{number}": decided.text() for number, decided in self._batches.items()}
+            learnt = {f"batch|{number}": decided.to_text() for number, decided in self._batches.items()}
         keys: dict[str, list[str]] = {name: [] for name in test.answers}
         for item in test.findings:
             if item.verdict.verdict == "fail":
                 keys.setdefault(item.target, []).append(item.fingerprint.key)
         for name in test.answers:
-            self._known.note(name, test.features, keys[name])
+            self._known.note_test(name, test.features, keys[name])
             if test.answers[name][0] in _TAKEN:
-                learnt |= self._lacks.taken(name, test.features)
+                learnt |= self._lacks.note_success(name, test.features)
         for lack in test.non_bugs:
             if lack.verdict == UNSUPPORTED:
-                learnt |= self._lacks.refused(lack.target, test.features, lack.what)
+                learnt |= self._lacks.note_refusal(lack.target, test.features, lack.what)
         for name, feature in test.left_out.items():
             place = f"{name}|{feature}"
             self._left_out[place] = self._left_out.get(place, 0) + 1
             learnt[f"left-out|{place}"] = str(self._left_out[place])
         decided = self._batches[test.number // BATCH]
         if self._shares is not None:
-            strategy, _ = placed(seed_of(self._campaign.seed, test.number), decided.of_strategies)
+            strategy, _ = placed(make_seed(self._campaign.seed, test.number), decided.strategy_shares)
             places = {name: place for place, name in enumerate(self._campaign.targets)}
-            cost = sum(self._plan.costs.of(places[name], test.ir) for name in test.answers)
+            cost = sum(self._plan.costs.get_cost(places[name], test.ir) for name in test.answers)
             found = {key for of_target in keys.values() for key in of_target}
-            learnt |= self._shares.note(strategy, cost, found, test.reached > 0)
+            learnt |= self._shares.note_test(strategy, cost, found, test.reached > 0)
         if (test.number + 1) % BATCH == 0:
-            learnt |= self._next(test.number // BATCH + self.back)
+            learnt |= self._decide_batch(test.number // BATCH + self.back)
         return learnt
 
-    def _next(self, number: int) -> dict[str, str]:
-        """Decide on a batch."""
-        shares = {} if self._shares is None else self._shares.decide()
-        known, lacks = self._known.decide(), self._lacks.decide()
+    def _decide_batch(self, number: int) -> dict[str, str]:
+        """Decide about a batch."""
+        shares = {} if self._shares is None else self._shares.compute_shares()
+        known, lacks = self._known.list_known(), self._lacks.list_lacking()
         left_out = {name: known.get(name, {}) | lacks.get(name, {}) for name in sorted({*known, *lacks})}
         made = self._batches[number] = BatchDecision(shares, left_out)
         for old in [each for each in self._batches if each < number - 2 * self.back]:
             del self._batches[old]
-        return {f"batch|{number}": made.text()}
+        return {f"batch|{number}": made.to_text()}
 
-    def changes(self) -> dict[str, str]:
-        """What changed with the tests that were noted since this was asked last, to be kept with them."""
-        return self._known.changes() | ({} if self._shares is None else self._shares.kept())
+    def take_changes(self) -> dict[str, str]:
+        """Return the changes since the last call, for the store."""
+        return self._known.take_changes() | ({} if self._shares is None else self._shares.get_state())
 
-    def new_version(self, target: str) -> dict[str, str]:
-        """The target has another version than before: what it was known to fail at is asked again. What
-        changed.
-        """
-        learnt = self._known.forget(target) | self._lacks.forget(target)
+    def note_new_version(self, target: str) -> dict[str, str]:
+        """Forget the known failures of a target that has another version; return the changes."""
+        learnt = self._known.forget_target(target) | self._lacks.forget_target(target)
         for number, decided in self._batches.items():
             if target in decided.known:
                 rest = {name: known for name, known in decided.known.items() if name != target}
                 self._batches[number] = BatchDecision(decided.shares, rest)
-                learnt[f"batch|{number}"] = self._batches[number].text()
+                learnt[f"batch|{number}"] = self._batches[number].to_text()
         return learnt
 
-    def facts(self) -> dict[str, Any]:
-        """For who asks: tests and finds by strategy, and what targets are known to fail at."""
+    def list_facts(self) -> dict[str, Any]:
+        """Return tests and new failures by strategy, and the known failures of targets."""
         latest = self._batches[max(self._batches)]
         known: list[dict[str, Any]] = []
         lacks: list[dict[str, Any]] = []
@@ -150,7 +149,7 @@ class Schedule:
                     lacks.append(entry)
                 else:
                     known.append({**entry, "fingerprint": key})
-        strategies = {} if self._shares is None else self._shares.facts()
+        strategies = {} if self._shares is None else self._shares.list_facts()
         for name, facts in strategies.items():
             facts["share"] = round(latest.shares.get(name, 0.0))
         return {"strategies": strategies, "known_failures": known, "lacks": lacks}
@@ -159,12 +158,14 @@ class Schedule:
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 
 
-def resumed(store: Store, campaign: Campaign, plan: CampaignPlan) -> Schedule:
-    """The schedule of a campaign as its store has kept it; BadInput when that makes no sense: the store may
-    be a stranger's.
+def resume_schedule(store: Store, campaign: Campaign, plan: CampaignPlan) -> Schedule:
+    """Rebuild the schedule of a campaign from its store.
+
+    Raises:
+        BadInput: If the stored state is invalid, as in an untrusted store.
     """
     try:
-        return Schedule(campaign, plan, store.learnt(campaign))
+        return Schedule(campaign, plan, store.read_state(campaign))
     except UNREADABLE:
         raise BadInput(
             "what the store has kept of the campaign's decisions cannot be read: start a new campaign without"
@@ -172,26 +173,24 @@ def resumed(store: Store, campaign: Campaign, plan: CampaignPlan) -> Schedule:
         ) from None
 
 
-def shares_of(learnt: Mapping[str, str], number: int) -> tuple[tuple[str, float], ...]:
-    """The shares by which a test was made, by what was kept of its batch."""
+def get_shares(learnt: Mapping[str, str], number: int) -> tuple[tuple[str, float], ...]:
+    """Return the strategies' shares for the batch of a test, from the stored decisions."""
     kept = learnt.get(f"batch|{number // BATCH}")
     try:
-        return read_decision(kept).of_strategies if kept else ()
+        return read_decision(kept).strategy_shares if kept else ()
     except UNREADABLE:
         return ()
 
 
 def forget_changed(store: Store, campaign: Campaign, plan: CampaignPlan, versions: Mapping[str, str]) -> None:
-    """What targets were known to fail at is forgotten of those that have another version than when it was
-    learnt.
-    """
+    """Forget the known failures of targets whose version has changed."""
     if not plan.costs:
         return
-    learnt = store.learnt(campaign)
-    had = store.versions(campaign) | {
+    learnt = store.read_state(campaign)
+    had = store.get_versions(campaign) | {
         name.partition("|")[2]: version for name, version in learnt.items() if name.startswith("version|")
     }
-    schedule = resumed(store, campaign, plan)
+    schedule = resume_schedule(store, campaign, plan)
     for name, version in versions.items():
         if name in campaign.targets and had.get(name, version) != version:
-            store.learn(campaign, schedule.new_version(name) | {f"version|{name}": version})
+            store.write_state(campaign, schedule.note_new_version(name) | {f"version|{name}": version})

@@ -1,10 +1,9 @@
-"""Which share of the programs each strategy makes: as much as it yields in its time, beside the others, and a
-part of its usual share always.
+"""Each strategy's share of the programs: proportional to its yield per time, and at least a part of its usual
+share.
 
-A yield is the first failure of a fingerprint in the campaign, and a test that reached what none had before
-it. Time is what tests cost by the statements of backends (costs.py). What is long ago counts less. Shares are
-decided for a batch of 256 tests, from the batches before it that are some way back, so that lanes can work on
-several batches at once.
+A yield is the first failure of a fingerprint in the campaign, or a test that reached new coverage. Time is
+the stated cost of tests (costs.py). Old results count less. Shares are decided for a batch of 256 tests, from
+batches some way back, so that lanes can work on several batches at once.
 """
 
 import json
@@ -22,8 +21,9 @@ _DOUBT = 3.0  # finds, as many as expected, that are put in front of what was se
 
 
 class Shares:
-    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it, `others` are those
-    that make programs of other IRs than ONNX.
+    """The strategies of a campaign and their yields.
+
+    `learnt` is the stored state, `others` includes strategies for IRs other than ONNX.
     """
 
     def __init__(self, costs: Costs, learnt: Mapping[str, str], others: bool = True):
@@ -36,21 +36,27 @@ class Shares:
                 if weight and name in installed():
                     self._ir[name], self._usual[name] = ir.name, float(weight)
         state = json.loads(learnt.get("yield", "{}"))
-        self._time: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "time")
-        self._found: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "found")
-        self._tests: dict[str, int] = {name: int(count) for name, count in _numbers(state, "tests").items()}
+        self._time: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _read_numbers(state, "time")
+        self._found: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _read_numbers(state, "found")
+        self._tests: dict[str, int] = {
+            name: int(count) for name, count in _read_numbers(state, "tests").items()
+        }
         self._all_found: dict[str, int] = {
-            name: int(count) for name, count in _numbers(state, "all_found").items()
+            name: int(count) for name, count in _read_numbers(state, "all_found").items()
         }
         self._seen = {name.partition("|")[2] for name in learnt if name.startswith("found|")}
 
-    def usual(self) -> dict[str, float]:
-        """The shares of a campaign that has learnt nothing: of programs, in thousandths."""
-        return self._places(self._usual)
+    def get_usual(self) -> dict[str, float]:
+        """Return the initial shares in thousandths of the programs."""
+        return self._share_programs(self._usual)
 
-    def note(self, strategy: str, cost: float, failures: Collection[str], reached: bool) -> dict[str, str]:
-        """A test of a strategy was done: what it cost, the fingerprints of its failures, whether it reached
-        something. What was new; the rest of what changed is in `kept`.
+    def note_test(
+        self, strategy: str, cost: float, failures: Collection[str], reached: bool
+    ) -> dict[str, str]:
+        """Record a test of a strategy: its cost, its failures' fingerprints, and whether it reached new
+        coverage.
+
+        Returns the new fingerprints; `get_state` has the other changes.
         """
         new = sorted(set(failures) - self._seen)
         self._seen.update(new)
@@ -61,9 +67,9 @@ class Shares:
         self._all_found[strategy] = self._all_found.get(strategy, 0) + found
         return {f"found|{key}": strategy for key in new}
 
-    def decide(self) -> dict[str, float]:
-        """A batch is done: the shares, of programs in thousandths, for one that comes later. What was before
-        counts less from here on.
+    def compute_shares(self) -> dict[str, float]:
+        """Close a batch and return the shares, in thousandths of the programs, for a later one. Older results
+        then count less.
         """
         whole_time, whole_found = sum(self._time.values()), sum(self._found.values())
         wanted = {}
@@ -74,37 +80,37 @@ class Shares:
         for each in (self._time, self._found):
             for name in each:
                 each[name] *= _FADES
-        return self._places(_normal(wanted, self._usual))
+        return self._share_programs(_normalise(wanted, self._usual))
 
-    def kept(self) -> dict[str, str]:
-        """What is to be kept of it."""
+    def get_state(self) -> dict[str, str]:
+        """Return the state for the store."""
         state = {"time": self._time, "found": self._found, "tests": self._tests, "all_found": self._all_found}
         return {"yield": json.dumps(state)}
 
-    def facts(self) -> dict[str, dict[str, int]]:
-        """By strategy: tests, and what was new."""
+    def list_facts(self) -> dict[str, dict[str, int]]:
+        """Return tests and new failures by strategy."""
         return {
             name: {"tests": count, "new": self._all_found.get(name, 0)}
             for name, count in sorted(self._tests.items())
         }
 
-    def _places(self, of_time: Mapping[str, float]) -> dict[str, float]:
-        """Shares of programs where those of the time are given: what takes long has fewer programs."""
-        programs = {name: share / self._cost(self._ir[name]) for name, share in of_time.items()}
+    def _share_programs(self, of_time: Mapping[str, float]) -> dict[str, float]:
+        """Convert shares of time to shares of programs: expensive programs are fewer."""
+        programs = {name: share / self._sum_cost(self._ir[name]) for name, share in of_time.items()}
         whole = sum(programs.values())
         return {name: round(1000 * share / whole, 3) for name, share in programs.items()}
 
-    def _cost(self, ir: str) -> float:
-        """What a program of an IR takes of a target's time: of the quick ones that take it, else of all that
-        do.
+    def _sum_cost(self, ir: str) -> float:
+        """Return the mean time of a program of an IR on the quick targets that take it, else on all
+        that do.
         """
         taking = [place for place in range(len(self._costs.by_target)) if ir in self._costs.by_target[place]]
         asked = [place for place in taking if place in self._costs.quick] or taking
-        return sum(self._costs.of(place, ir) for place in asked) / len(asked)
+        return sum(self._costs.get_cost(place, ir) for place in asked) / len(asked)
 
 
-def _normal(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str, float]:
-    """The same with the sum of the usual shares, none below its floor."""
+def _normalise(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str, float]:
+    """Scale the shares to the sum of the usual ones, each at least at its floor."""
     floors = {name: FLOOR * share for name, share in usual.items()}
     spare = sum(usual.values()) - sum(floors.values())
     above = {name: max(0.0, share - floors[name]) for name, share in wanted.items()}
@@ -112,5 +118,5 @@ def _normal(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str
     return {name: floors[name] + (spare * above[name] / whole if whole else 0.0) for name in usual}
 
 
-def _numbers(state: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
+def _read_numbers(state: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
     return {str(strategy): float(number) for strategy, number in state.get(name, {}).items()}

@@ -1,11 +1,10 @@
 """The filter that people type, as SQL: `kind:crash op:Pad target:onnxruntime status:new since:2d -stage:run
 free words`.
 
-Fields are joined by *and*, values with commas between them by *or*, a `-` before a field means *not*. Words
+Fields are joined by *and*, values separated by commas by *or*; a `-` before a field means *not*. Words
 without a field are searched in titles, messages, operators, names, notes and issues, by the beginnings of
-words. Pure: text in, a condition on `clusters` and its values out.
-
-Pages of clusters go by key, not by offset, so that a page costs the same wherever it lies.
+words. Pure: from a text to a condition on `clusters` with its values. Pages of clusters go by key, not by
+offset, so that every page costs the same.
 """
 
 import json
@@ -35,9 +34,11 @@ class Condition:
     values: tuple[object, ...]
 
 
-def condition(text: str, now: float | None = None) -> Condition:
-    """What a filter means. BadInput for a value that a field cannot have, and for a filter longer than 500
-    characters.
+def parse_filter(text: str, now: float | None = None) -> Condition:
+    """Translate a filter to SQL.
+
+    Raises:
+        BadInput: For an invalid value of a field, or a filter over 500 characters.
     """
     if len(text) > _LONGEST:
         raise BadInput(f"the filter has {len(text)} characters; the limit is {_LONGEST}")
@@ -45,7 +46,7 @@ def condition(text: str, now: float | None = None) -> Condition:
     at = time.time() if now is None else now
 
     def since(value: str) -> Condition:
-        return _since(value, at)
+        return _match_since(value, at)
 
     fields = {**FIELDS, "since": since}
     parts: list[str] = ["+members > 0"]  # +: no index, since it is true of nearly every row
@@ -53,16 +54,16 @@ def condition(text: str, now: float | None = None) -> Condition:
     for match in _TOKEN.finditer(text):
         field, given = match[1] or "", match[2] if match[2] is not None else match[3]
         if (name := field.strip("-:")) in fields:
-            made = _or([fields[name](value) for value in given.split(",") if value])
+            made = _join_or([fields[name](value) for value in given.split(",") if value])
             parts.append(f"NOT {made.sql}" if field.startswith("-") else made.sql)
         else:
-            made = _words(field + given)
+            made = _match_words(field + given)
             parts.append(made.sql)
         values += made.values
     return Condition(" AND ".join(parts), tuple(values))
 
 
-def _or(found: Sequence[Condition]) -> Condition:
+def _join_or(found: Sequence[Condition]) -> Condition:
     if not found:
         return Condition("1", ())
     return Condition(
@@ -70,9 +71,9 @@ def _or(found: Sequence[Condition]) -> Condition:
     )
 
 
-def remarks(text: str) -> tuple[str, ...]:
-    """Sentences about what of a filter is no field or no value of its field, and is a word then or finds
-    nothing.
+def explain_filter(text: str) -> tuple[str, ...]:
+    """Explain parts of a filter that are not fields, or not values of their field, and so act as words or
+    match nothing.
     """
     found = []
     for match in _TOKEN.finditer(text[:_LONGEST]):
@@ -89,25 +90,25 @@ def remarks(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _like(text: str) -> str:
+def _escape_like(text: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", text)
 
 
-def _is(column: str) -> Callable[[str], Condition]:
+def _match_column(column: str) -> Callable[[str], Condition]:
     return lambda value: Condition(f"{column} = ? COLLATE NOCASE", (value,))
 
 
-def _has(column: str, whole: bool) -> Callable[[str], Condition]:
-    """A word of a column of words, or the beginning of one."""
+def _match_word(column: str, whole: bool) -> Callable[[str], Condition]:
+    """Match a word, or the beginning of one, in a column of words."""
     end = " %" if whole else "%"
-    return lambda value: Condition(f"{column} LIKE ? ESCAPE '\\'", (f"% {_like(value)}{end}",))
+    return lambda value: Condition(f"{column} LIKE ? ESCAPE '\\'", (f"% {_escape_like(value)}{end}",))
 
 
-def _contains(column: str) -> Callable[[str], Condition]:
-    return lambda value: Condition(f"{column} LIKE ? ESCAPE '\\'", (f"%{_like(value)}%",))
+def _match_part(column: str) -> Callable[[str], Condition]:
+    return lambda value: Condition(f"{column} LIKE ? ESCAPE '\\'", (f"%{_escape_like(value)}%",))
 
 
-def _flag(value: str) -> Condition:
+def _match_flag(value: str) -> Condition:
     known = {
         "pinned": "pinned",
         "reduced": "reduced IS NOT NULL",
@@ -121,23 +122,23 @@ def _flag(value: str) -> Condition:
     return Condition(f"({known[value]})", ())
 
 
-def _number(value: str) -> Condition:
+def _match_number(value: str) -> Condition:
     digits = value.removeprefix("c")
     if not digits.isdecimal() or len(digits) > 12:
         raise BadInput(f"{shown(value)} is no cluster; write id:c17")
     return Condition("id = ?", (int(digits),))
 
 
-def _since(value: str, now: float) -> Condition:
+def _match_since(value: str, now: float) -> Condition:
     match = _SINCE.fullmatch(value)
     if match is None:
         raise BadInput(f"{shown(value)} is no time; write since:30m, since:12h, since:2d or since:1w")
     return Condition("last_seen >= ?", (now - int(match[1]) * _SECONDS[match[2]],))
 
 
-def _words(text: str) -> Condition:
+def _match_words(text: str) -> Condition:
     words = _WORD.findall(text)
-    like = f"%{_like(text)}%"
+    like = f"%{_escape_like(text)}%"
     named = "name LIKE ? ESCAPE '\\' OR note LIKE ? ESCAPE '\\' OR issue LIKE ? ESCAPE '\\'"
     if not words:
         return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
@@ -151,17 +152,17 @@ def _words(text: str) -> Condition:
 
 # `since` is one besides, which depends on the time.
 FIELDS: dict[str, Callable[[str], Condition]] = {
-    "kind": _is("kind"),
-    "stage": _is("stage"),
-    "status": _is(STATUS),
-    "backend": _is("backend"),
-    "op": _has("operators", whole=True),
-    "target": _has("targets", whole=False),
-    "pass": _contains("guilty_pass"),
-    "bad": _contains("first_bad"),
-    "rule": _is("rule"),
-    "is": _flag,
-    "id": _number,
+    "kind": _match_column("kind"),
+    "stage": _match_column("stage"),
+    "status": _match_column(STATUS),
+    "backend": _match_column("backend"),
+    "op": _match_word("operators", whole=True),
+    "target": _match_word("targets", whole=False),
+    "pass": _match_part("guilty_pass"),
+    "bad": _match_part("first_bad"),
+    "rule": _match_column("rule"),
+    "is": _match_flag,
+    "id": _match_number,
 }
 # Fields that have one of a few values.
 VALUES: dict[str, tuple[str, ...]] = {
@@ -191,43 +192,43 @@ _ORDERS: dict[Sort, tuple[tuple[str, ...], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A sort, its direction, and the place to go on from: the `next` of the page before, or ""."""
+    """A sort, its direction, and the place to continue from: the `next` of the page before, or ""."""
 
     sort: Sort = "rank"
     reverse: bool = False
     after: str = ""
 
 
-def cluster_page(
+def read_page(
     connection: sqlite3.Connection, columns: str, wanted: Condition | None, order: Order, limit: int
 ) -> tuple[list[tuple[Any, ...]], int, str]:
-    """Rows of `columns` of the clusters that a condition lets through (all for None), how many there are in
-    all, and the next place.
+    """Read `columns` of the clusters that match a condition (all for None), their total, and the next place.
 
-    BadInput for a sort or a place that is none.
+    Raises:
+        BadInput: For an invalid sort or place.
     """
     if order.sort not in SORTS:
         raise BadInput(f"{shown(order.sort)} is no order; take one of {', '.join(SORTS)}")
     by, greatest = _ORDERS[order.sort]
     down = greatest != order.reverse
     limit = max(1, min(limit, MOST))
-    start = cursor(order.after, len(by)) if order.after else []
+    start = parse_cursor(order.after, len(by)) if order.after else []
     if wanted is None:  # an index gives the order
         names = by
         sql = f"SELECT {', '.join(by)}, {columns} FROM clusters WHERE members > 0"
-        sql += f" AND {_behind(names, down)}" if start else ""
+        sql += f" AND {_compare_keys(names, down)}" if start else ""
         total = int(connection.execute("SELECT count(*) FROM clusters WHERE members > 0").fetchone()[0])
         rows = connection.execute(
-            f"{sql} ORDER BY {_by(names, down)} LIMIT ?", [*start, limit + 1]
+            f"{sql} ORDER BY {_order_by(names, down)} LIMIT ?", [*start, limit + 1]
         ).fetchall()
     else:  # what the condition lets through is found once, for the page and for the count
         names = tuple(f"key_{place}" for place in range(len(by)))
         keys = ", ".join(f"{column} AS {name}" for column, name in zip(by, names, strict=True))
-        behind = f" WHERE {_behind(names, down)}" if start else ""
+        behind = f" WHERE {_compare_keys(names, down)}" if start else ""
         rows = connection.execute(
             f"WITH found AS MATERIALIZED (SELECT id AS one, {keys} FROM clusters WHERE {wanted.sql}) SELECT"
             f" {', '.join(names)}, {columns}, (SELECT count(*) FROM found) FROM (SELECT * FROM found{behind}"
-            f" ORDER BY {_by(names, down)} LIMIT ?) JOIN clusters ON id = one ORDER BY {_by(names, down)}",
+            f" ORDER BY {_order_by(names, down)} LIMIT ?) JOIN clusters ON id = one ORDER BY {_order_by(names, down)}",
             [*wanted.values, *start, limit + 1],
         ).fetchall()
         total, rows = int(rows[0][-1]) if rows else 0, [row[:-1] for row in rows]
@@ -235,8 +236,8 @@ def cluster_page(
     return [row[len(by) :] for row in rows[:limit]], total, more
 
 
-def cursor(after: str, length: int) -> list[Any]:
-    """The values that a page's `next` holds; BadInput when it is none."""
+def parse_cursor(after: str, length: int) -> list[Any]:
+    """Parse the values in a page's `next`; raises BadInput for an invalid one."""
     try:
         values = json.loads(after)
         if (
@@ -253,9 +254,9 @@ def cursor(after: str, length: int) -> list[Any]:
     raise BadInput(f"{shown(after)} is no place to go on from; take the `next` of a page")
 
 
-def _by(names: tuple[str, ...], down: bool) -> str:
+def _order_by(names: tuple[str, ...], down: bool) -> str:
     return ", ".join(f"{name} {'DESC' if down else 'ASC'}" for name in names)
 
 
-def _behind(names: tuple[str, ...], down: bool) -> str:
+def _compare_keys(names: tuple[str, ...], down: bool) -> str:
     return f"({', '.join(names)}) {'<' if down else '>'} ({', '.join('?' * len(names))})"

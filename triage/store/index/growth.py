@@ -1,9 +1,8 @@
-"""How the index grows by one failure without looking at the others: failures, fingerprints and clusters as
-rows.
+"""Add one failure to the index without reading the others: failures, fingerprints and clusters are rows.
 
-A fingerprint has a number, from 1 on, for life. A cluster has the number of the fingerprint that began it and
-is written `c17`. The rows of `clusters` hold sums over their fingerprints, kept up to date, so that a page of
-clusters reads a page of rows. All changes expect to be inside a transaction (`OpenIndex.changing`).
+A fingerprint has a number, from 1 on, for life. A cluster has the number of its first fingerprint and is
+written `c17`. The rows of `clusters` hold sums over their fingerprints, kept up to date, so that a page of
+clusters reads a page of rows. All changes must happen inside a transaction (`OpenIndex.open_transaction`).
 """
 
 import json
@@ -11,14 +10,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from opsieve.triage.clustering.clusters import SEPARATOR, alternatives, placement
-from opsieve.triage.clustering.ranking import severity
-from opsieve.triage.clustering.statements import MOST_COMPARED, common_texts, statement_of
+from opsieve.triage.clustering.clusters import SEPARATOR, choose_cluster, make_alternative_titles
+from opsieve.triage.clustering.ranking import get_severity
+from opsieve.triage.clustering.statements import MOST_COMPARED, find_common_texts, get_statement
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, title_of
-from opsieve.triage.store.failure_record import FailureRecord, components_in
+from opsieve.triage.store.failure_record import FailureRecord, read_components
 from opsieve.triage.store.index.index_reader import IndexReader
-from opsieve.triage.store.index.row_types import GREATEST, columns_of
+from opsieve.triage.store.index.row_types import GREATEST, get_columns
 
 UNRANKED = 1_000_000_000  # less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 _UNREDUCED = 1 << 30
@@ -31,33 +30,35 @@ DECIDED = "(shaped OR pinned OR status != 'new' OR name != '' OR note != '' OR i
 
 
 class GrowingIndex(IndexReader):
-    """An open index that failures are added to."""
+    """An open index to which failures are added."""
 
     def add_failure(self, record: FailureRecord, place: str, seen: float) -> None:
-        """Enter a failure, kept as a case at `place` of the store or only counted (""). `place_new` finishes
+        """Add a failure, kept as a case at `place` of the store or only counted (""). `place_new` finishes
         the job.
         """
-        columns = columns_of("failures")
+        columns = get_columns("failures")
         row = {name: value for name, value in msgspec.structs.asdict(record).items() if name in columns}
         row |= {"operators": " ".join(record.operators), "folder": place, "seen": seen}
-        self._insert("failures", row)
-        known = self._row("SELECT targets, cluster FROM fingerprints WHERE key = ?", record.fingerprint)
+        self._insert_row("failures", row)
+        known = self._select_row(
+            "SELECT targets, cluster FROM fingerprints WHERE key = ?", record.fingerprint
+        )
         if known is None:
             row = {"key": record.fingerprint, "version": record.fingerprint_version, "kind": record.kind}
             row |= {"components": json.dumps(record.components), "count": 1, "kept": int(bool(place))}
             row |= {
-                "number": self.free_number(record.number),
+                "number": self.get_free_number(record.number),
                 "stage": record.stage,
                 "message": record.message,
             }
             row |= {"targets": f" {record.target} ", "first_seen": seen, "last_seen": seen}
-            self._insert("fingerprints", row)
+            self._insert_row("fingerprints", row)
             return
         targets, cluster = known
         is_new_target = f" {record.target} " not in targets
         if is_new_target:
             targets = f"{targets or ' '}{record.target} "
-        self._rows(
+        self._select(
             "UPDATE fingerprints SET count = count + 1, kept = kept + ?, targets = ?, first_seen ="
             " min(first_seen, ?), last_seen = max(last_seen, ?) WHERE key = ?",
             int(bool(place)),
@@ -68,37 +69,39 @@ class GrowingIndex(IndexReader):
         )
         if cluster is not None:
             sql = "UPDATE clusters SET members = members + 1, last_seen = max(last_seen, ?) WHERE id = ?"
-            self._rows(sql, seen, cluster)
+            self._select(sql, seen, cluster)
             if place or is_new_target:
-                self.refresh([cluster])
+                self.refresh_clusters([cluster])
 
-    def free_number(self, wanted: int = 0) -> int:
-        """`wanted` where no fingerprint has it, else the next number that neither a fingerprint nor a cluster
-        has.
+    def get_free_number(self, wanted: int = 0) -> int:
+        """Return `wanted` if it is free among fingerprints, else the next number unused by fingerprints and
+        clusters.
         """
-        if wanted > 0 and self._row("SELECT 1 FROM fingerprints WHERE number = ?", wanted) is None:
+        if wanted > 0 and self._select_row("SELECT 1 FROM fingerprints WHERE number = ?", wanted) is None:
             return wanted
         sql = (
             "SELECT max((SELECT coalesce(max(number), 0) FROM fingerprints), (SELECT coalesce(max(id), 0) FROM"
             " clusters)) + 1 AS number"
         )
-        return int(self._value(sql))
+        return int(self._select_value(sql))
 
     def place_new(self) -> None:
-        """Give every fingerprint that has none its title, its alternative titles and its cluster.
+        """Give every new fingerprint its title, its alternative titles and its cluster.
 
-        A flaky failure's fingerprint gets no cluster: it is no confirmed failure.
+        The fingerprint of a flaky failure gets no cluster, because it is not a confirmed failure.
         """
-        for number, key, version, message, stored, cluster in self._rows(
+        for number, key, version, message, stored, cluster in self._select(
             "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title = '' ORDER"
             " BY number"
         ):
-            components = components_in(stored)
+            components = read_components(stored)
             found = Fingerprint(version, key, components)
             title = title_of(found) or "a failure that tells nothing"
             guilty, bad = found.value(ComponentName.GUILTY_PASS), found.value(ComponentName.FIRST_BAD)
-            self._set("fingerprints", "number = ?", [number], title=title, guilty_pass=guilty, first_bad=bad)
-            self._rows(
+            self._update(
+                "fingerprints", "number = ?", [number], title=title, guilty_pass=guilty, first_bad=bad
+            )
+            self._select(
                 "INSERT OR REPLACE INTO texts (rowid, title, message, operators) VALUES (?, ?, ?, ?)",
                 number,
                 title,
@@ -106,84 +109,87 @@ class GrowingIndex(IndexReader):
                 found.value(ComponentName.OPERATORS),
             )
             if not key.startswith("flaky-"):
-                titles = alternatives(components) | self._titles_of_statement(number, components)
-                self._name(number, titles)
+                titles = make_alternative_titles(components) | self._find_statement_titles(number, components)
+                self._add_titles(number, titles)
                 if cluster is None:
-                    self._join(number, titles)
+                    self._join_cluster(number, titles)
                 else:  # it was somebody else's until its key changed
-                    self.refresh([cluster])
+                    self.refresh_clusters([cluster])
 
-    def _name(self, number: int, titles: Iterable[str]) -> None:
+    def _add_titles(self, number: int, titles: Iterable[str]) -> None:
         self._database.conn.executemany(
             "INSERT OR IGNORE INTO alternatives (title, number) VALUES (?, ?)",
             [(each, number) for each in titles],
         )
 
-    def _titles_of_statement(self, number: int, components: Sequence[Component]) -> frozenset[str]:
-        """Titles that a fingerprint shares with others of its statement whose messages are instances of one
-        text; they get them, too.
+    def _find_statement_titles(self, number: int, components: Sequence[Component]) -> frozenset[str]:
+        """Find titles that a fingerprint shares with others of its statement, and give them to those too.
+
+        The messages must be instances of one text.
         """
-        statement = statement_of(components)
+        statement = get_statement(components)
         if not statement:
             return frozenset()
-        others = self._rows(
+        others = self._select(
             "SELECT f.number, f.components FROM statements s JOIN fingerprints f ON f.number = s.number"
             " WHERE s.place = ? AND s.number != ? ORDER BY s.number LIMIT ?",
             statement,
             number,
             MOST_COMPARED,
         )
-        self._rows("INSERT OR IGNORE INTO statements (place, number) VALUES (?, ?)", statement, number)
-        texts = common_texts(components, [components_in(its) for _, its in others])
+        self._select("INSERT OR IGNORE INTO statements (place, number) VALUES (?, ?)", statement, number)
+        texts = find_common_texts(components, [read_components(its) for _, its in others])
         shared = {other: text for (other, _), text in zip(others, texts, strict=True)}
         titles = {
             other: SEPARATOR.join((statement, text)) for other, text in shared.items() if text is not None
         }
         for other, title in titles.items():
-            self._name(other, [title])
+            self._add_titles(other, [title])
         return frozenset(titles.values())
 
-    def _join(self, number: int, titles: Iterable[str]) -> None:
+    def _join_cluster(self, number: int, titles: Iterable[str]) -> None:
         """Put a fingerprint into the cluster that shares a title with it, or into one of its own."""
         sharing: dict[int, bool] = {}
         for title in sorted(titles):
-            for cluster, decided in self._rows(
+            for cluster, decided in self._select(
                 f"SELECT c.id, {DECIDED} FROM alternatives a JOIN fingerprints f ON f.number = a.number AND"
                 " f.apart = 0 JOIN clusters c ON c.id = f.cluster WHERE a.title = ? AND a.number != ?",
                 title,
                 number,
             ):
                 sharing[cluster] = bool(decided)
-        found = placement(number, sharing)
-        self._rows("INSERT OR IGNORE INTO clusters (id) VALUES (?)", found.cluster)
-        self._set("fingerprints", "number = ?", [number], cluster=found.cluster)
+        found = choose_cluster(number, sharing)
+        self._select("INSERT OR IGNORE INTO clusters (id) VALUES (?)", found.cluster)
+        self._update("fingerprints", "number = ?", [number], cluster=found.cluster)
         for absorbed in found.absorbed:
-            self._set("fingerprints", "cluster = ? AND apart = 0", [absorbed], cluster=found.cluster)
-        self.refresh([found.cluster, *found.absorbed])
+            self._update("fingerprints", "cluster = ? AND apart = 0", [absorbed], cluster=found.cluster)
+        self.refresh_clusters([found.cluster, *found.absorbed])
 
-    def refresh(self, clusters: Iterable[int]) -> None:
-        """Sum clusters up anew from their fingerprints and kept cases; one without fingerprints has no
-        members and is not listed.
+    def refresh_clusters(self, clusters: Iterable[int]) -> None:
+        """Recompute clusters from their fingerprints and kept cases; one without fingerprints is no longer
+        listed.
         """
         for cluster in clusters:
-            self._rows("INSERT OR IGNORE INTO clusters (id) VALUES (?)", cluster)
-            units = self._where("fingerprints", "cluster = ?", cluster, select=_UNIT, order_by="number")
+            self._select("INSERT OR IGNORE INTO clusters (id) VALUES (?)", cluster)
+            units = self._select_where(
+                "fingerprints", "cluster = ?", cluster, select=_UNIT, order_by="number"
+            )
             if not units:
-                self._set("clusters", "id = ?", [cluster], members=0, fingerprints=0)
+                self._update("clusters", "id = ?", [cluster], members=0, fingerprints=0)
                 continue
-            kept = self._rows(
+            kept = self._select(
                 "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM fingerprints p"
                 " JOIN failures f INDEXED BY failures_kept ON f.fingerprint = p.key AND f.folder != '' WHERE"
                 " p.cluster = ?",
                 cluster,
             )
             place, nodes, reduced, operators, key, _ = min(
-                kept, key=_smallest, default=("", 0, None, "", units[0]["key"], 0)
+                kept, key=_order_by_size, default=("", 0, None, "", units[0]["key"], 0)
             )
             speaker = next((unit for unit in units if unit["key"] == key), units[0])
-            grave = severity(speaker["kind"], valid=not all(unit["invalid"] for unit in units))
+            grave = get_severity(speaker["kind"], valid=not all(unit["invalid"] for unit in units))
             targets = sorted({target for unit in units for target in unit["targets"].split()})
-            self._set(
+            self._update(
                 "clusters",
                 "id = ?",
                 [cluster],
@@ -205,11 +211,13 @@ class GrowingIndex(IndexReader):
                 severity=grave,
             )
             # A round of triage has ranked it, or its severity stands for its rank.
-            self._set("clusters", "id = ? AND rank >= ?", [cluster, UNRANKED // 2], rank=UNRANKED - grave)
+            self._update("clusters", "id = ? AND rank >= ?", [cluster, UNRANKED // 2], rank=UNRANKED - grave)
 
 
-def _smallest(row: tuple[str, int, int | None, str, str, int]) -> tuple[bool, int, int, int, str]:
-    """Reduced members first, the smallest of them; then the smallest of the others; of equals the oldest."""
+def _order_by_size(row: tuple[str, int, int | None, str, str, int]) -> tuple[bool, int, int, int, str]:
+    """Sort key: reduced members first, the smallest of them; then the smallest others; among equals the
+    oldest.
+    """
     folder, nodes, reduced, _, _, number = row
     size = (nodes or _UNREDUCED) if reduced is None else reduced
     return reduced is None, size, number, len(folder), folder

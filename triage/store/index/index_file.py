@@ -1,4 +1,4 @@
-"""The index of a store as a file: its lock, its schema, and what SQLite says in words for a user."""
+"""The index of a store as a file: its lock, its schema, and SQLite's errors in a user's words."""
 
 import contextlib
 import errno
@@ -13,24 +13,30 @@ from sqlite_utils import Database
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
-from opsieve.triage.store.index.row_types import RowReader, WrongType, wrong_column
-from opsieve.triage.store.index.schema import MIGRATIONS, SCHEMA, bounded, distrust, problem_of
-from opsieve.triage.store.store_folder import CASES, LOCK, check_folder, made
+from opsieve.triage.store.index.row_types import RowReader, WrongType, find_wrong_column
+from opsieve.triage.store.index.schema import (
+    MIGRATIONS,
+    SCHEMA,
+    find_problem,
+    limit_time,
+    restrict_connection,
+)
+from opsieve.triage.store.store_folder import CASES, LOCK, check_folder, make_folders
 
 INDEX = "index.sqlite"
 _BUSY = 10.0  # seconds that a statement waits for a reader or a copying tool
 
 
-def locked(folder: Path) -> int:
-    """The lock of a store, made if need be; the system lets go of it when this process ends, however it
-    ends.
+def lock_store(folder: Path) -> int:
+    """Take the lock of a store, creating it if needed; the system releases it when this process ends in any
+    way.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ours = any(os.path.lexists(folder / name) for name in (INDEX, LOCK, CASES, "imported"))
         if not ours and any(folder.iterdir()):
             raise BadInput(f"{shown(folder, 200)} is no store and not empty; choose another --store")
-        made(folder)
+        make_folders(folder)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise BadInput(
@@ -46,19 +52,19 @@ def locked(folder: Path) -> int:
     return lock
 
 
-def opened(path: Path) -> Database:
-    """The index, made or brought up to this version."""
+def open_index(path: Path) -> Database:
+    """Open the index, creating or upgrading it."""
     connection = sqlite3.connect(path, timeout=_BUSY)
     try:
-        distrust(connection, reading=False)
-        _check(connection, path.parent)
-        database = _database(connection)
+        restrict_connection(connection, reading=False)
+        _check_schema(connection, path.parent)
+        database = _wrap_connection(connection)
         database.enable_wal()
         connection.execute("PRAGMA synchronous = FULL")  # what was decided or recorded outlives a power cut
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         for version in range(found, SCHEMA):
             steps = [step for step in MIGRATIONS[version].split(";") if step.strip()]
-            with writing(database):
+            with begin_immediate(database):
                 for step in steps:
                     connection.execute(step)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
@@ -68,87 +74,83 @@ def opened(path: Path) -> Database:
     return database
 
 
-def looking(path: Path) -> Database:
-    """The index to read only, for any thread."""
-    connection = sqlite3.connect(_read_only(path), uri=True, timeout=_BUSY, check_same_thread=False)
-    distrust(connection, reading=True)
-    return _database(connection)
+def open_read_only(path: Path) -> Database:
+    """Open the index read-only, for any thread."""
+    connection = sqlite3.connect(_make_uri(path), uri=True, timeout=_BUSY, check_same_thread=False)
+    restrict_connection(connection, reading=True)
+    return _wrap_connection(connection)
 
 
-def _database(connection: sqlite3.Connection) -> Database:
+def _wrap_connection(connection: sqlite3.Connection) -> Database:
     connection.row_factory = RowReader()
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
 class OpenIndex:
-    """An open index. Where it is asked, and how errors are reported, is for `_asking` to say."""
+    """An open index. Subclasses override `_connect` for the place of the database and the form of errors."""
 
     def __init__(self, database: Database):
         self._database = database
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[Database]:
-        """The database for one question."""
+    def _connect(self) -> Iterator[Database]:
+        """Yield the database for one query."""
         yield self._database
 
-    def _rows(self, sql: str, *values: object) -> list[Any]:
-        with self._asking() as database:
+    def _select(self, sql: str, *values: object) -> list[Any]:
+        with self._connect() as database:
             return database.conn.execute(sql, values).fetchall()
 
-    def _row(self, sql: str, *values: object) -> Any:
-        """The first row, None where there is none."""
-        return next(iter(self._rows(sql, *values)), None)
+    def _select_row(self, sql: str, *values: object) -> Any:
+        """Return the first row, or None."""
+        return next(iter(self._select(sql, *values)), None)
 
-    def _value(self, sql: str, *values: object) -> Any:
-        """The first value of the first row, None where there is no row."""
-        row = self._row(sql, *values)
+    def _select_value(self, sql: str, *values: object) -> Any:
+        """Return the first value of the first row, or None."""
+        row = self._select_row(sql, *values)
         return None if row is None else row[0]
 
-    def _where(
+    def _select_where(
         self, table: str, where: str | None = None, *values: object, **options: Any
     ) -> list[dict[str, Any]]:
-        """Rows of a table by the names of their columns; `options` are those of sqlite-utils'
-        `rows_where`.
-        """
-        with self._asking() as database:
+        """Return rows of a table by column name; `options` are those of sqlite-utils' `rows_where`."""
+        with self._connect() as database:
             return list(database.table(table).rows_where(where, values, **options))
 
-    def _insert(self, table: str, row: Mapping[str, object]) -> None:
-        """Add a row that every failure adds: sqlite-utils' `insert` takes a tenth of the time of recording
-        one.
-        """
+    def _insert_row(self, table: str, row: Mapping[str, object]) -> None:
+        """Add a row of a table that grows with every failure: ten times as fast as sqlite-utils' `insert`."""
         names = ", ".join(row)
-        self._rows(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", *row.values())
+        self._select(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", *row.values())
 
-    def _set(self, table: str, where: str, values: Sequence[object], **columns: object) -> None:
-        """Set columns of the rows that a condition lets through."""
+    def _update(self, table: str, where: str, values: Sequence[object], **columns: object) -> None:
+        """Set columns of the rows that match a condition."""
         assigned = ", ".join(f"{name} = ?" for name in columns)
-        self._rows(f"UPDATE {table} SET {assigned} WHERE {where}", *columns.values(), *values)
+        self._select(f"UPDATE {table} SET {assigned} WHERE {where}", *columns.values(), *values)
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """A transaction: all changes inside are made, or none."""
-        with writing(self._database):
+    def open_transaction(self) -> Iterator[None]:
+        """Open a transaction: all changes inside are made, or all are rolled back."""
+        with begin_immediate(self._database):
             yield
 
 
-def version_of(path: Path) -> int:
-    """The schema version that an index says it has."""
-    with contextlib.closing(sqlite3.connect(_read_only(path), uri=True, timeout=_BUSY)) as connection:
+def read_version(path: Path) -> int:
+    """Read the schema version of an index."""
+    with contextlib.closing(sqlite3.connect(_make_uri(path), uri=True, timeout=_BUSY)) as connection:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _read_only(path: Path) -> str:
+def _make_uri(path: Path) -> str:
     return f"{path.absolute().as_uri()}?mode=ro"
 
 
-def _check(connection: sqlite3.Connection, folder: Path) -> None:
-    """BadInput for an index that is newer than this opsieve, or none of ours."""
-    with bounded(connection):
+def _check_schema(connection: sqlite3.Connection, folder: Path) -> None:
+    """Raise BadInput for an index that is newer than this opsieve, or foreign."""
+    with limit_time(connection):
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if found > SCHEMA:
-            raise BadInput(_other_schema(folder, found))
-        if problem := problem_of(connection):
+            raise BadInput(_describe_schema(folder, found))
+        if problem := find_problem(connection):
             raise BadInput(
                 f"the index of the store {shown(folder, 200)} {problem}; if the store is yours, remove"
                 f" {INDEX}: `opsieve index` builds it anew from the case folders"
@@ -156,14 +158,12 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 class DiskFull(BadInput):
-    """There is no space for what is to be written; nothing of it was."""
+    """The disk is full; the whole write was rolled back."""
 
 
 @contextlib.contextmanager
-def writing(database: Database) -> Iterator[None]:
-    """A transaction that may write from its start, so that of two processes one waits for the other; all of
-    it is done or nothing.
-    """
+def begin_immediate(database: Database) -> Iterator[None]:
+    """Open a transaction that may write from its start, so that of two processes one waits for the other."""
     database.conn.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -173,10 +173,10 @@ def writing(database: Database) -> Iterator[None]:
         raise
 
 
-def trouble(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
-    """What to raise for an error of SQLite or the system while a store is written."""
+def translate_error(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
+    """Translate an error of SQLite or the system during a write to an exception with one sentence."""
     if isinstance(error, sqlite3.Error):
-        said = sentence(folder, error)
+        said = describe_error(folder, error)
         return DiskFull(said) if "full" in str(error) else BadInput(said)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
@@ -187,8 +187,8 @@ def trouble(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
     )
 
 
-def sentence(folder: Path, error: sqlite3.Error) -> str:
-    """What to tell a user of an error of SQLite."""
+def describe_error(folder: Path, error: sqlite3.Error) -> str:
+    """Describe an error of SQLite for a user."""
     where, said = shown(folder, 200), str(error)
     if "full" in said:
         return f"the disk of the store {where} is full; free some space, then go on with --resume"
@@ -214,11 +214,13 @@ def sentence(folder: Path, error: sqlite3.Error) -> str:
     return f"the index of the store {where} cannot be used: {shown(said, 120)}; choose another --store"
 
 
-def set_aside(folder: Path) -> Path | None:
-    """Rename an index that is damaged; where it is now, None when it is sound or not there. BadInput as
-    `locked`.
+def move_damaged(folder: Path) -> Path | None:
+    """Rename a damaged index and return its new place; None if it is sound or missing.
+
+    Raises:
+        BadInput: As `lock_store`.
     """
-    lock = locked(folder)
+    lock = lock_store(folder)
     try:
         path = folder / INDEX
         if not path.exists():
@@ -226,13 +228,13 @@ def set_aside(folder: Path) -> Path | None:
         try:
             connection = sqlite3.connect(path, timeout=_BUSY)
             try:
-                distrust(connection, reading=True)
-                if _sound(connection):
+                restrict_connection(connection, reading=True)
+                if _is_sound(connection):
                     return None
             finally:
                 connection.close()
         except sqlite3.OperationalError as error:  # locked, or no access: that is no damage
-            raise BadInput(sentence(folder, error)) from None
+            raise BadInput(describe_error(folder, error)) from None
         except sqlite3.DatabaseError:
             pass
         number = 1
@@ -246,20 +248,20 @@ def set_aside(folder: Path) -> Path | None:
         os.close(lock)
 
 
-def _sound(connection: sqlite3.Connection) -> bool:
+def _is_sound(connection: sqlite3.Connection) -> bool:
     if connection.execute("PRAGMA integrity_check").fetchone() != ("ok",):
         return False
     found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    return found != SCHEMA or bool(problem_of(connection)) or not wrong_column(connection)
+    return found != SCHEMA or bool(find_problem(connection)) or not find_wrong_column(connection)
 
 
 @contextlib.contextmanager
-def joined(folder: Path) -> Iterator[Database]:
-    """The index of a store that another process may be writing, for short transactions (`writing`) without
-    its lock.
+def join_index(folder: Path) -> Iterator[Database]:
+    """Open an index that another process may be writing, for short transactions (`begin_immediate`) without
+    the lock.
 
-    BadInput, one sentence, when there is no store, its schema is not this opsieve's, or SQLite says
-    something.
+    Raises:
+        BadInput: If there is no store, its schema differs, or SQLite fails.
     """
     path = folder / INDEX
     check_folder(folder)
@@ -270,19 +272,19 @@ def joined(folder: Path) -> Iterator[Database]:
     try:
         connection = sqlite3.connect(path, timeout=_BUSY)
         try:
-            distrust(connection, reading=False)
-            _check(connection, folder)
+            restrict_connection(connection, reading=False)
+            _check_schema(connection, folder)
             found = int(connection.execute("PRAGMA user_version").fetchone()[0])
             if found != SCHEMA:
-                raise BadInput(_other_schema(folder, found))
-            yield _database(connection)
+                raise BadInput(_describe_schema(folder, found))
+            yield _wrap_connection(connection)
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise BadInput(sentence(folder, error)) from None
+        raise BadInput(describe_error(folder, error)) from None
 
 
-def _other_schema(folder: Path, found: int) -> str:
+def _describe_schema(folder: Path, found: int) -> str:
     if found > SCHEMA:
         return (
             f"the store {shown(folder, 200)} has schema {found}, newer than this opsieve's {SCHEMA}; upgrade"

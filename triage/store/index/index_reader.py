@@ -1,7 +1,6 @@
-"""The index of a store to those who look: names that people give, rows of clusters, members and decisions,
-counts.
+"""The index of a store for readers: names, rows of clusters, members and decisions, counts.
 
-One connection, one thread. What SQLite says is the caller's to put in words (`index_file.sentence`).
+One connection, one thread. The caller translates errors of SQLite (`index_file.describe_error`).
 """
 
 import json
@@ -13,11 +12,19 @@ from typing import Any, Literal, get_args
 
 from opsieve.gen.errors import BadInput, shown
 from opsieve.triage.fingerprint.component import Component, counts_graph, needs_reduction
-from opsieve.triage.known.issues import ClusterSignature, issues_in
-from opsieve.triage.store.failure_record import components_in
-from opsieve.triage.store.index.filters import MOST, STATUS, Order, Sort, cluster_page, condition, cursor
+from opsieve.triage.known.issues import ClusterSignature, decode_issues
+from opsieve.triage.store.failure_record import read_components
+from opsieve.triage.store.index.filters import (
+    MOST,
+    STATUS,
+    Order,
+    Sort,
+    parse_cursor,
+    parse_filter,
+    read_page,
+)
 from opsieve.triage.store.index.index_file import OpenIndex
-from opsieve.triage.store.index.row_types import decoded
+from opsieve.triage.store.index.row_types import decode_json
 from opsieve.triage.store.rows import (
     CampaignRow,
     Candidate,
@@ -31,7 +38,7 @@ from opsieve.triage.store.rows import (
     MemberRow,
     NonBugRow,
     RuleRow,
-    name_of,
+    format_cluster,
 )
 
 Grouping = Literal["kind", "stage", "status", "backend", "target", "pass", "rule"]
@@ -56,31 +63,33 @@ _MEMBER = (
 
 
 class IndexReader(OpenIndex):
-    """An open index to look at."""
+    """An open index to read."""
 
     # -- names
 
-    def cluster_of(self, name: str) -> int:
-        """The cluster that `name` means, today: of `c17` that has become part of another cluster, that one.
+    def find_cluster(self, name: str) -> int:
+        """Find the cluster with this name; one that was merged gives the cluster that holds it today.
 
-        `name` is `c17`, `17`, a fingerprint's key or a tail of it, or what `member_of` takes. BadInput when
-        there is none, or more than one.
+        `name` is `c17`, `17`, a fingerprint's key or a tail of it, or a name for `find_member`.
+
+        Raises:
+            BadInput: If the name matches no cluster, or several.
         """
         text = name.encode("utf-8", "replace").decode().strip()
         match = _CLUSTER.fullmatch(text)
         if match:
             number = int(match[1])
-            found = self._value(
+            found = self._select_value(
                 "SELECT id FROM clusters WHERE id = ? AND members > 0", number
-            ) or self._value(
+            ) or self._select_value(
                 "SELECT cluster FROM fingerprints WHERE number = ? AND cluster IS NOT NULL", number
             )
             if found is not None:
                 return int(found)
             if text.startswith("c"):
                 raise BadInput(f"there is no cluster {shown(text)}; opsieve clusters lists them")
-        key = self.member_of(text)[3] if "/" in text or ":" in text else self._key(text)
-        cluster = self._value("SELECT cluster FROM fingerprints WHERE key = ?", key)
+        key = self.find_member(text)[3] if "/" in text or ":" in text else self._find_key(text)
+        cluster = self._select_value("SELECT cluster FROM fingerprints WHERE key = ?", key)
         if cluster is None:
             raise BadInput(
                 f"{shown(text, 120)} is flaky and in no cluster; opsieve clusters --non-bugs lists what is"
@@ -88,16 +97,16 @@ class IndexReader(OpenIndex):
             )
         return int(cluster)
 
-    def member_of(self, name: str) -> tuple[str, int, str, str]:
-        """Campaign, test, target and fingerprint of the failure that `name` means: a case folder of the
-        store, or `CAMPAIGN:TEST:TARGET`.
+    def find_member(self, name: str) -> tuple[str, int, str, str]:
+        """Find campaign, test, target and fingerprint of a failure by case folder, or
+        `CAMPAIGN:TEST:TARGET`.
         """
         name = name.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
         columns = "SELECT campaign, test, target, fingerprint FROM failures"
         place, match = _PLACE.search(Path(name).as_posix()), _MEMBER_NAME.fullmatch(name)
-        row = self._row(f"{columns} WHERE folder = ? AND folder != ''", place[1]) if place else None
+        row = self._select_row(f"{columns} WHERE folder = ? AND folder != ''", place[1]) if place else None
         if row is None and match and len(match[2]) < 18:
-            row = self._row(
+            row = self._select_row(
                 f"{columns} WHERE campaign = ? AND test = ? AND target = ?", match[1], int(match[2]), match[3]
             )
         if row is None:
@@ -107,12 +116,12 @@ class IndexReader(OpenIndex):
             )
         return str(row[0]), int(row[1]), str(row[2]), str(row[3])
 
-    def _key(self, text: str) -> str:
-        rows = self._rows("SELECT key FROM fingerprints WHERE key = ?", text)
+    def _find_key(self, text: str) -> str:
+        rows = self._select("SELECT key FROM fingerprints WHERE key = ?", text)
         if not rows and len(text) >= 4 and re.fullmatch(r"[\w~@-]+", text):
             like = text.replace("_", r"\_")
             sql = "SELECT key FROM fingerprints WHERE key LIKE ? ESCAPE '\\' AND cluster IS NOT NULL LIMIT 2"
-            rows = self._rows(sql, f"%{like}")
+            rows = self._select(sql, f"%{like}")
         if len(rows) != 1:
             many = (
                 "more than one fingerprint ends so; write more of it"
@@ -127,24 +136,26 @@ class IndexReader(OpenIndex):
     def clusters(
         self, text: str = "", *, sort: Sort = "rank", reverse: bool = False, after: str = "", limit: int = 100
     ) -> ClusterPage:
-        """A page of the clusters that a filter (`filters.condition`) lets through. `after` is the `next` of
-        the page before.
+        """Return a page of the clusters that match a filter (`filters.parse_filter`).
+
+        `after` is the `next` of the page before.
         """
-        wanted, order = condition(text) if text.strip() else None, Order(sort, reverse, after)
-        with self._asking() as database:
-            rows, total, more = cluster_page(database.conn, _COLUMNS, wanted, order, limit)
-        return ClusterPage(tuple(map(_cluster, rows)), total, more)
+        wanted, order = parse_filter(text) if text.strip() else None, Order(sort, reverse, after)
+        with self._connect() as database:
+            rows, total, more = read_page(database.conn, _COLUMNS, wanted, order, limit)
+        return ClusterPage(tuple(map(_make_cluster, rows)), total, more)
 
     def groups(self, by: Grouping, text: str = "") -> tuple[ClusterGroup, ...]:
-        """The clusters that a filter lets through, counted by a property, the largest group first; a cluster
-        of two targets counts in both.
+        """Count the clusters that match a filter by a property, the largest group first.
+
+        A cluster with two targets counts in both.
         """
-        wanted = condition(text)
+        wanted = parse_filter(text)
         if by not in GROUPINGS:
             raise BadInput(f"{shown(by)} is nothing to group by; take one of {', '.join(GROUPINGS)}")
         column = {"target": "targets", "pass": "guilty_pass", "status": STATUS}.get(by, by)
         counted: dict[str, tuple[int, int]] = {}
-        for value, clusters, members in self._rows(
+        for value, clusters, members in self._select(
             f"SELECT {column}, count(*), sum(members) AS members FROM clusters WHERE {wanted.sql} GROUP BY 1",
             *wanted.values,
         ):
@@ -155,17 +166,21 @@ class IndexReader(OpenIndex):
         return tuple(sorted(found, key=lambda group: (-group.clusters, group.value)))
 
     def cluster(self, name: str) -> ClusterRow:
-        """The cluster that a name means (`cluster_of`)."""
-        return _cluster(self._row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", self.cluster_of(name)))
+        """Return the cluster with this name (`find_cluster`)."""
+        return _make_cluster(
+            self._select_row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", self.find_cluster(name))
+        )
 
     def titles(self) -> dict[int, str]:
-        """The title of every cluster."""
-        return dict(self._rows("SELECT id, title FROM clusters"))
+        """Return the title of every cluster."""
+        return dict(self._select("SELECT id, title FROM clusters"))
 
     def fingerprints(self, name: str) -> tuple[FingerprintRow, ...]:
-        """The fingerprints of a cluster, oldest first, each with its components and why it is here."""
-        cluster = self.cluster_of(name)
-        rows = self._rows(
+        """Return the fingerprints of a cluster, oldest first, with their components and the reason for their
+        membership.
+        """
+        cluster = self.find_cluster(name)
+        rows = self._select(
             "SELECT f.key, f.number, f.version, f.title, f.count, f.kept, f.apart, f.first_seen, f.last_seen,"
             " f.components, (SELECT a.title FROM alternatives a JOIN alternatives b ON a.title = b.title AND"
             " b.number != a.number JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE"
@@ -175,19 +190,19 @@ class IndexReader(OpenIndex):
             cluster,
             MOST,
         )
-        return tuple(_fingerprint(row, cluster) for row in rows)
+        return tuple(_make_fingerprint(row, cluster) for row in rows)
 
     def members(self, name: str, *, after: str = "", limit: int = 100) -> MemberPage:
-        """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with
-        a case first.
+        """Return a page of a cluster's failures, fingerprint by fingerprint in the order found, so cases come
+        first.
         """
-        cluster, limit = self.cluster_of(name), max(1, min(limit, MOST))
-        start, row_id = cursor(after, 2) if after else (0, 0)
+        cluster, limit = self.find_cluster(name), max(1, min(limit, MOST))
+        start, row_id = parse_cursor(after, 2) if after else (0, 0)
         found: list[tuple[Any, ...]] = []
-        total = self._value("SELECT members FROM clusters WHERE id = ?", cluster)
+        total = self._select_value("SELECT members FROM clusters WHERE id = ?", cluster)
         sql = "SELECT key, number FROM fingerprints WHERE cluster = ? AND number >= ? ORDER BY number"
-        for key, place in self._rows(sql, cluster, start):
-            found += self._rows(
+        for key, place in self._select(sql, cluster, start):
+            found += self._select(
                 f"SELECT {_MEMBER}, {int(place)}, f.rowid FROM failures f WHERE f.fingerprint = ? AND f.rowid"
                 " > ? ORDER BY f.rowid LIMIT ?",
                 key,
@@ -197,25 +212,27 @@ class IndexReader(OpenIndex):
             if len(found) > limit:
                 break
         more = json.dumps(found[limit - 1][-2:]) if len(found) > limit else ""
-        return MemberPage(tuple(_member(row) for row in found[:limit]), total, more)
+        return MemberPage(tuple(_make_member(row) for row in found[:limit]), total, more)
 
     def member(self, name: str) -> tuple[MemberRow, tuple[Component, ...], int | None]:
-        """The failure that `name` means (`member_of`), the components of its fingerprint, and its cluster."""
-        campaign, test, target, key = self.member_of(name)
-        row = self._row(
+        """Return the failure with this name (`find_member`), the components of its fingerprint, and its
+        cluster.
+        """
+        campaign, test, target, key = self.find_member(name)
+        row = self._select_row(
             f"SELECT {_MEMBER} FROM failures f WHERE campaign = ? AND test = ? AND target = ?",
             campaign,
             test,
             target,
         )
-        stored, cluster = self._row("SELECT components, cluster FROM fingerprints WHERE key = ?", key)
-        return _member(row), components_in(stored), cluster
+        stored, cluster = self._select_row("SELECT components, cluster FROM fingerprints WHERE key = ?", key)
+        return _make_member(row), read_components(stored), cluster
 
-    def same_backend(self, cluster: int) -> Iterator[tuple[int, tuple[Component, ...]]]:
-        """Clusters with the components of their fingerprints, of the backend of one of them, which comes
-        first; then the largest.
+    def iter_same_backend(self, cluster: int) -> Iterator[tuple[int, tuple[Component, ...]]]:
+        """Yield clusters of the same backend with the components of their fingerprints, `cluster` first, then
+        the largest.
         """
-        for number, stored in self._rows(
+        for number, stored in self._select(
             "SELECT f.cluster, f.components FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
             " WHERE c.backend = (SELECT backend FROM clusters WHERE id = ?)"
             " ORDER BY f.cluster = ? DESC, c.members DESC LIMIT ?",
@@ -223,13 +240,11 @@ class IndexReader(OpenIndex):
             cluster,
             _MOST_COMPARED,
         ):
-            yield number, components_in(stored)
+            yield number, read_components(stored)
 
-    def bisected(self, cluster: int) -> list[tuple[int, str]]:
-        """Clusters with the places of kept cases that were bisected, of the backend of one of them, which
-        comes first; then the largest.
-        """
-        return self._rows(
+    def list_bisected(self, cluster: int) -> list[tuple[int, str]]:
+        """List bisected cases of the clusters of the same backend, `cluster` first, then the largest."""
+        return self._select(
             "SELECT p.cluster, f.folder FROM fingerprints p JOIN clusters c ON c.id = p.cluster"
             " JOIN failures f ON f.fingerprint = p.key WHERE p.first_bad != '' AND f.folder != ''"
             " AND c.backend = (SELECT backend FROM clusters WHERE id = ?)"
@@ -239,30 +254,30 @@ class IndexReader(OpenIndex):
             _MOST_BISECTED,
         )
 
-    def candidates(self, members: int = 1) -> list[Candidate]:
-        """Cases to reduce, the most telling first: of every fingerprint its smallest case, then the second
+    def list_candidates(self, members: int = 1) -> list[Candidate]:
+        """List cases to reduce, the most useful first: the smallest of every fingerprint, then the second
         ones.
 
-        First come those that are identified by their graphs, since the others, identified by the place where
-        they failed, will most often stay where they are; then the order of clusters decides. Of each
-        fingerprint `members` cases, those reduced already counted; all of them where the fingerprint would
-        count operators and does not know which to blame, since each of its cases may be another bug.
+        Fingerprints identified by their graphs come first, because those identified by a place in the code
+        will mostly keep it; then the order of clusters decides. Of each fingerprint `members` cases are
+        listed, reduced ones counted. All are listed if the fingerprint depends on a set of operators without
+        a known culprit, since each of its cases may then be another bug.
         """
         found: list[tuple[int, bool, int, Candidate]] = []
-        for key, stored, rank, cluster in self._rows(
+        for key, stored, rank, cluster in self._select(
             "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
             " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
         ):
-            cases = self._rows(
+            cases = self._select(
                 "SELECT folder, target, nodes, reduced FROM failures INDEXED BY failures_kept"
                 " WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
                 key,
             )
-            components = components_in(stored)
+            components = read_components(stored)
             done = sum(reduced is not None for _, _, _, reduced in cases)
             wanted = len(cases) if needs_reduction(components) else max(0, members - done)
             waiting = [
-                Candidate(place, target, key, name_of(cluster), nodes)
+                Candidate(place, target, key, format_cluster(cluster), nodes)
                 for place, target, nodes, reduced in cases
                 if reduced is None
             ]
@@ -270,18 +285,18 @@ class IndexReader(OpenIndex):
             found += [(done + turn, elsewhere, rank, one) for turn, one in enumerate(waiting[:wanted])]
         return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
 
-    def signatures(self) -> tuple[ClusterSignature, ...]:
-        """What every cluster is recognised by, in another store and among public issues."""
+    def list_signatures(self) -> tuple[ClusterSignature, ...]:
+        """List the features by which every cluster is recognised in another store and among public issues."""
         parts: dict[int, list[tuple[Component, ...]]] = {}
         keys: dict[int, set[str]] = {}
         versions: dict[int, set[str]] = {}
-        for cluster, key, stored in self._rows(
+        for cluster, key, stored in self._select(
             "SELECT cluster, key, components FROM fingerprints WHERE cluster IS NOT NULL ORDER BY number"
         ):
             keys.setdefault(cluster, set()).add(key)
             if len(parts.setdefault(cluster, [])) < _MOST_UNITS:
-                parts[cluster].append(components_in(stored))
-        for cluster, version in self._rows(
+                parts[cluster].append(read_components(stored))
+        for cluster, version in self._select(
             "SELECT DISTINCT p.cluster, f.version FROM failures f JOIN fingerprints p ON p.key ="
             " f.fingerprint WHERE p.cluster IS NOT NULL"
         ):
@@ -298,13 +313,13 @@ class IndexReader(OpenIndex):
                 frozenset(versions.get(number, ())),
                 frozenset(keys.get(number, ())),
             )
-            for number, backend, kind, title, operators, guilty in self._rows(
+            for number, backend, kind, title, operators, guilty in self._select(
                 "SELECT id, backend, kind, title, operators, guilty_pass FROM clusters WHERE members > 0"
             )
         )
 
-    def met(self, campaign: str) -> tuple[set[int], set[int]]:
-        """The clusters of a campaign's confirmed failures, and those of them that other campaigns met,
+    def compare_campaigns(self, campaign: str) -> tuple[set[int], set[int]]:
+        """Return the clusters of a campaign's confirmed failures, and those of them that other campaigns met
         too.
         """
         sql = (
@@ -312,28 +327,28 @@ class IndexReader(OpenIndex):
             " WHERE f.campaign {} ? AND f.verdict = 'fail' AND p.cluster IS NOT NULL"
         )
         mine, others = (
-            {int(row[0]) for row in self._rows(sql.format(sign), campaign)} for sign in ("=", "!=")
+            {int(row[0]) for row in self._select(sql.format(sign), campaign)} for sign in ("=", "!=")
         )
         return mine, mine & others
 
     # -- the store
 
     def history(self, name: str = "", most: int = 100) -> tuple[Decision, ...]:
-        """Decisions, the latest first; of one cluster where one is named."""
+        """Return decisions, the latest first; with a name, those of one cluster."""
         words = "' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' '"
-        rows = self._rows(
+        rows = self._select(
             f"SELECT id, at, action, text, state FROM decisions WHERE {words} LIKE ? ORDER BY id DESC LIMIT ?",
-            f"% {name_of(self.cluster_of(name))} %" if name else "%",
+            f"% {format_cluster(self.find_cluster(name))} %" if name else "%",
             most,
         )
         return tuple(Decision(*row) for row in rows)
 
     def counts(self) -> Counts:
-        """The whole store in figures."""
+        """Return the whole store in figures."""
         statuses: Counter[str] = Counter()
         clusters: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
-        for status, kind, many, members in self._rows(
+        for status, kind, many, members in self._select(
             f"SELECT {STATUS}, kind, count(*), sum(members) AS members FROM clusters WHERE members > 0 GROUP"
             " BY 1, 2 ORDER BY 1, 2"
         ):
@@ -341,7 +356,7 @@ class IndexReader(OpenIndex):
             clusters[kind] += many
             kinds[kind] += members
         verdicts = dict(
-            self._rows("SELECT verdict, sum(count) AS count FROM totals GROUP BY verdict ORDER BY verdict")
+            self._select("SELECT verdict, sum(count) AS count FROM totals GROUP BY verdict ORDER BY verdict")
         )
         tests = (
             "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) AS number FROM"
@@ -349,7 +364,7 @@ class IndexReader(OpenIndex):
         )
         failures = sum(kinds.values())
         return Counts(
-            tests=self._value(tests),
+            tests=self._select_value(tests),
             failures=failures,
             clusters=sum(clusters.values()),
             by_status=dict(statuses),
@@ -359,15 +374,17 @@ class IndexReader(OpenIndex):
             unsupported=verdicts.get("unsupported", 0),
             environment=verdicts.get("environment", 0),
             flaky=verdicts.get("flaky", 0),
-            rules=dict(self._rows("SELECT name, count FROM rules ORDER BY name")),
+            rules=dict(self._select("SELECT name, count FROM rules ORDER BY name")),
             unexplained=max(
-                0, failures - self._value("SELECT coalesce(sum(count), 0) AS count FROM explained")
+                0, failures - self._select_value("SELECT coalesce(sum(count), 0) AS count FROM explained")
             ),
         )
 
     def non_bugs(self, verdict: str = "", most: int = 100) -> tuple[NonBugRow, ...]:
-        """What is no confirmed bug, the most frequent first; of one verdict, or of all for "". There is an
-        entry for each target, verdict and lack, and for each flaky fingerprint.
+        """Return verdicts that are not confirmed bugs, the most frequent first; of one verdict, or of all for
+        "".
+
+        There is an entry for each target, verdict and message template, and for each flaky fingerprint.
         """
         sql = (
             "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL SELECT"
@@ -375,26 +392,27 @@ class IndexReader(OpenIndex):
             " fingerprint = key AND folder != '' ORDER BY rowid LIMIT 1), '') FROM fingerprints WHERE cluster"
             " IS NULL) WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
         )
-        return tuple(NonBugRow(*row) for row in self._rows(sql, verdict, most))
+        return tuple(NonBugRow(*row) for row in self._select(sql, verdict, most))
 
     def rules(self) -> tuple[RuleRow, ...]:
-        """The rules of known bugs as they were read last."""
-        return tuple(RuleRow(**row) for row in self._where("rules", order_by="name"))
+        """Return the rules of known bugs as they were read last."""
+        return tuple(RuleRow(**row) for row in self._select_where("rules", order_by="name"))
 
     def campaigns(self) -> tuple[CampaignRow, ...]:
-        """The campaigns as they were begun, each with its tests done."""
-        rows = self._rows(
+        """Return the campaigns in the order of their starts, each with its finished tests."""
+        rows = self._select(
             "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE"
             " campaign = id) AS number FROM campaigns ORDER BY rowid"
         )
-        with self._asking():  # a value that is no JSON is a damaged index
+        with self._connect():  # a value that is no JSON is a damaged index
             return tuple(
-                CampaignRow(row[0], row[1], row[2], decoded(row[3], tuple[str, ...]), row[4]) for row in rows
+                CampaignRow(row[0], row[1], row[2], decode_json(row[3], tuple[str, ...]), row[4])
+                for row in rows
             )
 
 
-def _why(row: tuple[Any, ...], cluster: int) -> str:
-    """Why a fingerprint is in its cluster."""
+def _explain_membership(row: tuple[Any, ...], cluster: int) -> str:
+    """Explain why a fingerprint is in its cluster."""
     shared, action = row[10], row[11]
     if action == "split":
         return "a person split it out"
@@ -412,17 +430,32 @@ def _why(row: tuple[Any, ...], cluster: int) -> str:
     return "it linked clusters that are one since"
 
 
-def _cluster(row: tuple[Any, ...]) -> ClusterRow:
+def _make_cluster(row: tuple[Any, ...]) -> ClusterRow:
     words = (tuple(row[16].split()), tuple(row[17].split()))
-    fields = (name_of(row[0]), *row[1:9], bool(row[9]), *row[10:16], *words, *row[18:24], issues_in(row[24]))
+    fields = (
+        format_cluster(row[0]),
+        *row[1:9],
+        bool(row[9]),
+        *row[10:16],
+        *words,
+        *row[18:24],
+        decode_issues(row[24]),
+    )
     return ClusterRow(*fields)
 
 
-def _member(row: tuple[Any, ...]) -> MemberRow:
+def _make_member(row: tuple[Any, ...]) -> MemberRow:
     fields = (*row[:16], tuple(row[16].split()))
     return MemberRow(*fields)
 
 
-def _fingerprint(row: tuple[Any, ...], cluster: int) -> FingerprintRow:
-    fields = (*row[:6], bool(row[6]), row[7], row[8], components_in(row[9]), _why(row, cluster))
+def _make_fingerprint(row: tuple[Any, ...], cluster: int) -> FingerprintRow:
+    fields = (
+        *row[:6],
+        bool(row[6]),
+        row[7],
+        row[8],
+        read_components(row[9]),
+        _explain_membership(row, cluster),
+    )
     return FingerprintRow(*fields)

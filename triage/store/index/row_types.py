@@ -1,5 +1,6 @@
-"""Rows of an index, checked against the types of their columns: SQLite keeps any value in any column, and an
-index may come from a stranger.
+"""Check rows of an index against the types of their columns.
+
+SQLite keeps any value in any column, and an index may come from an untrusted source.
 """
 
 import functools
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from opsieve.triage.store.index.schema import SCHEMA, ours
+from opsieve.triage.store.index.schema import SCHEMA, build_reference
 
 GREATEST = 2**53 - 1  # that a number other than a seed may be; SQLite can add many of them up
 _T = TypeVar("_T")
@@ -22,15 +23,15 @@ _ANY: frozenset[type] = frozenset([str, int, float, type(None)])
 
 
 class WrongType(sqlite3.DataError):
-    """A row holds a value that no program of ours writes there."""
+    """A row holds a value that opsieve never writes there."""
 
 
 class RowReader:
-    """The row factory of a connection to an index (`sqlite3.Connection.row_factory`): tuples, and WrongType
-    for one with a wrong value.
+    """The row factory of a connection to an index (`sqlite3.Connection.row_factory`): tuples with checked
+    values.
 
-    What has the name of a column of the index (of several, where tables share the name) must be of its type,
-    and no greater than GREATEST.
+    A column with the name of an index column (of several, if tables share the name) must have its type and be
+    at most GREATEST, or WrongType is raised.
     """
 
     def __init__(self) -> None:
@@ -38,10 +39,10 @@ class RowReader:
         self._types: tuple[frozenset[type], ...] = ()
 
     def __call__(self, cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The row."""
+        """Return the checked row."""
         if cursor.description is not self._description:
             self._description = cursor.description
-            self._types = tuple(_by_name().get(column[0], _ANY) for column in cursor.description)
+            self._types = tuple(_map_types().get(column[0], _ANY) for column in cursor.description)
         for at, value in enumerate(row):
             kind = type(value)
             if kind in self._types[at] and (kind not in _NUMBERS or -GREATEST <= value <= GREATEST):
@@ -52,19 +53,19 @@ class RowReader:
         return row
 
 
-def decoded(text: str, type_: type[_T]) -> _T:
-    """What a column of JSON holds; WrongType when it is none, or of another type."""
+def decode_json(text: str, type_: type[_T]) -> _T:
+    """Decode a column of JSON; raises WrongType if it is invalid or of another type."""
     try:
         return msgspec.json.decode(text, type=type_)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise WrongType("a value that should be JSON is of another type") from None
 
 
-def wrong_column(connection: sqlite3.Connection) -> str:
-    """The first column of an index that holds a wrong value, "" where none does. Reads all of it;
+def find_wrong_column(connection: sqlite3.Connection) -> str:
+    """Find the first column that holds a wrong value, or "". Reads the whole index; may raise
     sqlite3.Error.
     """
-    for table, columns in _columns().items():
+    for table, columns in _read_columns().items():
         for name, kind in columns.items():
             right = [kind.lower(), *(["null"] if name in _EMPTY else [])]
             listed = ", ".join(f"'{each}'" for each in right)
@@ -76,25 +77,29 @@ def wrong_column(connection: sqlite3.Connection) -> str:
 
 
 @functools.cache
-def _by_name() -> Mapping[str, frozenset[type]]:
-    """The Python types that columns of a name have, those of all tables together."""
+def _map_types() -> Mapping[str, frozenset[type]]:
+    """Map column names to the Python types allowed in any table."""
     found: dict[str, frozenset[type]] = {}
-    for columns in _columns().values():
+    for columns in _read_columns().values():
         for name, kind in columns.items():
             types: set[type] = {_PYTHON[kind], type(None)} if name in _EMPTY else {_PYTHON[kind]}
             found[name] = found.get(name, frozenset()) | types
     return found
 
 
-def columns_of(table: str) -> Mapping[str, str]:
-    """The columns of a table with their declared types."""
-    return _columns()[table]
+def get_columns(table: str) -> Mapping[str, str]:
+    """Return the columns of a table with their declared types."""
+    return _read_columns()[table]
 
 
 @functools.cache
-def _columns() -> Mapping[str, Mapping[str, str]]:
-    """The declared type of each column, by table; those of the full-text table are SQLite's own."""
-    tables = {table: columns for table, columns in ours(SCHEMA)[1].items() if not table.startswith("texts")}
+def _read_columns() -> Mapping[str, Mapping[str, str]]:
+    """Return the declared type of each column by table, without SQLite's own full-text tables."""
+    tables = {
+        table: columns
+        for table, columns in build_reference(SCHEMA)[1].items()
+        if not table.startswith("texts")
+    }
     return {
         table: {str(column[0]): str(column[1]) for column in columns} for table, columns in tables.items()
     }

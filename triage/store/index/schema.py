@@ -1,8 +1,8 @@
-"""What the index of a store is made of, and whether a file that says so is: an index may come from a
-stranger.
+"""The schema of a store's index, and a check that a file conforms to it: an index may come from an untrusted
+source.
 
-An index holds our tables and their indexes, nothing else: a view or a trigger is code that runs when the
-index is looked at, a generated column or a default is an expression. Rows are data.
+An index holds our tables and their indexes only: a view or a trigger is code that runs when the index is
+read, a generated column or a default is an expression. Rows are data.
 """
 
 import contextlib
@@ -93,9 +93,9 @@ SECONDS = 60.0  # of CPU time that one question may take: what takes longer was 
 _STEPS = 100_000  # of SQLite's machine between two looks at the clock
 
 
-def distrust(connection: sqlite3.Connection, *, reading: bool) -> None:
-    """Set a connection up for an index that a stranger may have made: no functions with effects in its
-    schema, no writing while `reading`.
+def restrict_connection(connection: sqlite3.Connection, *, reading: bool) -> None:
+    """Restrict a connection to an untrusted index: no functions with effects in its schema, no writes while
+    `reading`.
     """
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
@@ -104,10 +104,8 @@ def distrust(connection: sqlite3.Connection, *, reading: bool) -> None:
 
 
 @contextlib.contextmanager
-def bounded(connection: sqlite3.Connection, seconds: float = SECONDS) -> Iterator[None]:
-    """What is asked inside ends by `sqlite3.OperationalError` (interrupted) once it took so much of this
-    thread's CPU time.
-    """
+def limit_time(connection: sqlite3.Connection, seconds: float = SECONDS) -> Iterator[None]:
+    """Interrupt queries (`sqlite3.OperationalError`) after this much CPU time of the thread."""
     end = time.thread_time() + seconds
     connection.set_progress_handler(lambda: int(time.thread_time() > end), _STEPS)
     try:
@@ -116,18 +114,18 @@ def bounded(connection: sqlite3.Connection, seconds: float = SECONDS) -> Iterato
         connection.set_progress_handler(None, 0)
 
 
-def problem_of(connection: sqlite3.Connection) -> str:
-    """What is wrong with the schema of an index, "" when it is one of ours of the version that it says."""
+def find_problem(connection: sqlite3.Connection) -> str:
+    """Find a problem in the schema of an index; "" if it is ours in its stated version."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if not 0 <= version <= SCHEMA:
         return f"has schema {version}"
     try:
-        found = _objects(connection)
+        found = _list_objects(connection)
     except UnicodeDecodeError:
         return "holds names that are no text"
     if not version and not found:
         return ""
-    expected, columns = ours(version)
+    expected, columns = build_reference(version)
     if foreign := sorted(found.keys() - expected.keys()):
         return f"holds {shown(foreign[0], 80)}, which is none of ours"
     if missing := sorted(expected.keys() - found.keys()):
@@ -135,32 +133,32 @@ def problem_of(connection: sqlite3.Connection) -> str:
     if other := sorted(name for name, statement in expected.items() if found[name] != statement):
         return f"made {other[0]} otherwise than ours"
     for table, wanted in columns.items():
-        if _columns(connection, table) != wanted:
+        if _list_columns(connection, table) != wanted:
             return f"has other columns in {table} than ours"
     return ""
 
 
 @functools.cache
-def ours(version: int) -> tuple[dict[str, str], dict[str, list[tuple[object, ...]]]]:
-    """The objects of an index of ours (`_objects`), and the columns of its tables: name, type, not null,
-    default, hidden.
+def build_reference(version: int) -> tuple[dict[str, str], dict[str, list[tuple[object, ...]]]]:
+    """Return the objects of our own index (`_list_objects`) and the columns of its tables: name, type, not
+    null, default, hidden.
     """
     connection = sqlite3.connect(":memory:")
     try:
         for step in MIGRATIONS[:version]:
             connection.executescript(step)
-        objects = _objects(connection)
+        objects = _list_objects(connection)
         tables = [name.removeprefix("table ") for name in objects if name.startswith("table ")]
-        return objects, {table: _columns(connection, table) for table in tables}
+        return objects, {table: _list_columns(connection, table) for table in tables}
     finally:
         connection.close()
 
 
-def _objects(connection: sqlite3.Connection) -> dict[str, str]:
-    """What an index is made of, `table clusters`, with the statement that made it: a check or an expression
-    in one is code that runs, too.
+def _list_objects(connection: sqlite3.Connection) -> dict[str, str]:
+    """List the objects of an index, such as `table clusters`, with their SQL.
 
-    Of the tables below the full-text one it is "": they are SQLite's own, and differ between its versions.
+    The SQL matters because checks and expressions in it are code. For the tables below the full-text one it
+    is "", because SQLite writes them and its versions differ.
     """
     found = connection.execute(
         "SELECT type || ' ' || name, CASE WHEN name LIKE 'texts\\_%' ESCAPE '\\' THEN '' ELSE sql END FROM"
@@ -169,8 +167,8 @@ def _objects(connection: sqlite3.Connection) -> dict[str, str]:
     return {name: " ".join((statement or "").split()) for name, statement in found}
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
-    """Name, type, whether it may be empty, default, and whether it is generated, of each column."""
+def _list_columns(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    """Return name, type, nullability, default, and whether it is generated, of each column."""
     found = connection.execute(
         'SELECT name, type, "notnull", dflt_value, hidden FROM pragma_table_xinfo(?)', [table]
     )

@@ -1,5 +1,5 @@
-"""A campaign as it goes: how fast, what fails, which clusters are new. Reads the store only, whoever writes
-it.
+"""A running campaign: its speed, its failures, its new clusters. Reads the store only, whichever process
+writes it.
 """
 
 from collections import deque
@@ -14,17 +14,17 @@ from textual.widgets import Static
 
 from opsieve.gen.model.printable import counted
 from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
-from opsieve.tui.app.protocol import ActionSubject, app_of
+from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
-from opsieve.tui.app.services.background import in_background
+from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE
-from opsieve.tui.app.views.rows_shown import CLUSTERS, cluster_cells
+from opsieve.tui.app.views.rows_shown import CLUSTERS, make_cluster_row
 from opsieve.tui.app.widgets.dialogs import LineDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
-from opsieve.tui.app.widgets.visible import Line, one_line
+from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 _NEWEST = 200
 _EVERY = 1.0  # seconds between looks
@@ -57,12 +57,12 @@ class CampaignScreen(SteadyScreen[None]):
 
     @property
     def subject(self) -> ActionSubject | None:
-        """The cluster under the cursor; None as long as the screen is being made."""
+        """The cluster under the cursor; None while the screen is being made."""
         row = next((shown.row for shown in self.query("#newest").results(PagedList)), None)
         return ActionSubject(self.found[row.key]) if row is not None and row.key in self.found else None
 
     def compose(self) -> ComposeResult:
-        """A line of figures, all figures, the newest clusters."""
+        """Make a line of figures, all figures, and the newest clusters."""
         yield Static("campaign", id="figures", markup=False)
         with Container(id="panes"):
             yield PagedList(CLUSTERS, empty="no clusters yet", id="newest")
@@ -70,54 +70,54 @@ class CampaignScreen(SteadyScreen[None]):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Look, and look again."""
+        """Load the figures now and periodically."""
         self.query_one("#newest").focus()
-        self.load()
-        self.set_interval(_EVERY, self.load)
+        self.load_figures()
+        self.set_interval(_EVERY, self.load_figures)
 
-    def load(self) -> None:
-        """Ask for the figures."""
-        store = app_of(self).store
+    def load_figures(self) -> None:
+        """Load the figures in a thread."""
+        store = get_app(self).store
 
-        def look() -> Snapshot:
+        def read_snapshot() -> Snapshot:
             newest = store.clusters("", sort="first", limit=_NEWEST)
             return Snapshot(store.counts(), store.campaigns(), newest.rows, store.non_bugs(most=8))
 
-        in_background(self, "figures", look, self._show, self._refuse)
+        run_in_background(self, "figures", read_snapshot, self._show_figures, self._show_problem)
 
-    def _refuse(self, sentence: str) -> None:
+    def _show_problem(self, sentence: str) -> None:
         line = self.query_one("#figures", Static)
         line.add_class("problem")
-        line.update(one_line(sentence))
+        line.update(to_one_line(sentence))
 
-    def _show(self, found: Snapshot) -> None:
-        now = app_of(self).now()
+    def _show_figures(self, found: Snapshot) -> None:
+        now = get_app(self).now()
         self.tests.append((now, found.counts.tests))
         self.found = {row.id: row for row in found.newest}
-        self.query_one("#newest", PagedList).show(
-            [cluster_cells(row, now) for row in found.newest], complete=True, keep=True
+        self.query_one("#newest", PagedList).show_rows(
+            [make_cluster_row(row, now) for row in found.newest], complete=True, keep=True
         )
         line = self.query_one("#figures", Static)
         line.remove_class("problem")
-        speed = rate(tuple(self.tests))
+        speed = compute_rate(tuple(self.tests))
         going = f"{speed:.1f} tests/s" if speed else "no tests are being done now; f starts a campaign"
         line.update(
             f"campaign: {counted(found.counts.tests, 'test')} · {going} · {len(found.newest):,} of"
             f" {counted(found.counts.clusters, 'cluster')}, newest first"
         )
-        self.query_one("#counts", LinesView).show(campaign_lines(found), keep=True)
+        self.query_one("#counts", LinesView).show_lines(list_figures(found), keep=True)
 
     @on(PagedList.Chosen, "#newest")
-    def open(self, event: PagedList.Chosen) -> None:
-        """Drill into a cluster."""
+    def open_cluster(self, event: PagedList.Chosen) -> None:
+        """Open a cluster."""
         if event.row.key in self.found:
             self.app.push_screen(ClusterScreen(self.found[event.row.key]))
 
     def action_fuzz(self) -> None:
         """Start a campaign on this store, as a job."""
-        app = app_of(self)
+        app = get_app(self)
 
-        def written(text: str | None) -> None:
+        def start_campaign(text: str | None) -> None:
             if text is None:
                 return
             words = text.split() or ["onnxruntime"]
@@ -133,19 +133,19 @@ class CampaignScreen(SteadyScreen[None]):
                 "onnxruntime",
                 "onnxruntime tvm openvino",
             ),
-            written,
+            start_campaign,
         )
 
 
-def rate(seen: tuple[tuple[float, int], ...]) -> float:
-    """Tests a second between the first and the last look; 0 when nothing was done."""
+def compute_rate(seen: tuple[tuple[float, int], ...]) -> float:
+    """Return the tests per second between the first and the last look; 0 without progress."""
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
         return 0.0
     return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
 
 
-def campaign_lines(found: Snapshot) -> list[Line]:
-    """All figures of a store."""
+def list_figures(found: Snapshot) -> list[Line]:
+    """List all figures of a store."""
     counts = found.counts
     lines: list[Line] = [
         (("failures", "strong"), (f"  {counts.failures:,} in {counted(counts.clusters, 'cluster')}", ""))
@@ -156,7 +156,7 @@ def campaign_lines(found: Snapshot) -> list[Line]:
         clusters = counts.clusters_by_kind.get(kind, 0)
         lines.append(
             (
-                (f"  {one_line(kind, 20):16}", ""),
+                (f"  {to_one_line(kind, 20):16}", ""),
                 (f"{many:9,}", ""),
                 (f"  in {counted(clusters, 'cluster')}  ", "dim"),
                 (bar, "accent"),
@@ -164,20 +164,20 @@ def campaign_lines(found: Snapshot) -> list[Line]:
         )
     lines += [(), (("clusters by status", "strong"),)]
     lines += [
-        ((f"  {one_line(status, 20):16}", ""), (f"{many:9,}", ""))
+        ((f"  {to_one_line(status, 20):16}", ""), (f"{many:9,}", ""))
         for status, many in counts.by_status.items()
     ]
     lines += [(), (("verdicts, test by target", "strong"),)]
     total = max(1, sum(counts.verdicts.values()))
     for verdict, many in counts.verdicts.items():
         share = f"  {100 * many / total:.1f} %"
-        lines.append(((f"  {one_line(verdict, 20):16}", ""), (f"{many:9,}", ""), (share, "dim")))
+        lines.append(((f"  {to_one_line(verdict, 20):16}", ""), (f"{many:9,}", ""), (share, "dim")))
     lines += [(), (("campaigns", "strong"),)]
     for each in found.campaigns:
         lines.append(
             (
                 (f"  seed {each.seed}  {counted(each.done, 'test')}  ", ""),
-                (one_line(f"{each.generator} on {', '.join(each.targets)}", 300), "dim"),
+                (to_one_line(f"{each.generator} on {', '.join(each.targets)}", 300), "dim"),
             )
         )
     if found.non_bugs:
@@ -185,8 +185,8 @@ def campaign_lines(found: Snapshot) -> list[Line]:
     for entry in found.non_bugs:
         lines.append(
             (
-                (f"  {entry.count:7,} {one_line(entry.verdict, 14)} ", "dim"),
-                (one_line(f"{entry.target}: {entry.what}", 300), ""),
+                (f"  {entry.count:7,} {to_one_line(entry.verdict, 14)} ", "dim"),
+                (to_one_line(f"{entry.target}: {entry.what}", 300), ""),
             )
         )
     return lines

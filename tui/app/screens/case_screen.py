@@ -1,6 +1,4 @@
-"""One case: what failed, its graph, its tensors, what each target did, its trace, why it is where it is;
-replayed on demand.
-"""
+"""One case: failure, graph, tensors, observations, trace and fingerprint; replayed on demand."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,18 +10,18 @@ from textual.widgets import Static
 
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.triage.store.rows import CaseDetails, ClusterRow
-from opsieve.tui.app.protocol import ActionSubject, app_of
-from opsieve.tui.app.services.background import in_background
+from opsieve.tui.app.protocol import ActionSubject, get_app
+from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.views import case_pages
 from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
-from opsieve.tui.app.views.replay_lines import replay_lines
-from opsieve.tui.app.views.tensor_lines import tensor_lines
+from opsieve.tui.app.views.replay_lines import list_replay
+from opsieve.tui.app.views.tensor_lines import list_tensors
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
-from opsieve.tui.app.widgets.visible import Line, one_line
+from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = (*case_pages.PAGES, "replay")
 # pages that are prose; the others keep their columns
@@ -67,40 +65,44 @@ class CaseScreen(SteadyScreen[None]):
         return ActionSubject(self.cluster, (), self.member)
 
     def compose(self) -> ComposeResult:
-        """A line that says what it is, the pages, one of them."""
+        """Make a headline, the pages, and the view of one of them."""
         yield Static(id="figures", markup=False)
         yield PageBar(PAGES, id="pages")
         yield LinesView(id="page")
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Ask for the case."""
+        """Load the case."""
         self.query_one("#page").focus()
-        self.query_one("#figures", Static).update(one_line(self.member))
-        self.load()
+        self.query_one("#figures", Static).update(to_one_line(self.member))
+        self.load_case()
 
-    def store_changed(self) -> None:
-        """Somebody wrote to the store."""
-        self.load()
+    def reload_store(self) -> None:
+        """Reload after a change of the store."""
+        self.load_case()
 
-    def load(self) -> None:
-        """Ask for the failure as the store has it, then for what its folder holds."""
-        store, member, name = app_of(self).store, self.member, self.cluster.id
-        in_background(
-            self, "case", lambda: (store.case(member), store.cluster(name)), self._found, self._refuse
+    def load_case(self) -> None:
+        """Load the failure from the store, then the contents of its folder."""
+        store, member, name = get_app(self).store, self.member, self.cluster.id
+        run_in_background(
+            self,
+            "case",
+            lambda: (store.case(member), store.cluster(name)),
+            self._show_case,
+            self._show_problem,
         )
 
-    def _found(self, found: tuple[CaseDetails, ClusterRow]) -> None:
+    def _show_case(self, found: tuple[CaseDetails, ClusterRow]) -> None:
         case, self.cluster = found
         same = self.case is not None and (self.case.folder, self.case.reduced) == (case.folder, case.reduced)
         self.case = case
-        self._figures()
+        self._show_figures()
         self._show_page(keep=same)
         if not same:
             self._load_summary()
         if self._replay_on is not None:
             target, self._replay_on = self._replay_on, None
-            self.replay(target)
+            self.replay_case(target)
 
     def _load_summary(self) -> None:
         case = self.case
@@ -112,22 +114,22 @@ class CaseScreen(SteadyScreen[None]):
             self.summary_problem = case.problem
             return
 
-        def refused(sentence: str) -> None:
+        def show_problem(sentence: str) -> None:
             self.summary_problem = sentence
             self._show_page()
 
-        def found(summary: CaseSummary) -> None:
+        def show_summary(summary: CaseSummary) -> None:
             self.summary = summary
             self._show_page()
 
-        in_background(self, "sheet", lambda: read_summary(folder), found, refused)
+        run_in_background(self, "sheet", lambda: read_summary(folder), show_summary, show_problem)
 
-    def _refuse(self, sentence: str) -> None:
+    def _show_problem(self, sentence: str) -> None:
         line = self.query_one("#figures", Static)
         line.add_class("problem")
-        line.update(one_line(sentence))
+        line.update(to_one_line(sentence))
 
-    def _figures(self) -> None:
+    def _show_figures(self) -> None:
         line, case = self.query_one("#figures", Static), self.case
         if case is None:
             return
@@ -135,7 +137,7 @@ class CaseScreen(SteadyScreen[None]):
         line.remove_class("problem")
         line.update(
             f"{case.cluster}  {self.cluster.status}  {case.member.verdict}{which} "
-            f" {one_line(case.member.reason or case.member.message, 300)}"
+            f" {to_one_line(case.member.reason or case.member.message, 300)}"
         )
 
     # -- pages
@@ -143,76 +145,78 @@ class CaseScreen(SteadyScreen[None]):
     @on(PageBar.Picked)
     def _show_page(self, keep: bool = False) -> None:
         if self.case is not None:
-            name = self.query_one(PageBar).name_of_page
+            name = self.query_one(PageBar).page_name
             if name == "tensors" and self.replayed is None and self.case.member.kind in WRONG_OUTPUTS:
-                self._run_again(self.case.member.target)  # what it gave is not kept
+                self._start_replay(self.case.member.target)  # what it gave is not kept
             flows = name in _FLOWING
-            self.query_one("#page", LinesView).show(self._lines(self.case), keep=keep is True, wrap=flows)
+            self.query_one("#page", LinesView).show_lines(
+                self._make_lines(self.case), keep=keep is True, wrap=flows
+            )
 
-    def _lines(self, case: CaseDetails) -> Sequence[Line]:
-        name = self.query_one(PageBar).name_of_page
+    def _make_lines(self, case: CaseDetails) -> Sequence[Line]:
+        name = self.query_one(PageBar).page_name
         if name == "overview":
-            return case_pages.overview(case)
+            return case_pages.list_overview(case)
         if name == "observed":
-            return case_pages.observed(case.observations, case.problem, self.size.width - 2)
+            return case_pages.list_observations(case.observations, case.problem, self.size.width - 2)
         if name == "trace":
-            return case_pages.trace(case.observations, case.components)
+            return case_pages.list_trace(case.observations, case.components)
         if name == "why":
-            return case_pages.why(case.components)
+            return case_pages.list_fingerprint(case.components)
         if name == "replay":
-            return replay_lines(self.replayed)
+            return list_replay(self.replayed)
         if self.summary is None:
             return [
                 (
                     (
-                        one_line(self.summary_problem) or "reading the case …",
+                        to_one_line(self.summary_problem) or "reading the case …",
                         "warn" if self.summary_problem else "dim",
                     ),
                 )
             ]
         if name == "graph":
-            return case_pages.graph(self.summary)
+            return case_pages.list_graph(self.summary)
         if name == "tensors":
             wrong = case.member.kind in WRONG_OUTPUTS
-            return [*tensor_lines(self.replayed, wrong), *case_pages.inputs(self.summary)]
-        return case_pages.environment(case, self.summary)
+            return [*list_tensors(self.replayed, wrong), *case_pages.list_inputs(self.summary)]
+        return case_pages.list_origin(case, self.summary)
 
     def action_page(self, at: int) -> None:
         """Show a page."""
         self.query_one(PageBar).current = at
 
     def action_turn(self, by: int) -> None:
-        """The next page, or the one before."""
+        """Show the next page, or the previous one."""
         self.query_one(PageBar).current += by
 
     def action_other(self) -> None:
-        """The case as it was found, or as reduced."""
+        """Switch between the original case and the reduced one."""
         if self.case is None or self.case.reduced is None:
-            app_of(self).show_notice("there is no reduced case yet; r reduces it")
+            get_app(self).show_notice("there is no reduced case yet; r reduces it")
             return
         self.original, self.replayed = not self.original, None
-        self._figures()
+        self._show_figures()
         self._load_summary()
         self._show_page()
 
     def action_split(self) -> None:
-        """Take this member out of its cluster."""
+        """Move this member out of its cluster."""
         member = self.member
-        app_of(self).decide(lambda ledger: ledger.split(member))
+        get_app(self).decide(lambda ledger: ledger.split(member))
 
     # -- replay
 
-    def replay(self, target: str) -> None:
-        """Run the case again, here, on a target ("": its own), and show what it does."""
+    def replay_case(self, target: str) -> None:
+        """Run the case again on a target ("": its own), and show the result."""
         case = self.case
-        if case is None or not self._run_again(target or case.member.target):
-            app_of(self).show_notice("it cannot be replayed: its case was not kept", "error")
+        if case is None or not self._start_replay(target or case.member.target):
+            get_app(self).show_notice("it cannot be replayed: its case was not kept", "error")
             return
         self.query_one(PageBar).current = PAGES.index("replay")
         self._show_page()
 
-    def _run_again(self, target: str) -> bool:
-        """Begin the replay of the case that is shown; False when no case was kept."""
+    def _start_replay(self, target: str) -> bool:
+        """Start the replay of the shown case; False if no case was kept."""
         case = self.case
         folder = (
             None if case is None else case.folder if self.original or case.reduced is None else case.reduced
@@ -220,11 +224,11 @@ class CaseScreen(SteadyScreen[None]):
         if folder is None:
             return False
         module = ("-m", "opsieve.tui.app.services.replay", str(folder), target)
-        command = (OPSIEVE[0], *module, *(["--offline"] if app_of(self).offline else []))
-        self.replayed = app_of(self).run_job("replay", self.cluster.id, command)
+        command = (OPSIEVE[0], *module, *(["--offline"] if get_app(self).offline else []))
+        self.replayed = get_app(self).run_job("replay", self.cluster.id, command)
         return True
 
-    def job_changed(self, job: Job) -> None:
-        """The replay goes on, or has ended."""
-        if job is self.replayed and self.query_one(PageBar).name_of_page in ("replay", "tensors"):
+    def update_job(self, job: Job) -> None:
+        """Update the page after a change of the replay."""
+        if job is self.replayed and self.query_one(PageBar).page_name in ("replay", "tensors"):
             self._show_page(keep=True)

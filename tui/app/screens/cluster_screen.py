@@ -1,5 +1,5 @@
-"""One cluster: its members, why each is here, what looks like it, what was decided, and how two members
-differ.
+"""One cluster: its members and their reasons, related clusters, decisions, and the difference of two
+members.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from textual.widgets import Static
 from opsieve.gen.model.printable import counted
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import ClusterRow, FingerprintRow, MemberPage, MemberRow, RelatedRow
-from opsieve.tui.app.protocol import ActionSubject, app_of
+from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.case_screen import CaseScreen
-from opsieve.tui.app.services.background import in_background
+from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.views.rows_shown import (
     MEMBERS,
-    cluster_lines,
-    fingerprint_lines,
-    history_lines,
-    member_cells,
-    member_difference,
-    related_lines,
+    compare_members,
+    list_cluster,
+    list_fingerprints,
+    list_history,
+    list_related,
+    make_member_row,
 )
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
@@ -32,7 +32,7 @@ from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.paged_list import PagedList
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
-from opsieve.tui.app.widgets.visible import Line, one_line
+from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 PAGES = ("about", "why", "related", "history", "difference")
 FIRST, PAGE, FAR = 200, 1000, 5000
@@ -66,12 +66,12 @@ class ClusterScreen(SteadyScreen[None]):
 
     @property
     def subject(self) -> ActionSubject:
-        """The cluster, and the member under the cursor; without it as long as the screen is being made."""
+        """The cluster, with the member under the cursor once the screen is complete."""
         under = next((shown.row for shown in self.query("#members").results(PagedList)), None)
         return ActionSubject(self.row, (), under.key if under is not None else "")
 
     def compose(self) -> ComposeResult:
-        """A line of figures, the members, the pages."""
+        """Make a line of figures, the members, and the pages."""
         yield Static(id="figures", markup=False)
         with Container(id="panes"):
             yield PagedList(MEMBERS, empty="…", id="members")
@@ -81,123 +81,137 @@ class ClusterScreen(SteadyScreen[None]):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Ask for the members."""
+        """Load the members."""
         self.query_one("#members").focus()
-        self._seen = app_of(self).revision
-        self.load()
+        self._seen = get_app(self).revision
+        self.load_rows()
 
     def on_screen_resume(self) -> None:
-        """What changed while another screen was there is shown now."""
-        if self._seen not in (-1, app_of(self).revision):
-            self.store_changed()
+        """Show changes made while another screen was on top."""
+        if self._seen not in (-1, get_app(self).revision):
+            self.reload_store()
 
-    def store_changed(self) -> None:
-        """Somebody wrote to the store: load it again, in place."""
-        self._seen = app_of(self).revision
-        self.load(keep=True)
+    def reload_store(self) -> None:
+        """Reload in place after a change of the store."""
+        self._seen = get_app(self).revision
+        self.load_rows(keep=True)
 
-    def load(self, keep: bool = False) -> None:
-        """Ask for the cluster and its members."""
-        store, name = app_of(self).store, self.row.id
+    def load_rows(self, keep: bool = False) -> None:
+        """Load the cluster and its members."""
+        store, name = get_app(self).store, self.row.id
         wanted = max(FIRST, len(self.members)) if keep else FIRST
 
-        def found() -> tuple[ClusterRow, MemberPage]:
-            return store.cluster(name), pages(store, name, "", wanted)
+        def read_rows() -> tuple[ClusterRow, MemberPage]:
+            return store.cluster(name), read_members(store, name, "", wanted)
 
-        in_background(self, "rows", found, lambda both: self._first(both, keep), self._refuse)
+        run_in_background(
+            self, "rows", read_rows, lambda both: self._show_first(both, keep), self._show_problem
+        )
 
-    def _first(self, found: tuple[ClusterRow, MemberPage], keep: bool) -> None:
+    def _show_first(self, found: tuple[ClusterRow, MemberPage], keep: bool) -> None:
         self.problem = ""
         self.row, page = found
         self.members = {row.name: row for row in page.rows}
         self.next = page.next
         table = self.query_one("#members", PagedList)
         table.empty = "no members"
-        table.show(
-            [member_cells(row, app_of(self).now()) for row in page.rows], complete=not page.next, keep=keep
+        table.show_rows(
+            [make_member_row(row, get_app(self).now()) for row in page.rows],
+            complete=not page.next,
+            keep=keep,
         )
-        self._figures()
+        self._show_figures()
         self._show_page(keep=keep)
 
-    def _refuse(self, sentence: str) -> None:
+    def _show_problem(self, sentence: str) -> None:
         self.problem = sentence
-        self._figures()
+        self._show_figures()
 
     @on(PagedList.More, "#members")
-    def more(self, event: PagedList.More) -> None:
-        """The next members."""
-        store, name, after, far = app_of(self).store, self.row.id, self.next, event.far
+    def load_more(self, event: PagedList.More) -> None:
+        """Load the next members."""
+        store, name, after, far = get_app(self).store, self.row.id, self.next, event.far
 
-        def further(page: MemberPage) -> None:
+        def show_more(page: MemberPage) -> None:
             table = self.query_one("#members", PagedList)
             self.members |= {row.name: row for row in page.rows}
             self.next = page.next
-            table.extend([member_cells(row, app_of(self).now()) for row in page.rows], complete=not page.next)
+            table.extend_rows(
+                [make_member_row(row, get_app(self).now()) for row in page.rows], complete=not page.next
+            )
             if far:
                 table.cursor = len(table.rows) - 1
-            self._figures()
+            self._show_figures()
 
         if after:
-            in_background(
-                self, "rows", lambda: pages(store, name, after, FAR if far else PAGE), further, self._refuse
+            run_in_background(
+                self,
+                "rows",
+                lambda: read_members(store, name, after, FAR if far else PAGE),
+                show_more,
+                self._show_problem,
             )
 
-    def _figures(self) -> None:
+    def _show_figures(self) -> None:
         line = self.query_one("#figures", Static)
         line.set_class(bool(self.problem), "problem")
         if self.problem:
-            line.update(one_line(self.problem))
+            line.update(to_one_line(self.problem))
             return
         row = self.row
         pinned = " *" if row.pinned else ""
         line.update(
             f"{row.id}{pinned}  {row.status}  {len(self.members):,} of {counted(row.members, 'member')} "
-            f" {one_line(row.title, 300)}"
+            f" {to_one_line(row.title, 300)}"
         )
 
     # -- pages
 
     @on(PageBar.Picked)
     def _show_page(self, keep: bool = False) -> None:
-        store, row, now = app_of(self).store, self.row, app_of(self).now()
+        store, row, now = get_app(self).store, self.row, get_app(self).now()
         view = self.query_one("#page", LinesView)
-        name = self.query_one(PageBar).name_of_page
+        name = self.query_one(PageBar).page_name
 
-        def show(lines: Sequence[Line]) -> None:
-            view.show(lines, keep=keep is True)
+        def show_lines(lines: Sequence[Line]) -> None:
+            view.show_lines(lines, keep=keep is True)
 
-        def refused(sentence: str) -> None:
-            show([((one_line(sentence), "bad"),)])
+        def show_problem(sentence: str) -> None:
+            show_lines([((to_one_line(sentence), "bad"),)])
 
         if name == "about":
 
-            def about(found: Sequence[FingerprintRow]) -> None:
-                show([*cluster_lines(row, now), *fingerprint_lines(found, components=False)])
+            def show_about(found: Sequence[FingerprintRow]) -> None:
+                show_lines([*list_cluster(row, now), *list_fingerprints(found, components=False)])
 
-            in_background(self, "page", lambda: store.fingerprints(row.id), about, refused)
+            run_in_background(self, "page", lambda: store.fingerprints(row.id), show_about, show_problem)
         elif name == "why":
-            in_background(
+            run_in_background(
                 self,
                 "page",
                 lambda: store.fingerprints(row.id),
-                lambda found: show(fingerprint_lines(found)[1:]),
-                refused,
+                lambda found: show_lines(list_fingerprints(found)[1:]),
+                show_problem,
             )
         elif name == "related":
-            in_background(self, "page", lambda: store.related(row.id), self._relate, refused)
+            run_in_background(self, "page", lambda: store.related(row.id), self._show_related, show_problem)
         elif name == "history":
-            in_background(
-                self, "page", lambda: store.history(row.id), lambda found: show(history_lines(found)), refused
+            run_in_background(
+                self,
+                "page",
+                lambda: store.history(row.id),
+                lambda found: show_lines(list_history(found)),
+                show_problem,
             )
         else:
-            show(self._difference())
+            show_lines(self._describe_difference())
 
-    def _relate(self, found: tuple[RelatedRow, ...]) -> None:
+    def _show_related(self, found: tuple[RelatedRow, ...]) -> None:
         self.related = found
         hint: list[Line] = [(), (("o opens one of them", "dim"),)] if found else []
-        self.query_one("#page", LinesView).show([*related_lines(found), *hint], keep=True)
+        self.query_one("#page", LinesView).show_lines([*list_related(found), *hint], keep=True)
 
-    def _difference(self) -> list[Line]:
+    def _describe_difference(self) -> list[Line]:
         table = self.query_one("#members", PagedList)
         names = [name for name in table.marked if name in self.members]
         if len(names) < 2 and table.row is not None and len(self.members) > 1:
@@ -205,12 +219,12 @@ class ClusterScreen(SteadyScreen[None]):
             names = [first, table.row.key]
         if len(names) < 2 or names[0] == names[1]:
             return [(("select two members with space, or move the cursor off the first one", "dim"),)]
-        return member_difference(self.members[names[-2]], self.members[names[-1]])
+        return compare_members(self.members[names[-2]], self.members[names[-1]])
 
     @on(PagedList.Highlighted, "#members")
-    def follow(self) -> None:
-        """The difference follows the cursor."""
-        if self.query_one(PageBar).name_of_page == "difference":
+    def follow_cursor(self) -> None:
+        """Update the difference when the cursor moves."""
+        if self.query_one(PageBar).page_name == "difference":
             self._show_page()
 
     def action_page(self, at: int) -> None:
@@ -218,67 +232,67 @@ class ClusterScreen(SteadyScreen[None]):
         self.query_one(PageBar).current = at
 
     def action_turn(self, by: int) -> None:
-        """The next page, or the one before."""
+        """Show the next page, or the previous one."""
         self.query_one(PageBar).current += by
 
     def action_difference(self) -> None:
-        """How two members differ."""
+        """Show the difference of two members."""
         self.query_one(PageBar).current = PAGES.index("difference")
         self._show_page()
 
     def action_open_related(self) -> None:
         """Choose a related cluster to open."""
-        store, name = app_of(self).store, self.row.id
+        store, name = get_app(self).store, self.row.id
 
-        def found(related: tuple[RelatedRow, ...]) -> None:
+        def offer_related(related: tuple[RelatedRow, ...]) -> None:
             if not related:
-                app_of(self).show_notice("no other cluster looks like this one")
+                get_app(self).show_notice("no other cluster looks like this one")
                 return
             rows = {each.cluster.id: each.cluster for each in related}
             options = [
-                (each.cluster.id, f"{each.cluster.id} {each.score:.2f} {one_line(each.cluster.title, 80)}")
+                (each.cluster.id, f"{each.cluster.id} {each.score:.2f} {to_one_line(each.cluster.title, 80)}")
                 for each in related
             ]
 
-            def chosen(other: str | None) -> None:
+            def open_other(other: str | None) -> None:
                 if other:
                     self.app.push_screen(ClusterScreen(rows[other]))
 
-            self.app.push_screen(ChoiceDialog(f"Open a cluster like {name}", options), chosen)
+            self.app.push_screen(ChoiceDialog(f"Open a cluster like {name}", options), open_other)
 
-        in_background(self, "related", lambda: store.related(name), found)
+        run_in_background(self, "related", lambda: store.related(name), offer_related)
 
     def action_split(self) -> None:
-        """Choose what leaves: a fingerprint, or the member under the cursor."""
-        store, row, member = app_of(self).store, self.row, self.subject.member
+        """Choose a fingerprint, or the member under the cursor, to split off."""
+        store, row, member = get_app(self).store, self.row, self.subject.member
 
-        def chosen(name: str | None) -> None:
+        def split_chosen(name: str | None) -> None:
             if name:
-                app_of(self).decide(lambda ledger: ledger.split(name))
+                get_app(self).decide(lambda ledger: ledger.split(name))
 
-        def found(fingerprints: Sequence[object]) -> None:
+        def offer_parts(fingerprints: Sequence[object]) -> None:
             rows = [each for each in fingerprints if isinstance(each, FingerprintRow)]
-            options = [(member, f"member {one_line(member, 120)}")] if member else []
+            options = [(member, f"member {to_one_line(member, 120)}")] if member else []
             if len(rows) > 1:
                 options += [
-                    (each.key, f"fingerprint {one_line(each.key, 80)}, {counted(each.count, 'failure')}")
+                    (each.key, f"fingerprint {to_one_line(each.key, 80)}, {counted(each.count, 'failure')}")
                     for each in rows[:100]
                 ]
             if row.members < 2 or not options:
-                app_of(self).show_notice(f"{row.id} has one member; there is nothing to split")
+                get_app(self).show_notice(f"{row.id} has one member; there is nothing to split")
                 return
-            self.app.push_screen(ChoiceDialog(f"What leaves {row.id}?", options), chosen)
+            self.app.push_screen(ChoiceDialog(f"What leaves {row.id}?", options), split_chosen)
 
-        in_background(self, "split", lambda: store.fingerprints(row.id), found)
+        run_in_background(self, "split", lambda: store.fingerprints(row.id), offer_parts)
 
     @on(PagedList.Chosen, "#members")
-    def open(self, event: PagedList.Chosen) -> None:
-        """Drill into a member."""
+    def open_member(self, event: PagedList.Chosen) -> None:
+        """Open a member."""
         self.app.push_screen(CaseScreen(self.row, event.row.key))
 
 
-def pages(store: Queries, name: str, after: str, wanted: int) -> MemberPage:
-    """So many members behind a place, a page at a time."""
+def read_members(store: Queries, name: str, after: str, wanted: int) -> MemberPage:
+    """Read up to `wanted` members behind a place, a page at a time."""
     rows: list[MemberRow] = []
     while True:
         page = store.members(name, after=after, limit=min(PAGE, wanted - len(rows)))

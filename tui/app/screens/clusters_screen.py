@@ -1,4 +1,4 @@
-"""The first screen: every cluster, filtered as one types, with a preview that follows the cursor."""
+"""The first screen: every cluster, filtered while typing, with a preview that follows the cursor."""
 
 from collections.abc import Sequence
 from typing import ClassVar, cast
@@ -11,27 +11,27 @@ from textual.widgets import Input, Static
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted
-from opsieve.triage.store.index.filters import remarks
+from opsieve.triage.store.index.filters import explain_filter
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort
 from opsieve.triage.store.rows import ClusterPage, ClusterRow, Counts, FingerprintRow
-from opsieve.tui.app.protocol import ActionSubject, app_of
+from opsieve.tui.app.protocol import ActionSubject, get_app
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
-from opsieve.tui.app.services.background import in_background
-from opsieve.tui.app.services.saved_filters import save_filter, saved_filters
+from opsieve.tui.app.services.background import run_in_background
+from opsieve.tui.app.services.saved_filters import read_filters, save_filter
 from opsieve.tui.app.views.rows_shown import (
     CLUSTERS,
     GROUPS,
-    cluster_cells,
-    cluster_lines,
-    fingerprint_lines,
-    group_cells,
+    list_cluster,
+    list_fingerprints,
+    make_cluster_row,
+    make_group_row,
 )
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
-from opsieve.tui.app.widgets.visible import one_line
+from opsieve.tui.app.widgets.visible import to_one_line
 
 FIRST, PAGE, FAR = 200, 1000, 5000  # rows loaded at first, at a time, and for a jump to the end
 _SETTLED = 0.06  # seconds that the cursor rests before the preview follows it
@@ -67,7 +67,7 @@ class ClustersScreen(SteadyScreen[None]):
 
     @property
     def subject(self) -> ActionSubject | None:
-        """The cluster under the cursor, and those marked; None as long as the screen is being made."""
+        """The cluster under the cursor, with the marked ones; None while the screen is being made."""
         table = next(iter(self.query("#clusters").results(PagedList)), None)
         if table is None:
             return None
@@ -75,7 +75,7 @@ class ClustersScreen(SteadyScreen[None]):
         return None if row is None else ActionSubject(row, tuple(table.marked))
 
     def compose(self) -> ComposeResult:
-        """A line of figures, the filter, the list beside or above the preview."""
+        """Make a line of figures, the filter, and the list beside or above the preview."""
         yield Static(id="figures", markup=False)
         yield Input(
             placeholder="/ filters: words, kind:crash op:Pad target:tvm status:new since:2d",
@@ -89,60 +89,59 @@ class ClustersScreen(SteadyScreen[None]):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Ask for the first page."""
+        """Load the first page."""
         self.query_one("#groups").display = False
         self.set_focus(self.query_one("#clusters"))
-        self._seen = app_of(self).revision
-        self.load()
+        self._seen = get_app(self).revision
+        self.load_rows()
 
     def on_screen_resume(self) -> None:
-        """What changed while another screen was there is shown now."""
-        if self._seen not in (-1, app_of(self).revision):
-            self.store_changed()
+        """Show changes made while another screen was on top."""
+        if self._seen not in (-1, get_app(self).revision):
+            self.reload_store()
 
-    def store_changed(self) -> None:
-        """Somebody wrote to the store: load what is shown again, in place."""
-        self._seen = app_of(self).revision
-        self.load(keep=True)
+    def reload_store(self) -> None:
+        """Reload in place after a change of the store."""
+        self._seen = get_app(self).revision
+        self.load_rows(keep=True)
 
     # -- loading
 
-    def load(self, keep: bool = False) -> None:
-        """Ask for the rows and the figures; with `keep` as many as there are, and the cursor stays."""
-        store, text, sort, down = app_of(self).store, self.filter_text, self.sort, self.reversed
-        in_background(self, "figures", store.counts, self._count)
+    def load_rows(self, keep: bool = False) -> None:
+        """Load rows and figures; with `keep` as many rows as before, without moving the cursor."""
+        store, text, sort, down = get_app(self).store, self.filter_text, self.sort, self.reversed
+        run_in_background(self, "figures", store.counts, self._show_counts)
         if self.grouping is not None:
             grouping = self.grouping
-            in_background(self, "rows", lambda: store.groups(grouping, text), self._group, self._refuse)
+            run_in_background(
+                self, "rows", lambda: store.groups(grouping, text), self._show_groups, self._show_problem
+            )
             return
         wanted = max(FIRST, len(self.found)) if keep else FIRST
-        in_background(
+        run_in_background(
             self,
             "rows",
-            lambda: pages(store, text, sort, down, "", wanted),
-            lambda page: self._first(page, keep),
-            self._refuse,
+            lambda: read_clusters(store, text, sort, down, "", wanted),
+            lambda page: self._show_first(page, keep),
+            self._show_problem,
         )
 
     @on(PagedList.More, "#clusters")
-    def more(self, event: PagedList.More) -> None:
-        """The next rows."""
-        store, text, sort, down, after = (
-            app_of(self).store,
-            self.filter_text,
-            self.sort,
-            self.reversed,
-            self.next,
-        )
+    def load_more(self, event: PagedList.More) -> None:
+        """Load the next rows."""
+        store, after = get_app(self).store, self.next
+        text, sort, down = self.filter_text, self.sort, self.reversed
         wanted = FAR if event.far else PAGE
 
-        def found() -> ClusterPage:
-            return pages(store, text, sort, down, after, wanted)
+        def read_more() -> ClusterPage:
+            return read_clusters(store, text, sort, down, after, wanted)
 
         if after:
-            in_background(self, "rows", found, lambda page: self._further(page, event.far), self._refuse)
+            run_in_background(
+                self, "rows", read_more, lambda page: self._show_more(page, event.far), self._show_problem
+            )
 
-    def _first(self, page: ClusterPage, keep: bool) -> None:
+    def _show_first(self, page: ClusterPage, keep: bool) -> None:
         self.problem = ""
         self.found = {row.id: row for row in page.rows}
         self.total, self.next = page.total, page.next
@@ -154,58 +153,60 @@ class ClustersScreen(SteadyScreen[None]):
             if self.filter_text
             else "no failures yet; C shows the campaign"
         )
-        table.show(self._cells(page.rows), complete=not page.next, keep=keep)
-        self._figures()
+        table.show_rows(self._make_cells(page.rows), complete=not page.next, keep=keep)
+        self._show_figures()
 
-    def _further(self, page: ClusterPage, far: bool) -> None:
+    def _show_more(self, page: ClusterPage, far: bool) -> None:
         fresh = [row for row in page.rows if row.id not in self.found]
         self.found |= {row.id: row for row in fresh}
         self.total, self.next = page.total, page.next
         table = self.query_one("#clusters", PagedList)
-        table.extend(self._cells(fresh), complete=not page.next)
+        table.extend_rows(self._make_cells(fresh), complete=not page.next)
         if far:
             table.cursor = len(table.rows) - 1
-        self._figures()
+        self._show_figures()
 
-    def _cells(self, rows: Sequence[ClusterRow]) -> list[Row]:
-        now = app_of(self).now()
-        return [cluster_cells(row, now) for row in rows]
+    def _make_cells(self, rows: Sequence[ClusterRow]) -> list[Row]:
+        now = get_app(self).now()
+        return [make_cluster_row(row, now) for row in rows]
 
-    def _group(self, groups: Sequence[object]) -> None:
+    def _show_groups(self, groups: Sequence[object]) -> None:
         from opsieve.triage.store.rows import ClusterGroup
 
         self.problem = ""
         table = self.query_one("#groups", PagedList)
-        table.show([group_cells(cast(ClusterGroup, group)) for group in groups], complete=True, keep=True)
-        self._figures()
+        table.show_rows(
+            [make_group_row(cast(ClusterGroup, group)) for group in groups], complete=True, keep=True
+        )
+        self._show_figures()
 
-    def _refuse(self, sentence: str) -> None:
+    def _show_problem(self, sentence: str) -> None:
         self.problem = sentence
-        self._figures()
+        self._show_figures()
 
-    def _count(self, counts: Counts) -> None:
+    def _show_counts(self, counts: Counts) -> None:
         self.counts = counts
-        self._figures()
+        self._show_figures()
 
-    def _figures(self) -> None:
-        """The line of figures: what is shown of how many, and what stands apart; or what is wrong."""
-        app = app_of(self)
+    def _show_figures(self) -> None:
+        """Show the numbers of listed, total and separate entries, or a problem."""
+        app = get_app(self)
         line = self.query_one("#figures", Static)
         line.set_class(bool(self.problem), "problem")
         if self.problem:
-            line.update(one_line(self.problem))
+            line.update(to_one_line(self.problem))
             return
         marked = len(self.query_one("#clusters", PagedList).marked)
         words = [
-            f"{one_line(app.title_of_store, 30)}:",
+            f"{to_one_line(app.store_title, 30)}:",
             f"{len(self.found):,} of {counted(self.total, 'cluster')}",
         ]
         if self.grouping is not None:
             words = [words[0], f"clusters by {self.grouping}"]
         words[1] += f", {marked} selected" if marked else ""
-        if said := remarks(self.filter_text):
+        if said := explain_filter(self.filter_text):
             line.set_class(True, "problem")
-            line.update(f"{words[0]} {words[1]} · {one_line(said[0], 200)}")
+            line.update(f"{words[0]} {words[1]} · {to_one_line(said[0], 200)}")
             return
         words.append(f"· by {self.sort}{' reversed' if self.reversed else ''}")
         if self.counts is not None:
@@ -221,90 +222,90 @@ class ClustersScreen(SteadyScreen[None]):
         line.update(" ".join(words))
 
     def refresh_figures(self) -> None:
-        """A job began or ended."""
-        self._figures()
+        """Update the figures when a job starts or ends."""
+        self._show_figures()
 
     # -- the preview
 
     @on(PagedList.Highlighted, "#clusters")
-    def follow(self) -> None:
+    def follow_cursor(self) -> None:
         """Show the cluster under the cursor once the cursor rests."""
-        self.set_timer(_SETTLED, self._preview, name="preview")
+        self.set_timer(_SETTLED, self._show_preview, name="preview")
 
-    def _preview(self) -> None:
+    def _show_preview(self) -> None:
         subject = self.subject
         view = self.query_one("#preview", LinesView)
         if subject is None:
-            view.show([])
+            view.show_lines([])
             return
-        row, store, now = subject.cluster, app_of(self).store, app_of(self).now()
+        row, store, now = subject.cluster, get_app(self).store, get_app(self).now()
 
-        def shown(fingerprints: tuple[FingerprintRow, ...]) -> None:
-            view.show([*cluster_lines(row, now), *fingerprint_lines(fingerprints[:20])])
+        def show_cluster(fingerprints: tuple[FingerprintRow, ...]) -> None:
+            view.show_lines([*list_cluster(row, now), *list_fingerprints(fingerprints[:20])])
 
-        def refused(sentence: str) -> None:
-            view.show([*cluster_lines(row, now), ((one_line(sentence), "bad"),)])
+        def show_problem(sentence: str) -> None:
+            view.show_lines([*list_cluster(row, now), ((to_one_line(sentence), "bad"),)])
 
-        in_background(self, "preview", lambda: store.fingerprints(row.id), shown, refused)
+        run_in_background(self, "preview", lambda: store.fingerprints(row.id), show_cluster, show_problem)
 
     @on(PagedList.Marked)
-    def marks_changed(self) -> None:
-        """Tell how many are selected."""
-        self._figures()
+    def update_marks(self) -> None:
+        """Show the number of selected rows."""
+        self._show_figures()
 
     # -- keys
 
     @on(PagedList.Chosen, "#clusters")
-    def open(self, event: PagedList.Chosen) -> None:
-        """Drill into a cluster."""
+    def open_cluster(self, event: PagedList.Chosen) -> None:
+        """Open a cluster."""
         if event.row.key in self.found:
             self.app.push_screen(ClusterScreen(self.found[event.row.key]))
 
     @on(PagedList.Chosen, "#groups")
-    def narrow(self, event: PagedList.Chosen) -> None:
+    def open_group(self, event: PagedList.Chosen) -> None:
         """Show the clusters of a group."""
         field, value = self.grouping, event.row.key
-        self._ungroup()
+        self._leave_groups()
         quoted = f'"{value}"' if " " in value or not value else value
         asked = self.query_one("#filter", Input)
         asked.value = f"{asked.value} {field}:{quoted}".strip() if value else asked.value
         self.set_focus(self.query_one("#clusters"))
 
     @on(Input.Changed, "#filter")
-    def typed(self, event: Input.Changed) -> None:
-        """Filter as one types."""
+    def apply_filter(self, event: Input.Changed) -> None:
+        """Filter while typing."""
         if event.value != self.filter_text:
             self.filter_text = event.value
-            self.load()
+            self.load_rows()
 
     @on(Input.Submitted, "#filter")
-    def filtered(self) -> None:
-        """Back to the list."""
+    def leave_filter(self) -> None:
+        """Go back to the list."""
         self.set_focus(self.query_one("#groups" if self.grouping else "#clusters"))
 
     def action_filter(self) -> None:
-        """To the filter."""
+        """Go to the filter."""
         self.set_focus(self.query_one("#filter"))
 
     def action_saved_filters(self) -> None:
-        """Choose a filter that was saved with the store."""
-        filters = saved_filters(app_of(self).folder)
+        """Choose one of the store's saved filters."""
+        filters = read_filters(get_app(self).folder)
         if not filters:
-            app_of(self).show_notice("no filter is saved; F saves the one that is set")
+            get_app(self).show_notice("no filter is saved; F saves the one that is set")
             return
 
-        def chosen(name: str | None) -> None:
+        def use_filter(name: str | None) -> None:
             if name is not None:
                 self.query_one("#filter", Input).value = filters[name]
 
         options = [(name, f"{name}: {text}") for name, text in filters.items()]
-        self.app.push_screen(ChoiceDialog("Filter by", options), chosen)
+        self.app.push_screen(ChoiceDialog("Filter by", options), use_filter)
 
     def action_save_filter(self) -> None:
-        """Save the filter that is set under a name; without one remove what has the name."""
-        app, text = app_of(self), self.filter_text.strip()
+        """Save the current filter under a name; an empty filter removes the saved one."""
+        app, text = get_app(self), self.filter_text.strip()
 
-        def written(name: str | None) -> None:
+        def save_named(name: str | None) -> None:
             if name:
                 try:
                     save_filter(app.folder, name, text)
@@ -316,15 +317,15 @@ class ClustersScreen(SteadyScreen[None]):
                     app.show_notice(f"filter {name} {'saved; f lists them' if text else 'removed'}")
 
         question = f"Save the filter {text} as" if text else "Remove which saved filter?"
-        self.app.push_screen(LineDialog(question, "", "a name"), written)
+        self.app.push_screen(LineDialog(question, "", "a name"), save_named)
 
     def action_sort(self) -> None:
         """Choose an order."""
 
-        def chosen(sort: str | None) -> None:
+        def sort_by(sort: str | None) -> None:
             if sort is not None:
                 self.sort = cast(Sort, sort)
-                self.load()
+                self.load_rows()
 
         names = {
             "rank": "rank: read in this order",
@@ -339,46 +340,46 @@ class ClustersScreen(SteadyScreen[None]):
             "id": "id",
         }
         self.app.push_screen(
-            ChoiceDialog("Sort by", [(name, names[name]) for name in SORTS], self.sort), chosen
+            ChoiceDialog("Sort by", [(name, names[name]) for name in SORTS], self.sort), sort_by
         )
 
     def action_reverse(self) -> None:
-        """The opposite order."""
+        """Reverse the order."""
         self.reversed = not self.reversed
-        self.load()
+        self.load_rows()
 
     def action_group(self) -> None:
-        """Choose what to group by."""
+        """Choose a grouping."""
 
-        def chosen(grouping: str | None) -> None:
+        def group_by(grouping: str | None) -> None:
             if grouping is None:
                 return
             if not grouping:
-                self._ungroup()
+                self._leave_groups()
                 return
             self.grouping = cast(Grouping, grouping)
             self.query_one("#clusters").display = self.query_one("#preview").display = False
             self.query_one("#groups").display = True
             self.set_focus(self.query_one("#groups"))
-            self.load()
+            self.load_rows()
 
         options = [("", "nothing: the list of clusters"), *((name, name) for name in GROUPINGS)]
-        self.app.push_screen(ChoiceDialog("Group by", options, self.grouping or ""), chosen)
+        self.app.push_screen(ChoiceDialog("Group by", options, self.grouping or ""), group_by)
 
-    def _ungroup(self) -> None:
+    def _leave_groups(self) -> None:
         self.grouping = None
         self.query_one("#clusters").display = self.query_one("#preview").display = True
         self.query_one("#groups").display = False
         self.set_focus(self.query_one("#clusters"))
-        self.load()
+        self.load_rows()
 
     def action_back(self) -> None:
-        """One step back: out of the filter, out of the groups, no selection, no filter."""
+        """Go back one step: out of the filter, the groups, the selection, then clear the filter."""
         asked, table = self.query_one("#filter", Input), self.query_one("#clusters", PagedList)
         if asked.has_focus:
-            self.filtered()
+            self.leave_filter()
         elif self.grouping is not None:
-            self._ungroup()
+            self._leave_groups()
         elif table.marked:
             table.clear_marks()
         elif asked.value:
@@ -386,8 +387,8 @@ class ClustersScreen(SteadyScreen[None]):
         self.set_focus(table)
 
 
-def pages(store: Queries, text: str, sort: Sort, down: bool, after: str, wanted: int) -> ClusterPage:
-    """So many rows behind a place, a page at a time."""
+def read_clusters(store: Queries, text: str, sort: Sort, down: bool, after: str, wanted: int) -> ClusterPage:
+    """Read up to `wanted` clusters behind a place, a page at a time."""
     rows: list[ClusterRow] = []
     while True:
         page = store.clusters(text, sort=sort, reverse=down, after=after, limit=min(PAGE, wanted - len(rows)))

@@ -1,4 +1,4 @@
-"""A failure for others: choose a kind, read exactly what will be written, write it or copy it."""
+"""Export a failure: choose a kind, read the exact contents, write or copy them."""
 
 import io
 import zipfile
@@ -11,15 +11,15 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
 from opsieve.gen.errors import BadInput
-from opsieve.tui.app.protocol import ActionSubject, app_of
-from opsieve.tui.app.services.background import in_background
+from opsieve.tui.app.protocol import ActionSubject, get_app
+from opsieve.tui.app.services.background import run_in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
-from opsieve.tui.app.widgets.visible import Line, lines_of, one_line
+from opsieve.tui.app.widgets.visible import Line, to_lines, to_one_line
 
 KINDS = ("script", "issue", "pytest", "case")
 NAMES = {"script": "repro.py", "issue": "issue.md", "pytest": "test_repro.py", "case": "case.zip"}
@@ -28,9 +28,7 @@ _MOST_COPIED = 100_000  # bytes that a terminal is sent for its clipboard
 
 
 class ExportScreen(SteadyScreen[None]):
-    """The failure is run again while this opens; what it is written as is shown, and enter writes just
-    that.
-    """
+    """The failure runs again when this screen opens; it shows the exact contents that enter writes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,w", "write", "Write"),
@@ -49,8 +47,8 @@ class ExportScreen(SteadyScreen[None]):
         self.written = ""
 
     def compose(self) -> ComposeResult:
-        """The kinds, the path, the preview."""
-        yield Static(f"export {one_line(self._subject.name, 200)}", id="figures", markup=False)
+        """Make the kinds, the path, and the preview."""
+        yield Static(f"export {to_one_line(self._subject.name, 200)}", id="figures", markup=False)
         yield PageBar(LABELS, id="pages")
         yield Input(placeholder="where to write it", id="path", compact=True)
         yield LinesView(id="page")
@@ -58,32 +56,32 @@ class ExportScreen(SteadyScreen[None]):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Begin with the script."""
+        """Start with the script."""
         self.set_focus(self.query_one("#page"))
-        self._show()
+        self._start_export()
 
     @property
     def kind(self) -> str:
-        """The kind that is shown."""
+        """The shown kind."""
         return KINDS[self.query_one(PageBar).current]
 
     @property
     def job(self) -> Job | None:
-        """The child that makes it."""
+        """The child process that makes the file."""
         return self.jobs.get(self.kind)
 
     @property
-    def ready(self) -> bool:
-        """Whether what is shown can be written."""
+    def is_ready(self) -> bool:
+        """Whether the shown contents are complete."""
         return self.job is not None and self.job.state == "done" and bool(self.job.output)
 
-    def _show(self) -> None:
+    def _start_export(self) -> None:
         if self.job is None:
-            app = app_of(self)
+            app = get_app(self)
             command = [
                 *OPSIEVE,
                 "export",
-                self._place(),
+                self._get_name(),
                 "--as",
                 self.kind,
                 "-o",
@@ -96,48 +94,50 @@ class ExportScreen(SteadyScreen[None]):
         path = self.query_one("#path", Input)
         if not path.value or Path(path.value).name in NAMES.values():
             path.value = str(Path(path.value).with_name(NAMES[self.kind]) if path.value else NAMES[self.kind])
-        self._draw()
+        self._show_preview()
 
-    def _place(self) -> str:
-        """A case folder by its path, anything else by its name."""
+    def _get_name(self) -> str:
+        """Return the path of a case folder, or the name of anything else."""
         name = self._subject.name
-        folder = app_of(self).folder / name
+        folder = get_app(self).folder / name
         if not name.startswith("cases/"):
             return name
         reduced = folder / "reduced"
         return str(reduced if (reduced / "reduction.json").is_file() else folder)
 
-    def job_changed(self, job: Job) -> None:
-        """A child goes on, or has ended."""
+    def update_job(self, job: Job) -> None:
+        """Update the preview after a change of a child process."""
         if job is self.job:
-            self._draw()
+            self._show_preview()
 
     @on(PageBar.Picked)
     def _draw_kind(self) -> None:
         if self.is_mounted:
-            self._show()
+            self._start_export()
 
-    def _draw(self) -> None:
+    def _show_preview(self) -> None:
         job, view, state = self.job, self.query_one("#page", LinesView), self.query_one("#state", Static)
         if job is None:
             return
-        if not job.over:
-            view.show(
+        if not job.is_over:
+            view.show_lines(
                 [
                     (("the failure is run again, to be sure of what is written …", "accent"),),
-                    ((one_line(job.said), "dim"),),
+                    ((to_one_line(job.last_line), "dim"),),
                 ]
             )
             state.update("")
-        elif not self.ready:
-            log = [((one_line(line, 600), "dim"),) for line in list(job.log)[-20:-1]]
-            view.show([(("nothing to write: ", "bad"), (one_line(job.said, 1000) or job.state, "")), *log])
+        elif not self.is_ready:
+            log = [((to_one_line(line, 600), "dim"),) for line in list(job.log)[-20:-1]]
+            view.show_lines(
+                [(("nothing to write: ", "bad"), (to_one_line(job.last_line, 1000) or job.state, "")), *log]
+            )
             state.update("")
         else:
-            view.show(preview(job.output, self.kind))
+            view.show_lines(preview_file(job.output, self.kind))
             state.update(
                 f"{len(job.output):,} bytes, exactly as shown · enter writes"
-                f" {one_line(self._target().name, 60)} · y copies"
+                f" {to_one_line(self._get_path().name, 60)} · y copies"
             )
 
     # -- keys
@@ -147,7 +147,7 @@ class ExportScreen(SteadyScreen[None]):
         self.query_one(PageBar).current = at
 
     def action_turn(self, by: int) -> None:
-        """The next kind, or the one before."""
+        """Show the next kind, or the previous one."""
         self.query_one(PageBar).current += by
 
     def action_path(self) -> None:
@@ -155,74 +155,76 @@ class ExportScreen(SteadyScreen[None]):
         self.set_focus(self.query_one("#path"))
 
     @on(Input.Submitted, "#path")
-    def named(self) -> None:
-        """The path is chosen."""
+    def leave_path(self) -> None:
+        """Go back to the preview after the path was entered."""
         self.set_focus(self.query_one("#page"))
-        self._draw()
+        self._show_preview()
 
     def action_leave(self) -> None:
-        """Out of the path, or back."""
+        """Leave the path, or the screen."""
         if self.query_one("#path").has_focus:
-            self.named()
+            self.leave_path()
             return
         for job in self.jobs.values():
-            app_of(self).board.cancel(job)
+            get_app(self).board.cancel_job(job)
         self.app.pop_screen()
 
-    def _target(self) -> Path:
+    def _get_path(self) -> Path:
         path = Path(self.query_one("#path", Input).value.strip() or NAMES[self.kind]).expanduser()
         return path / NAMES[self.kind] if path.is_dir() else path
 
     def action_write(self) -> None:
-        """Write the file; where there is one already ask first."""
-        if not self.ready or self.job is None:
-            app_of(self).show_notice("it is not ready yet; wait for the preview", "warning")
+        """Write the file, after a confirmation if another one exists."""
+        if not self.is_ready or self.job is None:
+            get_app(self).show_notice("it is not ready yet; wait for the preview", "warning")
             return
-        path, data = self._target(), self.job.output
+        path, data = self._get_path(), self.job.output
 
-        def write(agreed: bool | None) -> None:
+        def write_if(agreed: bool | None) -> None:
             if agreed:
                 from opsieve.reducer.sessions.output import write as write_whole
 
-                in_background(self, "write", lambda: write_whole(path, data), lambda _: self._wrote(path))
+                run_in_background(
+                    self, "write", lambda: write_whole(path, data), lambda _: self._report_written(path)
+                )
 
         if path.is_file() and path.read_bytes() != data:
             self.app.push_screen(
                 ConfirmDialog(
-                    f"{one_line(str(path), 200)} is there already and is something else. Replace it?"
+                    f"{to_one_line(str(path), 200)} is there already and is something else. Replace it?"
                 ),
-                write,
+                write_if,
             )
         else:
-            write(True)
+            write_if(True)
 
-    def _wrote(self, path: Path) -> None:
+    def _report_written(self, path: Path) -> None:
         self.written = str(path)
         run = {"script": f"python {path}", "pytest": f"pytest {path}"}.get(self.kind, "")
-        app_of(self).show_notice(f"wrote {path}" + (f" · try: {run}" if run else ""))
+        get_app(self).show_notice(f"wrote {path}" + (f" · try: {run}" if run else ""))
 
     def action_copy(self) -> None:
-        """To the clipboard of the terminal (OSC 52), over ssh too."""
-        if not self.ready or self.job is None:
-            app_of(self).show_notice("it is not ready yet; wait for the preview", "warning")
+        """Copy to the terminal's clipboard (OSC 52), also over ssh."""
+        if not self.is_ready or self.job is None:
+            get_app(self).show_notice("it is not ready yet; wait for the preview", "warning")
         elif self.kind == "case" or len(self.job.output) > _MOST_COPIED:
-            app_of(self).show_notice("too much, or not text: write it instead", "warning")
+            get_app(self).show_notice("too much, or not text: write it instead", "warning")
         else:
             self.app.copy_to_clipboard(self.job.output.decode("utf-8", "replace"))
-            app_of(self).show_notice(f"{len(self.job.output):,} bytes sent to the terminal's clipboard")
+            get_app(self).show_notice(f"{len(self.job.output):,} bytes sent to the terminal's clipboard")
 
 
-def preview(data: bytes, kind: str) -> list[Line]:
-    """What is in a file that will be written; of a zip what it holds. BadInput never: what cannot be read is
-    named.
+def preview_file(data: bytes, kind: str) -> list[Line]:
+    """List the contents of a file to be written, for a zip its entries; unreadable parts are named, never
+    raised.
     """
     if kind != "case":
-        return lines_of(data.decode("utf-8", "backslashreplace"), most=100_000, longest=100_000)
+        return to_lines(data.decode("utf-8", "backslashreplace"), most=100_000, longest=100_000)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return [
-                ((f"{entry.file_size:12,}  ", "dim"), (one_line(entry.filename, 300), ""))
+                ((f"{entry.file_size:12,}  ", "dim"), (to_one_line(entry.filename, 300), ""))
                 for entry in archive.infolist()
             ]
     except (zipfile.BadZipFile, BadInput) as error:
-        return [((one_line(str(error)), "bad"),)]
+        return [((to_one_line(str(error)), "bad"),)]

@@ -1,4 +1,4 @@
-"""The keys of the screen beneath, and the words of the filter."""
+"""Help: the keys of the screen beneath, and the syntax of the filter."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,7 +12,7 @@ from textual.widgets import Static
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.steady_screen import SteadyDialog
-from opsieve.tui.app.widgets.visible import Line, visible
+from opsieve.tui.app.widgets.visible import Line, escape_text
 
 FILTER = (
     ("words", "beginnings of words of titles, messages, operators, notes, issues"),
@@ -42,17 +42,17 @@ TEXTUALS_OWN = (
 
 
 class HelpScreen(SteadyDialog[None]):
-    """Every key that does something on the screen that it was asked on."""
+    """Every active key of the screen on which help was opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "Back")]
 
     def __init__(self, beneath: Screen[object], commands: Sequence[tuple[str, str]] = ()) -> None:
-        """`commands`: what the keys of the actions do to the subject of the screen, as command lines."""
+        """`commands` are the equivalent command lines of the actions on the screen's subject."""
         super().__init__()
-        self._lines = help_lines(beneath, commands)
+        self._lines = list_help(beneath, commands)
 
     def compose(self) -> ComposeResult:
-        """The keys, scrolled where they are many."""
+        """Make the list of keys, scrolled if it is long."""
         with Vertical(classes="dialog tall"):
             yield LinesView(wrap=True, id="help")
             yield Static(
@@ -60,15 +60,13 @@ class HelpScreen(SteadyDialog[None]):
             )
 
     def on_mount(self) -> None:
-        """Show them."""
-        self.query_one("#help", LinesView).show(self._lines)
+        """Show the keys."""
+        self.query_one("#help", LinesView).show_lines(self._lines)
         self.query_one("#help").focus()
 
 
-def help_lines(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> list[Line]:
-    """The active keys of a screen: its own first, then those of the app, then how to move; last the
-    commands.
-    """
+def list_help(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> list[Line]:
+    """List the active keys: the screen's own, those of the app, movement; last the commands."""
     groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
         described = active.binding.description
@@ -88,12 +86,12 @@ def help_lines(screen: Screen[object], commands: Sequence[tuple[str, str]]) -> l
         if keys:
             found += [(), ((title, "strong"),)]
             found += [
-                ((f"  {visible(' '.join(names)):18}", "accent"), (visible(text), ""))
+                ((f"  {escape_text(' '.join(names)):18}", "accent"), (escape_text(text), ""))
                 for text, names in keys.items()
             ]
     found += [(), (("in the filter", "strong"),)]
     found += [((f"  {words:26}", "accent"), (meaning, "")) for words, meaning in FILTER]
     if commands:
         found += [(), (("the same on the command line", "strong"),)]
-        found += [((f"  {key:4}", "accent"), (visible(command), "")) for key, command in commands]
+        found += [((f"  {key:4}", "accent"), (escape_text(command), "")) for key, command in commands]
     return found

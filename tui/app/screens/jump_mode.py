@@ -1,4 +1,4 @@
-"""Jump mode: a letter on everything that can have the focus; pressing it goes there."""
+"""Jump mode: a letter on everything that can have the focus; pressing it moves the focus there."""
 
 from typing import ClassVar
 
@@ -33,7 +33,7 @@ class JumpMode(SteadyDialog[None]):
             self._goals |= {str(at + 1): (self._bar, at) for at in range(len(self._bar.pages))}
 
     def compose(self) -> ComposeResult:
-        """A label for each goal, where it is."""
+        """Make a label at the place of each widget."""
         for letter, (widget, at) in self._goals.items():
             if at < 0:
                 label = Static(letter, classes="jump", markup=False)
@@ -44,7 +44,7 @@ class JumpMode(SteadyDialog[None]):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """Go there."""
+        """Move the focus to the widget of the letter."""
         goal = self._goals.get(event.character or "")
         if goal is None:
             return

@@ -1,4 +1,4 @@
-"""What to do when there is no store yet."""
+"""The first screen without a store: how to make one."""
 
 import shlex
 from pathlib import Path
@@ -10,14 +10,14 @@ from textual.binding import Binding, BindingType
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.steady_screen import SteadyScreen
-from opsieve.tui.app.widgets.visible import Line, one_line
+from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 DEFAULT = Path("opsieve-store")  # the store of commands without --store
 _BESIDE = 36  # characters of a command that leave room beside it
 
 
 class WelcomeScreen(SteadyScreen[None]):
-    """Three commands; or what is wrong, and the one that mends it."""
+    """Three commands; or a problem, and the command that solves it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "app.demo", "Open the samples"),
@@ -30,19 +30,19 @@ class WelcomeScreen(SteadyScreen[None]):
         self._folder, self._problem = folder, problem
 
     def compose(self) -> ComposeResult:
-        """All of it as text."""
+        """Make the text."""
         yield LinesView(wrap=True, id="welcome")
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Show it."""
-        self.query_one("#welcome", LinesView).show(welcome_lines(self._folder, self._problem))
+        """Show the text."""
+        self.query_one("#welcome", LinesView).show_lines(list_welcome(self._folder, self._problem))
         self.query_one("#welcome").focus()
 
 
-def welcome_lines(folder: Path, problem: str) -> list[Line]:
-    """The text of the first screen."""
-    name = one_line(str(folder), 200)
+def list_welcome(folder: Path, problem: str) -> list[Line]:
+    """List the text of the first screen."""
+    name = to_one_line(str(folder), 200)
     commands: tuple[tuple[str, str], ...]
     head: list[Line] = [
         (),
@@ -50,7 +50,7 @@ def welcome_lines(folder: Path, problem: str) -> list[Line]:
     ]
     own = "" if folder == DEFAULT else f" --store {shlex.quote(name)}"
     if problem:
-        head += [(), ((f"  {one_line(problem, 600)}", "bad"),)]
+        head += [(), ((f"  {to_one_line(problem, 600)}", "bad"),)]
         commands = ((f"opsieve index{own}", "build it anew"),) if "damaged" in problem else ()
     else:
         head += [(), ((f"  There is no store {name} yet. A campaign makes one:", ""),)]

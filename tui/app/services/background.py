@@ -1,4 +1,4 @@
-"""Questions that block, asked off the interface thread: the answer comes back as a message, a refusal as one
+"""Run blocking queries off the interface thread; the result comes back as a message, an error as one
 sentence.
 """
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class BackgroundDone(Message):
-    """What a thread found; the app delivers it to whoever asked, if that is still there."""
+    """The result of a thread; the app delivers it if its widget still exists."""
 
     def __init__(self, asker: Widget, deliver: Callable[[], None]) -> None:
         super().__init__()
@@ -23,21 +23,21 @@ class BackgroundDone(Message):
         self.deliver = deliver
 
 
-def in_background(
+def run_in_background(
     asker: Widget,
     group: str,
     question: Callable[[], T],
     answer: Callable[[T], None],
     refused: Callable[[str], None] | None = None,
 ) -> None:
-    """Ask in a thread; `answer` or `refused` is called in the interface thread. A newer question of the group
-    cancels this one.
+    """Run `question` in a thread; `answer` or `refused` is called in the interface thread.
 
-    A refusal is the sentence of a BadInput or an OSError; without `refused` it is shown as a notice.
+    A newer question of the group cancels this one. `refused` gets the sentence of a BadInput or an OSError;
+    without it the sentence is shown as a notice.
     """
     app = asker.app
 
-    def run() -> None:
+    def run_question() -> None:
         worker = get_current_worker()
         if worker.is_cancelled:
             return
@@ -52,4 +52,4 @@ def in_background(
         if not worker.is_cancelled:
             app.post_message(BackgroundDone(asker, lambda: answer(found)))
 
-    asker.run_worker(run, group=group, exclusive=True, thread=True, exit_on_error=False)
+    asker.run_worker(run_question, group=group, exclusive=True, thread=True, exit_on_error=False)

@@ -1,5 +1,5 @@
-"""The store of `opsieve tui --demo`: the samples as failures, with what was observed when samples/observe.py
-ran. No compiler runs.
+"""The store of `opsieve tui --demo`: the samples as failures, with the observations of samples/observe.py. No
+compiler runs.
 """
 
 from dataclasses import replace
@@ -14,8 +14,10 @@ _SEED = 1
 
 
 def make_demo(folder: Path) -> Path:
-    """Make the store in `folder`, if it is not there, and give the folder back. BadInput when the samples are
-    not there.
+    """Make the store in `folder` unless it exists, and return the folder.
+
+    Raises:
+        BadInput: If the samples are missing.
     """
     import msgspec
 
@@ -26,7 +28,7 @@ def make_demo(folder: Path) -> Path:
     from opsieve.triage.fingerprint.component import NOTHING
     from opsieve.triage.fingerprint.fingerprint import fingerprint
     from opsieve.triage.fingerprint.program_graph import ProgramNames
-    from opsieve.triage.review.review import review
+    from opsieve.triage.review.review import review_store
     from opsieve.triage.store.failure_record import AbsentOutput
     from opsieve.triage.store.finished_test import Campaign, FinishedTest, FoundFailure
     from opsieve.triage.store.store import Store
@@ -74,7 +76,7 @@ def make_demo(folder: Path) -> Path:
             )
         )
     with Store(folder) as store:
-        store.begin(campaign)
-        store.record(campaign, tests)
-    review(folder)
+        store.begin_campaign(campaign)
+        store.record_tests(campaign, tests)
+    review_store(folder)
     return folder

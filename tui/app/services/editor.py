@@ -1,4 +1,4 @@
-"""A case in the user's own editor."""
+"""Open a case in the user's editor."""
 
 import shlex
 import subprocess
@@ -14,11 +14,12 @@ from opsieve.gen.errors import BadInput
 _FILES = ("reduced/repro.py", "repro.py", "reduced/module.py", "module.py", "notes.md", "case.json")
 
 
-def editor_command(case: Path, environment: Mapping[str, str]) -> list[str]:
-    """The command line that shows a case folder: $VISUAL or $EDITOR with its script, module, notes or
+def choose_command(case: Path, environment: Mapping[str, str]) -> list[str]:
+    """Choose the command that shows a case folder: $VISUAL or $EDITOR with its script, module, notes or
     description.
 
-    BadInput when no editor is named, or there is no file.
+    Raises:
+        BadInput: If no editor is set, or there is no file.
     """
     try:
         words = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
@@ -32,8 +33,10 @@ def editor_command(case: Path, environment: Mapping[str, str]) -> list[str]:
     return [*words, str(found)]
 
 
-def edited(suspended: Callable[[], AbstractContextManager[None]], command: Sequence[str]) -> tuple[str, str]:
-    """Give the terminal to an editor until it ends; a notice and how grave it is."""
+def run_editor(
+    suspended: Callable[[], AbstractContextManager[None]], command: Sequence[str]
+) -> tuple[str, str]:
+    """Give the terminal to an editor until it ends; return a notice and its severity."""
     try:
         with suspended():
             code = subprocess.run(command, check=False).returncode

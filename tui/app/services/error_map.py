@@ -1,13 +1,11 @@
-"""How far one value is from another, as a small map of blocks: where the error sits, seen at a glance.
-Pure.
-"""
+"""A small map of the differences between two values, in blocks, which shows where the error is. Pure."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opsieve.tui.app.services.tensor_difference import distances
+from opsieve.tui.app.services.tensor_difference import compute_distances
 
 ROWS, COLUMNS = 8, 32
 SHADES = " ·░▒▓█"  # no difference; then by the share of elements of a block that differ
@@ -16,7 +14,7 @@ SHADES = " ·░▒▓█"  # no difference; then by the share of elements of a 
 @dataclass(frozen=True, slots=True)
 class ErrorMap:
     """`rows` are blocks, row by row, as shades; `fraction` of all elements differ, by at most `worst` (nan:
-    not comparable numbers).
+    not numeric).
     """
 
     shape: tuple[int, ...]
@@ -25,17 +23,16 @@ class ErrorMap:
     worst: float
 
 
-def error_map(got: Any, expected: Any, within: float = 0.0) -> ErrorMap | None:
-    """The map of two arrays of one shape, None for anything else. An element differs when it is farther than
-    `within`.
+def make_error_map(got: Any, expected: Any, within: float = 0.0) -> ErrorMap | None:
+    """Map the differences of two arrays of one shape; None for other values.
 
-    The last axis runs across, all others down; each character stands for a block of equal size as far as that
-    can be.
+    An element differs if its distance exceeds `within`. The last axis runs across, all others down; each
+    character stands for a block of about equal size.
     """
     a, b = np.asarray(got), np.asarray(expected)
     if a.shape != b.shape or not a.size:
         return None
-    apart = distances(a, b)
+    apart = compute_distances(a, b)
     differs = ~(apart <= within)
     finite = apart[np.isfinite(apart)]
     worst = float(finite.max()) if finite.size and a.dtype.kind not in "OUS" else float("nan")

@@ -1,8 +1,7 @@
-"""Work that takes long, in child processes: what runs, what it says, how it ended. Knows nothing of screens.
+"""Long-running work in child processes: jobs, their output, and their results. Independent of screens.
 
-A job is one or more commands in a row (reduce, then take up what it found). Threads read what a child says;
-`changed` is called from them. A child leads a process group of its own, so that Ctrl-C at the terminal is
-ours alone to answer.
+A job is one or more commands in sequence (reduce, then update the store). Threads read a child's output and
+call `changed`. A child leads a process group of its own, so that Ctrl-C at the terminal reaches only the app.
 """
 
 import contextlib
@@ -36,8 +35,10 @@ _EVERY = 0.5  # seconds between looks at how far a job is
 
 @dataclass(slots=True)
 class Job:
-    """A job as it stands. `results` are what the commands wrote on stdout, `log` the last lines of what they
-    said.
+    """The state of a job. `results` are the commands' stdout, `log` the last lines of their stderr.
+
+    `subject` is the id of a cluster or "", `watched` a file of attempts that shows the progress of a
+    reduction, `began` and `ended` are times of time.monotonic.
     """
 
     number: int
@@ -55,31 +56,31 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What to call it."""
+        """The title of the job."""
         return f"{self.kind} {self.subject}".strip()
 
     @property
-    def quick(self) -> bool:
+    def is_quick(self) -> bool:
         """Whether a person waits for it."""
         return self.kind in QUICK
 
     @property
-    def over(self) -> bool:
-        """Whether nothing more will happen."""
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
         return self.state in ("done", "failed", "cancelled")
 
     @property
     def seconds(self) -> float:
-        """Wall time that it has taken so far."""
+        """The wall time so far."""
         return 0.0 if not self.began else (self.ended or time.monotonic()) - self.began
 
     @property
     def output(self) -> bytes:
-        """What the last command wrote."""
+        """The output of the last command."""
         return self.results[-1] if self.results else b""
 
-    def report(self) -> dict[str, Any]:
-        """The first JSON object that a command wrote; {} when there is none."""
+    def read_report(self) -> dict[str, Any]:
+        """Return the first JSON object that a command wrote, or {}."""
         for result in self.results:
             with contextlib.suppress(ValueError, RecursionError):
                 found = json.loads(result)
@@ -89,10 +90,10 @@ class Job:
 
     @property
     def outcome(self) -> str:
-        """What was found, in a few words; "" while it is not over, or when that says nothing."""
+        """The result in a few words; "" before the end or without a result."""
         if self.state != "done":
             return ""
-        report = self.report()
+        report = self.read_report()
         if "nodes_after" in report:
             before = report.get("nodes_before")
             left = (
@@ -112,8 +113,8 @@ class Job:
         return ""
 
     @property
-    def said(self) -> str:
-        """The last thing that it said."""
+    def last_line(self) -> str:
+        """The last line of its log."""
         return next((line.removeprefix("opsieve: ") for line in reversed(self.log) if line.strip()), "")
 
 
@@ -128,56 +129,58 @@ class JobBoard:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    def start(self, kind: Kind, subject: str, *commands: Sequence[str], watched: Path | None = None) -> Job:
-        """Begin a job; a quick one does not wait for others."""
+    def start_job(
+        self, kind: Kind, subject: str, *commands: Sequence[str], watched: Path | None = None
+    ) -> Job:
+        """Start a job; a quick one does not wait for others."""
         job = Job(len(self.jobs) + 1, kind, subject, tuple(tuple(command) for command in commands), watched)
         self.jobs.append(job)
-        thread = threading.Thread(target=self._run, args=[job], daemon=True, name=f"job-{job.number}")
+        thread = threading.Thread(target=self._run_job, args=[job], daemon=True, name=f"job-{job.number}")
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
         return job
 
     @property
     def active(self) -> list[Job]:
-        """Those that wait or run."""
-        return [job for job in self.jobs if not job.over]
+        """The jobs that wait or run."""
+        return [job for job in self.jobs if not job.is_over]
 
-    def cancel(self, job: Job) -> None:
-        """End a job: ask its child, and kill that when it does not end."""
+    def cancel_job(self, job: Job) -> None:
+        """End a job: interrupt its child, and kill it if it does not end."""
         with self._lock:
-            if job.over:
+            if job.is_over:
                 return
-            self._over(job, "cancelled")
+            self._mark_over(job, "cancelled")
             child = self._children.get(job.number)
             if child is not None:
-                _signal(child, signal.SIGINT)
-                timer = threading.Timer(_GRACE, _signal, [child, signal.SIGKILL])
+                _send_signal(child, signal.SIGINT)
+                timer = threading.Timer(_GRACE, _send_signal, [child, signal.SIGKILL])
                 timer.daemon = True
                 timer.start()
         self._changed(job)
 
-    def close(self) -> None:
-        """End all jobs and wait until they have ended."""
+    def end_all(self) -> None:
+        """End all jobs and wait for them."""
         for job in self.active:
-            self.cancel(job)
+            self.cancel_job(job)
         for thread in self._threads:
             thread.join(_GRACE + 5)
 
-    def _over(self, job: Job, state: State) -> None:
-        if not job.over:
+    def _mark_over(self, job: Job, state: State) -> None:
+        if not job.is_over:
             job.state, job.ended = state, time.monotonic()
 
-    def _run(self, job: Job) -> None:
-        if job.quick:
-            self._work(job)
+    def _run_job(self, job: Job) -> None:
+        if job.is_quick:
+            self._run_commands(job)
             return
         with self._running:
-            self._work(job)
+            self._run_commands(job)
 
-    def _work(self, job: Job) -> None:
+    def _run_commands(self, job: Job) -> None:
         for command in job.commands:
             with self._lock:
-                if job.over:
+                if job.is_over:
                     return
                 job.state, job.began = "running", job.began or time.monotonic()
                 try:
@@ -187,31 +190,31 @@ class JobBoard:
                     )  # fmt: skip
                 except OSError as error:
                     job.log.append(str(error))
-                    self._over(job, "failed")
+                    self._mark_over(job, "failed")
                     self._changed(job)
                     return
                 self._children[job.number] = child
             self._changed(job)
-            self._read(job, child)
+            self._read_output(job, child)
             with self._lock:
                 del self._children[job.number]
                 job.code = child.returncode
-                if job.over:
+                if job.is_over:
                     break
                 if job.code not in (0, 1):  # 1 says that failures were found
-                    self._over(job, "failed")
+                    self._mark_over(job, "failed")
                     break
         else:
             with self._lock:
-                self._over(job, "done")
+                self._mark_over(job, "done")
         self._changed(job)
 
-    def _read(self, job: Job, child: "subprocess.Popen[bytes]") -> None:
+    def _read_output(self, job: Job, child: "subprocess.Popen[bytes]") -> None:
         assert child.stdout is not None
         assert child.stderr is not None
-        listener = threading.Thread(target=self._listen, args=[job, child.stderr], daemon=True)
+        listener = threading.Thread(target=self._read_log, args=[job, child.stderr], daemon=True)
         ended = threading.Event()
-        looker = threading.Thread(target=self._look, args=[job, ended], daemon=True)
+        looker = threading.Thread(target=self._watch_progress, args=[job, ended], daemon=True)
         listener.start()
         looker.start()
         try:
@@ -226,12 +229,12 @@ class JobBoard:
             child.stdout.close()
             child.stderr.close()
 
-    def _listen(self, job: Job, pipe: IO[bytes]) -> None:
+    def _read_log(self, job: Job, pipe: IO[bytes]) -> None:
         while line := pipe.readline(_LONGEST):
             job.log.append(line.decode("utf-8", "replace").rstrip("\r\n"))
             self._changed(job)
 
-    def _look(self, job: Job, ended: threading.Event) -> None:
+    def _watch_progress(self, job: Job, ended: threading.Event) -> None:
         if job.watched is None:
             return
         attempts, read, smallest = 0, 0, 0
@@ -256,8 +259,8 @@ class JobBoard:
                 self._changed(job)
 
 
-def _signal(child: "subprocess.Popen[bytes]", number: int) -> None:
-    """Tell a child, and on killing all of its group."""
+def _send_signal(child: "subprocess.Popen[bytes]", number: int) -> None:
+    """Send a signal to a child; a kill goes to its whole group."""
     if child.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What threads tell the app: messages, since no thread may touch a widget."""
+"""Messages from threads to the app, since threads must not touch widgets."""
 
 from textual.message import Message
 
@@ -6,11 +6,11 @@ from opsieve.tui.app.services.job_board import Job
 
 
 class StoreChanged(Message):
-    """Somebody wrote to the store."""
+    """Another process changed the store."""
 
 
 class Trouble(Message):
-    """Something is wrong with the store, or ("") no longer."""
+    """There is a problem with the store, or ("") it is solved."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Trouble(Message):
 
 
 class JobChanged(Message):
-    """A job said something, or ended."""
+    """A job printed something, or ended."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()

@@ -1,7 +1,6 @@
-"""A case judged again here and now, with the elements that are wrong and a map of them. A process of its own,
-started by the app.
+"""Judge a case again, with its wrong elements and a map of them, in a process started by the app.
 
-python -m opsieve.tui.app.services.replay CASE TARGET [--offline]      prints one JSON object
+python -m opsieve.tui.app.services.replay CASE TARGET [--offline] prints one JSON object
 """
 
 import json
@@ -13,7 +12,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Judge, print; 0 whatever the verdict is, 2 for bad input."""
+    """Judge and print; return 0 for every verdict, 2 for bad input."""
     from opsieve.backends.judge.judge import judge
     from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import resolve
@@ -22,7 +21,7 @@ def main() -> int:
     from opsieve.backends.workers.zygotes.zygote import Limits, Unavailable
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.errors import BadInput
-    from opsieve.triage.export.export_input import expected_outputs
+    from opsieve.triage.export.export_input import find_expected
 
     offline = "--offline" in sys.argv
     place, name = [word for word in sys.argv[1:] if word != "--offline"]
@@ -35,7 +34,7 @@ def main() -> int:
             oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
             judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles)
             seen = judged.observations[0]
-            right, source = expected_outputs(case, judged.verdict, seen.outputs, lab)
+            right, source = find_expected(case, judged.verdict, seen.outputs, lab)
     except (BadInput, Unavailable) as error:
         print(str(error), file=sys.stderr)
         return 2
@@ -55,25 +54,25 @@ def main() -> int:
             for each in judged.observations
         ],
         "source": source,
-        "tensors": _tensors(seen.outputs or {}, right),
-        "error_maps": _error_maps(seen.outputs or {}, right),
+        "tensors": _compare_tensors(seen.outputs or {}, right),
+        "error_maps": _make_error_maps(seen.outputs or {}, right),
     }
     json.dump(report, sys.stdout)
     return 0
 
 
-def _tensors(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
-    from opsieve.tui.app.services.tensor_difference import tensor_differences
+def _compare_tensors(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
+    from opsieve.tui.app.services.tensor_difference import compare_values
 
     return [
         asdict(each)
         for name, wanted in right.items()
-        for each in tensor_differences(name, outputs.get(name), wanted.value, wanted.within, wanted.dtype)
+        for each in compare_values(name, outputs.get(name), wanted.value, wanted.within, wanted.dtype)
     ]
 
 
-def _error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
-    from opsieve.tui.app.services.error_map import error_map
+def _make_error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
+    from opsieve.tui.app.services.error_map import make_error_map
 
     found = []
     for name, wanted in right.items():
@@ -81,7 +80,7 @@ def _error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
         made = (
             None
             if got is None or isinstance(got, (list, tuple))
-            else error_map(got, wanted.value, wanted.within)
+            else make_error_map(got, wanted.value, wanted.within)
         )
         if made is not None:
             worst = made.worst if math.isfinite(made.worst) else None

@@ -1,4 +1,4 @@
-"""Filters that people saved with a store, by name: `filters.json` in its folder."""
+"""Filters saved with a store, by name: `filters.json` in its folder."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ _LONGEST = 500  # characters, as of any filter
 _BYTES = 1 << 20
 
 
-def saved_filters(folder: Path) -> dict[str, str]:
-    """The filters of a store by name; {} where there are none, or the file holds something else."""
+def read_filters(folder: Path) -> dict[str, str]:
+    """Read the filters of a store by name; {} if the file is missing or invalid."""
     try:
         found = json.loads(read_file(folder / FILE, _BYTES))
     except (BadInput, ValueError, RecursionError):
@@ -24,10 +24,12 @@ def saved_filters(folder: Path) -> dict[str, str]:
 
 
 def save_filter(folder: Path, name: str, text: str) -> None:
-    """Save a filter under a name; an empty text removes it. BadInput when the file cannot be written, or
-    there are too many.
+    """Save a filter under a name; an empty text removes it.
+
+    Raises:
+        BadInput: If the file cannot be written, or there are too many filters.
     """
-    filters = saved_filters(folder) | {name: text}
+    filters = read_filters(folder) | {name: text}
     if not text:
         filters.pop(name)
     if len(filters) > _MOST:

@@ -1,4 +1,4 @@
-"""A thread that looks whether anybody wrote to the store, so that the screens show what is there."""
+"""A thread that watches the store for changes, so that the screens stay up to date."""
 
 import threading
 from collections.abc import Callable
@@ -11,36 +11,34 @@ _EVERY = 0.5  # seconds between looks
 
 
 class Watch:
-    """Calls `changed` after others' commits, and `trouble` once for each new sentence of what is wrong ("":
-    all is well again).
-    """
+    """Calls `changed` after others' commits, and `trouble` once for each new problem ("": it is solved)."""
 
     def __init__(self, store: Queries, changed: Callable[[], None], trouble: Callable[[str], None]) -> None:
         self._store, self._changed, self._trouble = store, changed, trouble
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name="watch")
+        self._thread = threading.Thread(target=self._run_loop, daemon=True, name="watch")
 
-    def start(self) -> None:
-        """Begin to look."""
+    def start_watching(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Look no more; returns when nothing is asked any more."""
+    def stop_watching(self) -> None:
+        """Stop the thread and wait for its last query."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         said, first = "", True
         while not self._end.is_set():
-            now = self._look(first)
+            now = self._check_store(first)
             first = False
             if now != said:
                 said = now
                 self._trouble(now)
             self._end.wait(_EVERY)
 
-    def _look(self, first: bool) -> str:
+    def _check_store(self, first: bool) -> str:
         if not (self._store.folder / INDEX).is_file():
             return (
                 f"the index of the store {shown(self._store.folder, 120)} has vanished; what you see is what"

@@ -1,6 +1,4 @@
-"""Two values of an output beside each other: their types, how many elements differ, where the largest error
-is, the worst of them. Pure.
-"""
+"""Compare two values of an output: their types, differing elements, and the largest errors. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +15,8 @@ _LONGEST = 40  # characters of an element
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element: `index` like [0,3], both values, how far they are apart ("" where that is no number),
-    whether that is too far.
+    """One element: `index` like [0,3], both values, their difference ("" if not numeric), and whether that is
+    too large.
     """
 
     index: str
@@ -30,11 +28,11 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class TensorDifference:
-    """`expected` and `got` are types like float32[2,3], `largest` the index of the largest error, "" where
-    nothing differs.
+    """The difference of one tensor.
 
-    `elements` are all of a small tensor, in order, and of a larger one those that differ, the worst first. Of
-    two shapes they are the first elements of either, by position in memory.
+    `expected` and `got` are types like float32[2,3], `largest` the index of the largest error, or "".
+    `elements` are all of a small tensor, in order, and of a larger one those that differ, the worst first.
+    For different shapes they are the first elements of both, in memory order.
     """
 
     output: str
@@ -47,50 +45,53 @@ class TensorDifference:
     elements: tuple[Element, ...]
 
 
-def tensor_differences(
+def compare_values(
     output: str, got: Any, expected: Any, within: float = 0.0, dtype: str = ""
 ) -> Iterator[TensorDifference]:
-    """One for each tensor of an output, of a sequence `output[0]` and so on. An element differs when it is
-    farther than `within`.
+    """Compare each tensor of an output; those of a sequence are named `output[0]` and so on.
 
-    `dtype` is the declared one, "" for that of `expected`, whose values may be wider: a reference computes in
-    float64.
+    An element differs if its distance exceeds `within`. `dtype` is the declared one, "" for that of
+    `expected`, whose values may be wider because a reference computes in float64.
     """
     if isinstance(expected, (list, tuple)):
         given = got if isinstance(got, (list, tuple)) else []
         for at, item in enumerate(expected):
-            yield from tensor_differences(
+            yield from compare_values(
                 f"{output}[{at}]", given[at] if at < len(given) else None, item, within, dtype
             )
     else:
-        yield _difference(output, got, expected, within, dtype)
+        yield _compare_tensor(output, got, expected, within, dtype)
 
 
-def _difference(output: str, got: Any, expected: Any, within: float, dtype: str) -> TensorDifference:
-    left, right = _array(got), _array(expected)
+def _compare_tensor(output: str, got: Any, expected: Any, within: float, dtype: str) -> TensorDifference:
+    left, right = _make_array(got), _make_array(expected)
     types = type_text(expected, dtype), type_text(got)
     if left.shape != right.shape or not right.size:
         first = range(min(WORST, max(left.size, right.size)))
         flat = [(left.ravel(), right.ravel(), at) for at in first]
-        shown = tuple(Element(f"{at}", _shown(b, at), _shown(a, at), "", differs=True) for a, b, at in flat)
+        shown = tuple(
+            Element(f"{at}", _format_element(b, at), _format_element(a, at), "", differs=True)
+            for a, b, at in flat
+        )
         differing = max(left.size, right.size)
         return TensorDifference(output, *types, right.size, differing, within, "", shown)
-    apart = distances(left, right)
+    apart = compute_distances(left, right)
     differs = ~(apart <= within)
     # A number against no number is worse than any distance, and stands first.
     order = np.argsort(-np.where(np.isnan(apart), np.inf, apart), axis=None, kind="stable")
     places = range(right.size) if right.size <= WHOLE else [at for at in order[:WORST] if differs.flat[at]]
-    shown = tuple(_element(left, right, int(at), bool(differs.flat[at])) for at in places)
-    largest = _index(int(order[0]), right.shape) if differs.any() else ""
+    shown = tuple(_make_element(left, right, int(at), bool(differs.flat[at])) for at in places)
+    largest = _format_index(int(order[0]), right.shape) if differs.any() else ""
     many = int(differs.sum())
     return TensorDifference(output, *types, right.size, many, within, largest, shown)
 
 
-def distances(left: Any, right: Any) -> Any:
-    """How far the elements of two arrays of one shape are apart, float64: 0 where both are equal or both nan,
-    nan where one is no number or they are text.
+def compute_distances(left: Any, right: Any) -> Any:
+    """Return the elementwise distance of two arrays of one shape, float64.
+
+    It is 0 if both are equal or nan, and nan for a single nan or for text.
     """
-    if not (_numeric(left) and _numeric(right)):
+    if not (_is_numeric(left) and _is_numeric(right)):
         return np.where(np.asarray(left != right), np.nan, 0.0)
     kind = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
     wide, other = left.astype(kind), right.astype(kind)
@@ -98,37 +99,41 @@ def distances(left: Any, right: Any) -> Any:
         return np.where((wide == other) | (np.isnan(wide) & np.isnan(other)), 0.0, np.abs(wide - other))
 
 
-def _numeric(array: Any) -> bool:
+def _is_numeric(array: Any) -> bool:
     # ml_dtypes (bfloat16, float8, int4) are of kind V
     return array.dtype.kind in "fiubcV"
 
 
-def _array(value: Any) -> Any:
+def _make_array(value: Any) -> Any:
     return np.asarray([] if value is None else value)
 
 
-def _index(at: int, shape: tuple[int, ...]) -> str:
+def _format_index(at: int, shape: tuple[int, ...]) -> str:
     return f"[{','.join(str(int(place)) for place in np.unravel_index(at, shape))}]" if shape else "[]"
 
 
-def _element(left: Any, right: Any, at: int, differs: bool) -> Element:
+def _make_element(left: Any, right: Any, at: int, differs: bool) -> Element:
     return Element(
-        _index(at, right.shape), _shown(right, at), _shown(left, at), _apart(left, right, at), differs
+        _format_index(at, right.shape),
+        _format_element(right, at),
+        _format_element(left, at),
+        _format_difference(left, right, at),
+        differs,
     )
 
 
-def _shown(array: Any, at: int) -> str:
+def _format_element(array: Any, at: int) -> str:
     flat = array.ravel()
     if at >= flat.size:
         return ""
     return f"{float(flat[at]):.9g}" if array.dtype.kind == "f" else str(flat[at])[:_LONGEST]
 
 
-def _apart(left: Any, right: Any, at: int) -> str:
+def _format_difference(left: Any, right: Any, at: int) -> str:
     got, wanted = left.ravel()[at], right.ravel()[at]
     if left.dtype.kind in "iu" and right.dtype.kind in "iu":
         return f"{int(got) - int(wanted):+d}"  # exact, and of unsigned types below 0
-    if not (_numeric(left) and _numeric(right)) or left.dtype.kind in "bc":
+    if not (_is_numeric(left) and _is_numeric(right)) or left.dtype.kind in "bc":
         return ""
     with np.errstate(invalid="ignore", over="ignore"):
         return f"{float(got) - float(wanted):+.4g}"

@@ -1,9 +1,9 @@
-"""Keys in the order in which they were typed, however fast: one is done before the next is given to what has
-the focus then.
+"""Handle keys in the order of typing: each is done before the next goes to the widget that then has the
+focus.
 
-Textual gives a key to the widget that has the focus when the key arrives, and acts on its binding some
-messages later. In a burst, as ssh and paste deliver them, `/kind:crash` would lose what follows the `/`,
-since the filter has the focus too late.
+Textual gives a key to the widget with the focus when the key arrives, and runs its binding some messages
+later. In a burst, as with ssh and paste, `/kind:crash` would lose the text after `/`, because the filter gets
+the focus too late.
 """
 
 import time
@@ -18,11 +18,11 @@ PATIENCE = 0.3  # seconds after which a key counts as done though nobody said so
 
 
 class KeyDone(Message, bubble=True):
-    """Follows a key through the same queues: where it arrives, the key has been acted on."""
+    """Follows a key through the same queues; when it arrives, the key has been handled."""
 
 
 class TypeAhead:
-    """The keys that wait. `give` hands one over; `target` is who gets it now, None while a screen is being
+    """The waiting keys. `give` handles one; `target` returns its widget, or None while a screen is being
     made.
     """
 
@@ -34,25 +34,25 @@ class TypeAhead:
         self._since: float | None = None  # when the key that is under way was given
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether keys wait."""
         return bool(self._waiting)
 
-    async def typed(self, key: events.Key) -> None:
-        """A key arrives."""
+    async def add_key(self, key: events.Key) -> None:
+        """Add a key."""
         self._waiting.append(key)
-        await self.go_on()
+        await self.give_next()
 
     def put_back(self, key: events.Key) -> None:
-        """A key that was given, and that nobody could act on: the next one again."""
+        """Put back a key that could not be handled; it comes first again."""
         self._waiting.appendleft(key)
 
-    async def done(self) -> None:
-        """The key under way was acted on."""
+    async def finish_key(self) -> None:
+        """Note that the current key was handled."""
         self._since = None
-        await self.go_on()
+        await self.give_next()
 
-    async def go_on(self) -> None:
+    async def give_next(self) -> None:
         """Give the next key, if it is its turn."""
         if self._since is not None and time.monotonic() - self._since < PATIENCE:
             return

@@ -1,4 +1,4 @@
-"""A case as pages of lines: what failed, its graph, what each target did, the trace with what was kept of it.
+"""A case as pages of lines: failure, graph, observations, and the trace with the parts in the fingerprint.
 Pure.
 """
 
@@ -11,16 +11,16 @@ from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.stack import read
 from opsieve.triage.store.rows import CaseDetails
 from opsieve.tui.app.views.case_summary import CaseSummary
-from opsieve.tui.app.views.rows_shown import component_lines, facts
-from opsieve.tui.app.widgets.visible import Line, lines_of, moment, one_line, visible
+from opsieve.tui.app.views.rows_shown import list_components, list_facts
+from opsieve.tui.app.widgets.visible import Line, escape_text, format_time, to_lines, to_one_line
 
 PAGES = ("overview", "graph", "tensors", "observed", "trace", "why", "origin")
 _WRONG = (ComponentName.MISMATCH, ComponentName.DTYPE, ComponentName.OUTPUT, ComponentName.ERROR)
 _TELLING = 3  # frames that a fingerprint takes, as in `opsieve.triage.fingerprint.fingerprint`
 
 
-def overview(case: CaseDetails) -> list[Line]:
-    """The failure in a few lines."""
+def list_overview(case: CaseDetails) -> list[Line]:
+    """List the failure in a few lines."""
     member = case.member
     size = (
         counted(member.nodes, "node")
@@ -30,8 +30,8 @@ def overview(case: CaseDetails) -> list[Line]:
     known = {part.name: part.value for part in case.components}
     wrong = ", ".join(f"{name} {known[name]}" for name in _WRONG if known.get(name))
     return [
-        ((one_line(member.name, 300), "accent"),),
-        *facts(
+        ((to_one_line(member.name, 300), "accent"),),
+        *list_facts(
             ("cluster", case.cluster or "none: it is flaky"),
             ("verdict", f"{member.verdict}: {member.reason}"),
             ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
@@ -43,7 +43,7 @@ def overview(case: CaseDetails) -> list[Line]:
             ("size", size),
             ("operators", " ".join(member.operators)),
             ("commits", "; ".join(map(str, case.commits))),
-            ("seen", moment(member.seen)),
+            ("seen", format_time(member.seen)),
             ("case", str(case.folder or "")),
             ("reduced", str(case.reduced or "")),
             ("problem", case.problem),
@@ -51,74 +51,75 @@ def overview(case: CaseDetails) -> list[Line]:
     ]
 
 
-def graph(summary: CaseSummary) -> list[Line]:
-    """The graph drawn, and its operators counted."""
+def list_graph(summary: CaseSummary) -> list[Line]:
+    """List the drawn graph and the counts of its operators."""
     found: list[Line] = [
-        ((f"{visible(rails[:80])}  ", "accent"), (one_line(label, 500), "")) for rails, label in summary.graph
+        ((f"{escape_text(rails[:80])}  ", "accent"), (to_one_line(label, 500), ""))
+        for rails, label in summary.graph
     ]
     found += [(), (("operators", "strong"),)]
-    found += [((f"{many:6}  ", "dim"), (one_line(name, 120), "")) for name, many in summary.operators]
+    found += [((f"{many:6}  ", "dim"), (to_one_line(name, 120), "")) for name, many in summary.operators]
     return found
 
 
-def inputs(summary: CaseSummary) -> list[Line]:
-    """Inputs, and the outputs that the case itself expects."""
+def list_inputs(summary: CaseSummary) -> list[Line]:
+    """List inputs, and the outputs that the case itself expects."""
     found: list[Line] = []
     for title, values in (("inputs", summary.inputs), ("expected outputs", summary.expected)):
         found += [((title, "strong"),)] if values else []
         for name, kind, text in values:
             found += [
-                ((f"  {one_line(name, 80)}  ", "accent"), (one_line(kind, 120), "dim")),
-                ((f"    {one_line(text, 1000)}", ""),),
+                ((f"  {to_one_line(name, 80)}  ", "accent"), (to_one_line(kind, 120), "dim")),
+                ((f"    {to_one_line(text, 1000)}", ""),),
             ]
     return found or [(("it has no inputs", "dim"),)]
 
 
-def observed(observations: Sequence[Observation], problem: str, width: int) -> list[Line]:
-    """Observations side by side, as many columns as `width` cells have room for."""
+def list_observations(observations: Sequence[Observation], problem: str, width: int) -> list[Line]:
+    """List observations side by side, in as many columns as fit into `width` cells."""
     if not observations:
-        return [((one_line(problem), "warn"),)]
+        return [((to_one_line(problem), "warn"),)]
     across = max(1, (width - 13) // 26)
     found: list[Line] = []
     for begin in range(0, len(observations), across):
         shown = observations[begin : begin + across]
         room = max(12, (width - 13) // min(across, len(observations)) - 2)
-        for name, values in _table(shown):
+        for name, values in _make_table(shown):
             if any(values):
-                wrapped = [_wrapped(value, room) for value in values]
+                wrapped = [_wrap_text(value, room) for value in values]
                 for at in range(max(map(len, wrapped))):
                     cells = [lines[at] if at < len(lines) else "" for lines in wrapped]
-                    tones = [_tone(name, value) for value in values]
+                    tones = [_choose_tone(name, value) for value in values]
                     parts = [(f"{cell:{room}}  ", tone) for cell, tone in zip(cells, tones, strict=True)]
                     found.append(((f"{name if not at else '':11}  ", "dim"), *parts))
         found.append(())
-    return [*found, ((one_line(problem), "warn"),)] if problem else found
+    return [*found, ((to_one_line(problem), "warn"),)] if problem else found
 
 
-def _table(shown: Sequence[Observation]) -> list[tuple[str, list[str]]]:
-    def row(name: str, values: Sequence[object]) -> tuple[str, list[str]]:
-        return name, [one_line(str(value), 300) for value in values]
+def _make_table(shown: Sequence[Observation]) -> list[tuple[str, list[str]]]:
+    def make_row(name: str, values: Sequence[object]) -> tuple[str, list[str]]:
+        return name, [to_one_line(str(value), 300) for value in values]
 
     return [
-        row("target", [f"{each.target} {each.version}" for each in shown]),
-        row("outcome", [each.outcome for each in shown]),
-        row("stage", [each.stage if each.outcome != "ok" else "" for each in shown]),
-        row("exception", [each.exception for each in shown]),
-        row("signal", [each.signal or "" for each in shown]),
-        row("message", [each.message for each in shown]),
-        row(
+        make_row("target", [f"{each.target} {each.version}" for each in shown]),
+        make_row("outcome", [each.outcome for each in shown]),
+        make_row("stage", [each.stage if each.outcome != "ok" else "" for each in shown]),
+        make_row("exception", [each.exception for each in shown]),
+        make_row("signal", [each.signal or "" for each in shown]),
+        make_row("message", [each.message for each in shown]),
+        make_row(
             "seconds",
             [", ".join(f"{name} {spent:.3f}" for name, spent in each.seconds.items()) for each in shown],
         ),
-        row("memory", [f"{each.peak_memory >> 20} MiB" if each.peak_memory else "" for each in shown]),
-        row("notes", ["; ".join(each.notes) for each in shown]),
-        row(
+        make_row("memory", [f"{each.peak_memory >> 20} MiB" if each.peak_memory else "" for each in shown]),
+        make_row("notes", ["; ".join(each.notes) for each in shown]),
+        make_row(
             "hazards", ["; ".join(f"{each.rule} at {each.operator}" for each in one.hazards) for one in shown]
         ),
     ]
 
 
-def _tone(name: str, value: str) -> str:
+def _choose_tone(name: str, value: str) -> str:
     if name == "target":
         return "strong"
     return (
@@ -128,13 +129,13 @@ def _tone(name: str, value: str) -> str:
     )
 
 
-def _wrapped(text: str, room: int, most: int = 6) -> list[str]:
+def _wrap_text(text: str, room: int, most: int = 6) -> list[str]:
     cut = textwrap.wrap(text, room) or [""]
     return cut if len(cut) <= most else [*cut[: most - 1], f"{cut[most - 1][: room - 1]}…"]
 
 
-def trace(observations: Sequence[Observation], components: Sequence[Component]) -> list[Line]:
-    """Every frame with what became of it, the message's template, then the raw text."""
+def list_trace(observations: Sequence[Observation], components: Sequence[Component]) -> list[Line]:
+    """List every frame with its role in the fingerprint, the message's template, then the raw text."""
     if not observations:
         return [(("nothing was observed", "dim"),)]
     seen = observations[0]
@@ -152,41 +153,41 @@ def trace(observations: Sequence[Observation], components: Sequence[Component]) 
         found.append(
             (
                 (f"{sign} ", tone),
-                (one_line(names[0] if names else frame.function or frame.module, 160), tone),
-                (f"  {_place(frame)}", "dim"),
+                (to_one_line(names[0] if names else frame.function or frame.module, 160), tone),
+                (f"  {_format_place(frame)}", "dim"),
             )
         )
     if not seen.frames:
         found.append((("there is no frame", "dim"),))
     if template is not None:
         kept = ("+ ", "good") if template.kept else ("- ", "dim")
-        found += [(), (("message, normalised", "strong"),), (kept, (one_line(template.value, 1000), ""))]
-        found.append(((f"  {one_line(template.hint, 300)}", "dim"),))
+        found += [(), (("message, normalised", "strong"),), (kept, (to_one_line(template.value, 1000), ""))]
+        found.append(((f"  {to_one_line(template.hint, 300)}", "dim"),))
     for title, text in (("message", seen.message), ("traceback", seen.traceback), ("log", seen.log)):
         if text.strip():
-            found += [(), ((title, "strong"),), *lines_of(text)]
+            found += [(), ((title, "strong"),), *to_lines(text)]
     return found
 
 
-def _place(frame: Frame) -> str:
+def _format_place(frame: Frame) -> str:
     if frame.file:
-        return one_line(f"{frame.file}:{frame.line}", 200)
-    return one_line(f"{frame.module}+{frame.offset:#x} {frame.build_id[:12]}", 200) if frame.module else ""
+        return to_one_line(f"{frame.file}:{frame.line}", 200)
+    return to_one_line(f"{frame.module}+{frame.offset:#x} {frame.build_id[:12]}", 200) if frame.module else ""
 
 
-def why(components: Sequence[Component]) -> list[Line]:
-    """Every component of the fingerprint."""
+def list_fingerprint(components: Sequence[Component]) -> list[Line]:
+    """List every component of the fingerprint."""
     head: Line = (("+ counts", "good"), ("   - does not count, and why", "dim"))
-    return [head, (), *component_lines(components)]
+    return [head, (), *list_components(components)]
 
 
-def environment(case: CaseDetails, summary: CaseSummary) -> list[Line]:
-    """Where the case comes from, and under which settings it ran."""
-    found = facts(*summary.origin, width=28)
+def list_origin(case: CaseDetails, summary: CaseSummary) -> list[Line]:
+    """List the origin of the case and its settings."""
+    found = list_facts(*summary.origin, width=28)
     for each in case.observations:
         found += [
             (),
-            ((one_line(f"{each.target} {each.version}", 200), "strong"),),
-            *facts(*each.knobs.items(), width=28),
+            ((to_one_line(f"{each.target} {each.version}", 200), "strong"),),
+            *list_facts(*each.knobs.items(), width=28),
         ]
     return found

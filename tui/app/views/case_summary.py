@@ -1,10 +1,9 @@
-"""What a case folder holds, for people: its graph drawn, its operators, its inputs. Read in a process of its
-own.
+"""The contents of a case folder for people: drawn graph, operators, inputs. Read in a process of its own.
 
-    python -I -m opsieve.tui.app.views.case_summary FOLDER      prints one JSON object, the fields of Sheet
+    python -I -m opsieve.tui.app.views.case_summary FOLDER prints one JSON object, the fields of CaseSummary
 
-A model from anywhere may be large or hostile, and reading it would stop the screen; here it has limits on
-time and memory.
+A model may be large or hostile, and reading it could freeze the app; the process has limits on time and
+memory.
 """
 
 import json
@@ -27,7 +26,7 @@ _MAX_OUTPUT = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class CaseSummary:
-    """`graph`: (rails, label) lines; `operators`: (operator, how many); `inputs` and `expected`: (name, type,
+    """`graph`: (rails, label) lines; `operators`: (operator, count); `inputs` and `expected`: (name, type,
     values); `origin`: (name, value).
     """
 
@@ -39,8 +38,10 @@ class CaseSummary:
 
 
 def read_summary(folder: Path) -> CaseSummary:
-    """The sheet of a case folder; BadInput, one sentence, when it cannot be read, or takes too long or too
-    much.
+    """Read the summary of a case folder.
+
+    Raises:
+        BadInput: If it cannot be read within the limits.
     """
     command = [sys.executable, "-I", "-m", "opsieve.tui.app.views.case_summary", str(folder)]
     try:
@@ -53,8 +54,8 @@ def read_summary(folder: Path) -> CaseSummary:
         return CaseSummary(
             tuple((str(rails), str(label)) for rails, label in reply["graph"]),
             tuple((str(name), int(many)) for name, many in reply["operators"]),
-            _triples(reply["inputs"]),
-            _triples(reply["expected"]),
+            _make_triples(reply["inputs"]),
+            _make_triples(reply["expected"]),
             tuple((str(name), str(value)) for name, value in reply["origin"]),
         )
     except BadInput:
@@ -67,12 +68,12 @@ def read_summary(folder: Path) -> CaseSummary:
         ) from None
 
 
-def _triples(rows: Any) -> tuple[tuple[str, str, str], ...]:
+def _make_triples(rows: Any) -> tuple[tuple[str, str, str], ...]:
     return tuple((str(name), str(kind), str(values)) for name, kind, values in rows)
 
 
-def summarize(folder: Path) -> CaseSummary:
-    """The same, read here. BadInput for a case that `opsieve.gen.case.case.load` refuses."""
+def summarise_case(folder: Path) -> CaseSummary:
+    """Summarise a case folder in this process; raises BadInput if the case cannot be loaded."""
     from opsieve.gen.case.case import load
     from opsieve.gen.irs.registry import ir_of
 
@@ -90,19 +91,19 @@ def summarize(folder: Path) -> CaseSummary:
         tuple((rails, label[:_LONGEST]) for rails, label in ir.lines(case.program)),
         # the most frequent first
         tuple(sorted(Counter(ir.operators(case.program)).items(), key=lambda one: (-one[1], one[0]))),
-        tuple((name, *_value(value)) for name, value in case.inputs.items()),
-        tuple((name, *_value(value)) for name, value in (case.expected or {}).items()),
+        tuple((name, *_describe_value(value)) for name, value in case.inputs.items()),
+        tuple((name, *_describe_value(value)) for name, value in (case.expected or {}).items()),
         tuple(origin_rows),
     )
 
 
-def _value(value: Any) -> tuple[str, str]:
+def _describe_value(value: Any) -> tuple[str, str]:
     import numpy as np
 
     if value is None:
         return "nothing", ""
     if isinstance(value, (list, tuple)):
-        return f"sequence of {len(value)}", ", ".join(_value(item)[0] for item in value[:4])
+        return f"sequence of {len(value)}", ", ".join(_describe_value(item)[0] for item in value[:4])
     array = np.asarray(value)
     flat = array.ravel()
     words = " ".join(str(item)[:24] for item in flat[:_VALUES])
@@ -122,7 +123,7 @@ def _value(value: Any) -> tuple[str, str]:
 def _main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     try:
-        json.dump(asdict(summarize(Path(sys.argv[1]))), sys.stdout)
+        json.dump(asdict(summarise_case(Path(sys.argv[1]))), sys.stdout)
     except (BadInput, OSError) as error:
         json.dump({"problem": str(error)}, sys.stdout)
 

@@ -1,12 +1,12 @@
-"""Where an output is wrong, as a small map. Pure."""
+"""The place of an output's errors as a small map. Pure."""
 
 from typing import Any
 
-from opsieve.tui.app.widgets.visible import Line, one_line, visible
+from opsieve.tui.app.widgets.visible import Line, escape_text, to_one_line
 
 
-def error_map_lines(report: dict[str, Any], source: str) -> list[Line]:
-    """What a replay says of one output: how much of it differs from `source`, and where."""
+def list_error_map(report: dict[str, Any], source: str) -> list[Line]:
+    """List the share of an output that differs from `source`, and the map."""
     worst = (
         ""
         if report["worst"] is None
@@ -17,4 +17,7 @@ def error_map_lines(report: dict[str, Any], source: str) -> list[Line]:
         f" differ from {source}{worst}"
     )
     rows = [str(row) for row in report["rows"]]
-    return [((one_line(head, 400), "strong"),), *(((f"  ▕{visible(row[:80])}▏", "bad"),) for row in rows)]
+    return [
+        ((to_one_line(head, 400), "strong"),),
+        *(((f"  ▕{escape_text(row[:80])}▏", "bad"),) for row in rows),
+    ]

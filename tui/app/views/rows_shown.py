@@ -13,7 +13,7 @@ from opsieve.triage.store.rows import (
     RelatedRow,
 )
 from opsieve.tui.app.widgets.paged_list import Column, Row
-from opsieve.tui.app.widgets.visible import Line, ago, moment, one_line
+from opsieve.tui.app.widgets.visible import Line, format_age, format_time, to_one_line
 
 CLUSTERS = (
     Column("", 1),
@@ -44,61 +44,65 @@ GROUPS = (Column("clusters", 8, right=True), Column("failures", 9, right=True), 
 _QUIET = ("fixed", "wontfix")
 
 
-def cluster_cells(row: ClusterRow, now: float) -> Row:
-    """A cluster as a row. A `*` says pinned, a size with `r` reduced."""
+def make_cluster_row(row: ClusterRow, now: float) -> Row:
+    """Make the row of a cluster; `*` means pinned, a size with `r` reduced."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced}r"
     cells = (
         "*" if row.pinned else "", row.id, row.status, row.kind, f"{row.members:,}", size,
-        one_line(row.listed_title, 300), row.stage, one_line(", ".join(row.targets), 80),
-        one_line(" ".join(row.operators), 80), ago(row.first_seen, now), ago(row.last_seen, now),
-        one_line(row.guilty_pass, 60), one_line(row.first_bad, 40),
+        to_one_line(row.listed_title, 300), row.stage, to_one_line(", ".join(row.targets), 80),
+        to_one_line(" ".join(row.operators), 80), format_age(row.first_seen, now), format_age(row.last_seen, now),
+        to_one_line(row.guilty_pass, 60), to_one_line(row.first_bad, 40),
     )  # fmt: skip
     return Row(row.id, cells, "strong" if row.pinned else "dim" if row.status in _QUIET else "")
 
 
-def member_cells(row: MemberRow, now: float) -> Row:
-    """A member as a row; one that was only counted is quiet."""
+def make_member_row(row: MemberRow, now: float) -> Row:
+    """Make the row of a member; one that was only counted is dimmed."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced} of {row.nodes}"
     cells = (
-        "▪" if row.folder else "", size, _short(row), one_line(row.target, 60), one_line(row.version, 30),
-        ago(row.seen, now), one_line(" ".join(row.operators), 80),
+        "▪" if row.folder else "", size, _shorten_name(row), to_one_line(row.target, 60), to_one_line(row.version, 30),
+        format_age(row.seen, now), to_one_line(" ".join(row.operators), 80),
     )  # fmt: skip
     return Row(row.name, cells, "" if row.folder else "dim")
 
 
-def _short(row: MemberRow) -> str:
-    """The end of a case folder's name, which tells it from others; of a member that was only counted all of
-    its name.
-    """
+def _shorten_name(row: MemberRow) -> str:
+    """Return the distinctive end of a case folder's name, or the whole name of a counted member."""
     if not row.folder:
-        return one_line(row.name, 200)
-    return one_line(row.folder.removeprefix("cases/").rpartition("-")[2], 200)
+        return to_one_line(row.name, 200)
+    return to_one_line(row.folder.removeprefix("cases/").rpartition("-")[2], 200)
 
 
-def group_cells(group: ClusterGroup) -> Row:
-    """A group as a row."""
+def make_group_row(group: ClusterGroup) -> Row:
+    """Make the row of a group."""
     return Row(
-        group.value, (f"{group.clusters:,}", f"{group.members:,}", one_line(group.value, 200) or "(none)")
+        group.value, (f"{group.clusters:,}", f"{group.members:,}", to_one_line(group.value, 200) or "(none)")
     )
 
 
-def facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
-    """Names and values, those without a value left out."""
+def list_facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
+    """List names and values, without empty values."""
     return [
-        ((f"{name:{width}} ", "dim"), (one_line(value, 2000), "")) for name, value in pairs if value.strip()
+        ((f"{name:{width}} ", "dim"), (to_one_line(value, 2000), ""))
+        for name, value in pairs
+        if value.strip()
     ]
 
 
-def cluster_lines(row: ClusterRow, now: float) -> list[Line]:
-    """A cluster in full."""
+def list_cluster(row: ClusterRow, now: float) -> list[Line]:
+    """List all facts about a cluster."""
     size = row.nodes if row.reduced is None else row.reduced
     smallest = f"{counted(size, 'node')}, {'not reduced yet' if row.reduced is None else 'reduced'}"
-    first, last = moment(row.first_seen), moment(row.last_seen)
-    seen = f"{first}{f' to {last}' if last != first else ''} ({ago(row.last_seen, now)} ago)" if last else ""
+    first, last = format_time(row.first_seen), format_time(row.last_seen)
+    seen = (
+        f"{first}{f' to {last}' if last != first else ''} ({format_age(row.last_seen, now)} ago)"
+        if last
+        else ""
+    )
     status = f"{row.status}{', pinned' if row.pinned else ''}{f' (rule {row.rule})' if row.rule else ''}"
     return [
-        ((f"{row.id}  ", "accent"), (one_line(row.title, 600), "strong")),
-        *facts(
+        ((f"{row.id}  ", "accent"), (to_one_line(row.title, 600), "strong")),
+        *list_facts(
             ("status", status),
             ("issue", row.issue),
             *(
@@ -119,35 +123,35 @@ def cluster_lines(row: ClusterRow, now: float) -> list[Line]:
     ]
 
 
-def component_lines(components: Sequence[Component]) -> list[Line]:
-    """The components of a fingerprint: + counts, - does not, and why."""
+def list_components(components: Sequence[Component]) -> list[Line]:
+    """List the components of a fingerprint: + counts, - does not, and why."""
     found: list[Line] = []
     for part in components:
         sign, tone = ("+ ", "good") if part.kept else ("- ", "dim")
         found.append(
             (
                 (sign, tone),
-                (f"{one_line(part.name, 40):12} ", tone),
-                (one_line(part.value, 600), "" if part.kept else "dim"),
+                (f"{to_one_line(part.name, 40):12} ", tone),
+                (to_one_line(part.value, 600), "" if part.kept else "dim"),
             )
         )
-        found.append(((f"  {one_line(part.hint, 300)}", "dim"),))
+        found.append(((f"  {to_one_line(part.hint, 300)}", "dim"),))
     return found
 
 
-def fingerprint_lines(fingerprints: Sequence[FingerprintRow], *, components: bool = True) -> list[Line]:
-    """Why each fingerprint is in its cluster, and what it is made of."""
+def list_fingerprints(fingerprints: Sequence[FingerprintRow], *, components: bool = True) -> list[Line]:
+    """List the reason for each fingerprint's membership, and its components."""
     found: list[Line] = []
     for each in fingerprints:
-        found += [(), ((one_line(each.key, 120), "accent"), (f"  {counted(each.count, 'failure')}", ""))]
-        found.append((("here because ", "dim"), (one_line(each.why, 400), "")))
+        found += [(), ((to_one_line(each.key, 120), "accent"), (f"  {counted(each.count, 'failure')}", ""))]
+        found.append((("here because ", "dim"), (to_one_line(each.why, 400), "")))
         if components:
-            found += component_lines(each.components)
+            found += list_components(each.components)
     return found
 
 
-def related_lines(related: Sequence[RelatedRow]) -> list[Line]:
-    """Clusters that look like this one, and why."""
+def list_related(related: Sequence[RelatedRow]) -> list[Line]:
+    """List clusters that look like this one, and why."""
     if not related:
         return [(("no other cluster looks like this one", "dim"),)]
     found: list[Line] = []
@@ -156,30 +160,32 @@ def related_lines(related: Sequence[RelatedRow]) -> list[Line]:
             (
                 (f"{each.cluster.id:7}", "accent"),
                 (f"{each.score:.2f}  ", ""),
-                (one_line(each.cluster.title, 300), ""),
+                (to_one_line(each.cluster.title, 300), ""),
             )
         )
-        found.append(((f"       {one_line(each.reason, 300)}", "dim"),))
+        found.append(((f"       {to_one_line(each.reason, 300)}", "dim"),))
     return found
 
 
-def history_lines(decisions: Sequence[Decision]) -> list[Line]:
-    """What people decided, the latest first."""
+def list_history(decisions: Sequence[Decision]) -> list[Line]:
+    """List the decisions, the latest first."""
     if not decisions:
         return [(("nobody decided anything here yet", "dim"),)]
     found: list[Line] = []
     for each in decisions:
         done = each.state == "done"
-        text = (one_line(each.text, 300), "" if done else "dim")
-        found.append(((f"{moment(each.at)}  ", "dim"), text, ("" if done else f"  ({each.state})", "warn")))
+        text = (to_one_line(each.text, 300), "" if done else "dim")
+        found.append(
+            ((f"{format_time(each.at)}  ", "dim"), text, ("" if done else f"  ({each.state})", "warn"))
+        )
     return found
 
 
-def member_difference(first: MemberRow, second: MemberRow) -> list[Line]:
-    """What two members have in common and where they differ."""
+def compare_members(first: MemberRow, second: MemberRow) -> list[Line]:
+    """List the common and the different facts of two members."""
     found: list[Line] = [
-        ((f"{one_line(first.name, 200)}", "accent"),),
-        ((f"{one_line(second.name, 200)}", "accent"),),
+        ((f"{to_one_line(first.name, 200)}", "accent"),),
+        ((f"{to_one_line(second.name, 200)}", "accent"),),
         (),
     ]
     names = ["target", "version", "verdict", "kind", "stage", "fingerprint"]
@@ -190,17 +196,17 @@ def member_difference(first: MemberRow, second: MemberRow) -> list[Line]:
         if one == other:
             same.append(name)
         else:
-            found += _both(name, one, other)
+            found += _list_both(name, one, other)
     mine, others = set(first.operators), set(second.operators)
     if mine == others:
         same.append("operators")
     else:
-        found += _both("operators", " ".join(sorted(mine - others)), " ".join(sorted(others - mine)))
+        found += _list_both("operators", " ".join(sorted(mine - others)), " ".join(sorted(others - mine)))
     found += [(), (("equal: ", "dim"), (", ".join(same) or "nothing", ""))]
     return found
 
 
-def _both(name: str, one: str, other: str) -> list[Line]:
-    """What two members have under a name."""
-    first, second = one_line(one, 1000), one_line(other, 1000)
+def _list_both(name: str, one: str, other: str) -> list[Line]:
+    """List the values of two members under a name."""
+    first, second = to_one_line(one, 1000), to_one_line(other, 1000)
     return [((name, "strong"),), (("  < ", "bad"), (first, "")), (("  > ", "good"), (second, ""))]

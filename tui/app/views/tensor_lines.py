@@ -1,49 +1,49 @@
-"""Expected, got and difference of each output, as a replay found them, as lines. Pure."""
+"""Expected, got and difference of each output of a replay as lines. Pure."""
 
 from contextlib import suppress
 from typing import Any
 
 from opsieve.gen.model.printable import counted
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.views.error_map_lines import error_map_lines
-from opsieve.tui.app.widgets.visible import Line, one_line
+from opsieve.tui.app.views.error_map_lines import list_error_map
+from opsieve.tui.app.widgets.visible import Line, to_one_line
 
 _HEADINGS = ("element", "expected", "got", "difference")
 
 
-def tensor_lines(job: Job | None, wrong: bool) -> list[Line]:
-    """The outputs of a replay; `wrong`: the failure is one of values, so that there is something to
-    compare.
+def list_tensors(job: Job | None, wrong: bool) -> list[Line]:
+    """List the outputs of a replay; `wrong` means that the failure is one of values, so that there is a
+    comparison.
     """
     if job is None:
         return [] if not wrong else [(("R runs the case again, and shows its outputs here", "dim"),)]
-    report = job.report()
-    if not job.over:
-        said = one_line(job.said)
+    report = job.read_report()
+    if not job.is_over:
+        said = to_one_line(job.last_line)
         return [((f"the case is run again: {job.state} …", "accent"),), *([((said, "dim"),)] if said else [])]
     if job.state != "done" or not report:
-        return [(("its outputs are not known: ", "warn"), (one_line(job.said, 600) or job.state, ""))]
-    where = one_line(f"{report.get('target', '')} {report.get('version', '')}", 100)
-    source = one_line(str(report.get("source", "")), 100)
+        return [(("its outputs are not known: ", "warn"), (to_one_line(job.last_line, 600) or job.state, ""))]
+    where = to_one_line(f"{report.get('target', '')} {report.get('version', '')}", 100)
+    source = to_one_line(str(report.get("source", "")), 100)
     found: list[Line] = [(("outputs", "strong"), (f"  expected by {source}, got by {where}", "dim"))]
     maps = {str(each.get("output")): each for each in report.get("error_maps", []) if isinstance(each, dict)}
     for each in report.get("tensors", []):
         with suppress(KeyError, TypeError, ValueError):
-            found += _tensor(each)
+            found += _list_tensor(each)
             drawn = maps.get(str(each["output"]))
             if drawn is not None and each["differing"] and len(each["elements"]) < each["size"]:
-                found += error_map_lines(drawn, str(report.get("source", "")))
+                found += list_error_map(drawn, str(report.get("source", "")))
             found.append(())
     if len(found) == 1:
-        found += [((f"  none to compare: {one_line(str(report.get('reason', '')), 600)}", ""),), ()]
+        found += [((f"  none to compare: {to_one_line(str(report.get('reason', '')), 600)}", ""),), ()]
     return found
 
 
-def _tensor(each: dict[str, Any]) -> list[Line]:
-    expected, got = one_line(str(each["expected"]), 80), one_line(str(each["got"]), 80)
+def _list_tensor(each: dict[str, Any]) -> list[Line]:
+    expected, got = to_one_line(str(each["expected"]), 80), to_one_line(str(each["got"]), 80)
     kind = expected if expected == got else f"expected {expected}, got {got}"
     head: Line = (
-        (f"  {one_line(str(each['output']), 80)}  ", "accent"),
+        (f"  {to_one_line(str(each['output']), 80)}  ", "accent"),
         (kind, "dim" if expected == got else "bad"),
     )
     if expected == got and not each["differing"]:
@@ -53,11 +53,11 @@ def _tensor(each: dict[str, Any]) -> list[Line]:
         f" {'differs' if each['differing'] == 1 else 'differ'}"
     )
     if each["largest"]:
-        said += f", the largest error at {one_line(str(each['largest']), 60)}"
+        said += f", the largest error at {to_one_line(str(each['largest']), 60)}"
     if each["within"]:
         said += f", allowed {float(each['within']):.4g}"
     elements = [
-        (*(one_line(str(part[name]), 60) for name in ("index", *_HEADINGS[1:])), part)
+        (*(to_one_line(str(part[name]), 60) for name in ("index", *_HEADINGS[1:])), part)
         for part in each["elements"]
     ]
     widths = [max([len(name), *(len(row[at]) for row in elements)]) for at, name in enumerate(_HEADINGS)]

@@ -4,10 +4,10 @@ from textual.widgets import Footer
 
 
 class KeyFooter(Footer):
-    """Textual's footer, made anew only when it would show other keys than before.
+    """Textual's footer, rebuilt only if its keys change.
 
-    A screen says that its keys may have changed whenever the focus moves or data arrives; mostly they have
-    not, and a footer is a dozen widgets.
+    A screen announces changed keys whenever the focus moves or data arrives, mostly without a real change,
+    and a footer is a dozen widgets.
     """
 
     def __init__(self) -> None:
@@ -15,7 +15,7 @@ class KeyFooter(Footer):
         self._drawn: list[tuple[object, ...]] = []
 
     async def recompose(self) -> None:
-        """Show the keys that the screen has now; nothing once that has been left."""
+        """Show the current keys of the screen, unless the screen has been left."""
         if not self.is_attached:
             return
         now: list[tuple[object, ...]] = [

@@ -1,4 +1,4 @@
-"""Text to look at, in tones: draws only the lines in sight, however many there are."""
+"""A text view with tones that draws only the visible lines, however many there are."""
 
 import re
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ _WORDS = re.compile(r"\s+|\S+")
 TONES = ("dim", "strong", "good", "bad", "warn", "accent")
 
 
-def wrapped(line: Line, width: int) -> list[Line]:
-    """A line broken at spaces into lines of at most `width` cells; those that go on stand under what follows
-    a short first part.
+def wrap_line(line: Line, width: int) -> list[Line]:
+    """Break a line at spaces into lines of at most `width` cells, indented to the text after a short first
+    part.
     """
     if sum(cell_len(text) for text, _ in line) <= width:
         return [line]
@@ -69,26 +69,24 @@ class LinesView(ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        """What it shows, as text."""
+        """The shown text."""
         return "\n".join("".join(text for text, _ in line) for line in self.lines)
 
-    def show(self, lines: Sequence[Line], *, keep: bool = False, wrap: bool | None = None) -> None:
-        """Show these lines (printable text), from the first one on; with `keep` what is in sight stays where
-        it is.
-        """
+    def show_lines(self, lines: Sequence[Line], *, keep: bool = False, wrap: bool | None = None) -> None:
+        """Show these lines (printable text) from the first; with `keep` the scroll position stays."""
         self._wrap = self._wrap if wrap is None else wrap
         self.lines = tuple(lines)
-        self._broken()
+        self._break_lines()
         if self._follow:
             self.scroll_end(animate=False)
         elif not keep:
             self.scroll_to(0, 0, animate=False)
         self.refresh()
 
-    def _broken(self) -> None:
+    def _break_lines(self) -> None:
         width = self.size.width - 1  # the bar may need a cell
         if self._wrap and width > 0:
-            self._drawn = tuple(piece for line in self.lines for piece in wrapped(line, width))
+            self._drawn = tuple(piece for line in self.lines for piece in wrap_line(line, width))
             self.virtual_size = Size(0, len(self._drawn))
             return
         self._drawn = self.lines
@@ -96,8 +94,8 @@ class LinesView(ScrollView, can_focus=True):
         self.virtual_size = Size(longest, len(self.lines))
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
-        self._broken()
+        """Break the lines again."""
+        self._break_lines()
         self.refresh()
 
     def action_sideways(self, by: int) -> None:
@@ -105,7 +103,7 @@ class LinesView(ScrollView, can_focus=True):
         self.scroll_relative(x=by, animate=False)
 
     def render_line(self, y: int) -> Strip:
-        """One line of the widget."""
+        """Render one line of the widget."""
         across, down = self.scroll_offset
         width = self.scrollable_content_region.width
         base = self.rich_style

@@ -1,4 +1,4 @@
-"""A notice at the edge of the screen, which a busy machine may get to show only when its time is over."""
+"""A notice at the edge of the screen, which a busy machine may show only after its time is over."""
 
 from time import time
 
@@ -8,13 +8,11 @@ _SHORTEST = 0.05  # seconds
 
 
 class Notice(Notification):
-    """Textual sets a timer of the time left, and one of less than nothing never gives the app back to its
-    keys.
-    """
+    """A notification with a positive remaining time: Textual hangs on a timer of a negative one."""
 
     @property
     def time_left(self) -> float:
-        """Seconds that it is still to be shown, more than 0."""
+        """The remaining seconds, more than 0."""
         return max(_SHORTEST, self.raised_at + self.timeout - time())
 
     @property

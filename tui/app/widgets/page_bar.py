@@ -1,4 +1,4 @@
-"""A line of pages to choose from, by number, by bracket keys or by the mouse."""
+"""A line of pages to choose from by number, bracket keys or mouse."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from textual.widgets import Static
 
 
 class PageBar(Static):
-    """Pages of which one is shown."""
+    """A row of page names, one of them current."""
 
     current: reactive[int] = reactive(0)
 
     class Picked(Message):
-        """Another page is to be shown."""
+        """Another page was chosen."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -26,21 +26,21 @@ class PageBar(Static):
         self.pages = tuple(pages)
 
     @property
-    def name_of_page(self) -> str:
-        """The page that is shown."""
+    def page_name(self) -> str:
+        """The name of the current page."""
         return self.pages[self.current]
 
     def validate_current(self, at: int) -> int:
-        """Behind the last comes the first."""
+        """Wrap around at both ends."""
         return at % len(self.pages)
 
     def watch_current(self) -> None:
-        """Tell, and draw anew."""
-        self.post_message(self.Picked(self.name_of_page))
+        """Post the change and redraw."""
+        self.post_message(self.Picked(self.page_name))
         self.refresh()
 
     def render(self) -> Content:
-        """The pages on one line, the current one reversed."""
+        """Render the pages on one line, the current one reversed."""
         parts: list[Content | str | tuple[str, str]] = []
         for at, name in enumerate(self.pages):
             parts.append((f" {at + 1} {name} ", "reverse bold" if at == self.current else ""))

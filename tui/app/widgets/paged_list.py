@@ -1,5 +1,5 @@
-"""A list of any length that draws only the rows in sight, and asks for more when the end of what it has comes
-near.
+"""A list of any length that draws only the visible rows, and requests more near the end of the loaded
+ones.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ _NEAR = 50  # rows before the end of what is loaded at which more is asked for
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its width in cells (0: what is left), where its text stands, and how soon it goes where room
-    is short (0: never).
+    """A column: its width in cells (0: the rest), its alignment, and its order of removal on narrow screens
+    (0: never).
     """
 
     title: str
@@ -39,33 +39,33 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: what it is known by, a cell for each column (printable text), and a tone for all of it."""
+    """A row: its key, a cell for each column (printable text), and a tone."""
 
     key: str
     cells: tuple[str, ...]
     tone: str = ""
 
 
-def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
-    """The columns that fit into `width` cells, as (index, cells), a space between them; the most spare are
-    left out first.
+def fit_columns(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
+    """Choose the columns that fit into `width` cells, as (index, cells), separated by spaces; the most spare
+    go first.
     """
     kept = list(range(len(columns)))
 
-    def fixed() -> int:
+    def sum_fixed() -> int:
         return sum(columns[at].width for at in kept) + len(kept) - 1
 
     while last := max(columns[at].spare for at in kept):
-        if fixed() + (_ROOMY if last > _PLAIN else _LEAST) <= width:
+        if sum_fixed() + (_ROOMY if last > _PLAIN else _LEAST) <= width:
             break
         kept.remove(max(kept, key=lambda at: (columns[at].spare, at)))
-    left = max(1, width - fixed())
+    left = max(1, width - sum_fixed())
     return [(at, columns[at].width or left) for at in kept]
 
 
 class PagedList(ScrollView, can_focus=True):
-    """Rows under a head line, with a cursor and marks. Whoever owns it loads the rows (`show`, `extend`) and
-    answers `More`.
+    """Rows under a header, with a cursor and marks. Its owner loads the rows (`show_rows`, `extend_rows`) and
+    handles `More`.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -86,7 +86,7 @@ class PagedList(ScrollView, can_focus=True):
     cursor: reactive[int] = reactive(0)
 
     class Highlighted(Message):
-        """The cursor stands on another row; `row` is None when there is none."""
+        """The cursor moved to another row; `row` is None in an empty list."""
 
         def __init__(self, of: "PagedList", row: Row | None) -> None:
             super().__init__()
@@ -110,7 +110,7 @@ class PagedList(ScrollView, can_focus=True):
             return self.list
 
     class More(Message):
-        """The end of the loaded rows is near, or (`far`) a person wants to see it."""
+        """The end of the loaded rows is near, or (`far`) the user jumped to it."""
 
         def __init__(self, of: "PagedList", far: bool) -> None:
             super().__init__()
@@ -146,10 +146,8 @@ class PagedList(ScrollView, can_focus=True):
         """The row under the cursor."""
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
 
-    def show(self, rows: Sequence[Row], *, complete: bool, keep: bool = False) -> None:
-        """Show these rows; with `keep` the cursor stays on its row, where that is still there, else it goes
-        to the first.
-        """
+    def show_rows(self, rows: Sequence[Row], *, complete: bool, keep: bool = False) -> None:
+        """Show these rows; with `keep` the cursor stays on its row if possible, else it goes to the first."""
         before, old = self.row, self.cursor
         self.rows = list(rows)
         self.complete, self._requested = complete, False
@@ -159,7 +157,7 @@ class PagedList(ScrollView, can_focus=True):
                 (n for n, row in enumerate(self.rows) if row.key == before.key),
                 min(old, max(0, len(self.rows) - 1)),
             )
-        self._resized()
+        self._update_size()
         if at == self.cursor:
             self._post_highlighted()
         self.cursor = at
@@ -167,23 +165,23 @@ class PagedList(ScrollView, can_focus=True):
             self.scroll_to(y=0, animate=False)
         self.refresh()
 
-    def extend(self, rows: Sequence[Row], *, complete: bool) -> None:
-        """Add rows behind those that are there."""
+    def extend_rows(self, rows: Sequence[Row], *, complete: bool) -> None:
+        """Append rows."""
         was_empty = not self.rows
         self.rows += rows
         self.complete, self._requested = complete, False
-        self._resized()
+        self._update_size()
         if was_empty:
             self._post_highlighted()
         self.refresh()
 
     def clear_marks(self) -> None:
-        """Take all marks away."""
+        """Remove all marks."""
         self.marked.clear()
         self.post_message(self.Marked())
         self.refresh()
 
-    def _resized(self) -> None:
+    def _update_size(self) -> None:
         self.virtual_size = Size(0, len(self.rows) + 1)
 
     def _post_highlighted(self) -> None:
@@ -192,11 +190,11 @@ class PagedList(ScrollView, can_focus=True):
     # -- moving
 
     def validate_cursor(self, at: int) -> int:
-        """The cursor stays on the rows."""
+        """Keep the cursor on the rows."""
         return max(0, min(at, len(self.rows) - 1))
 
     def watch_cursor(self, before: int, at: int) -> None:
-        """Keep the cursor in sight."""
+        """Keep the cursor visible."""
         inner = max(1, self.scrollable_content_region.height - 1)
         top = int(self.scroll_offset.y)
         if at < top:
@@ -204,34 +202,34 @@ class PagedList(ScrollView, can_focus=True):
         elif at >= top + inner:
             self.scroll_to(y=at - inner + 1, animate=False)
         self._post_highlighted()
-        self._near()
+        self._request_more()
         self.refresh()
 
-    def _near(self) -> None:
+    def _request_more(self) -> None:
         shown = int(self.scroll_offset.y) + self.size.height
         if not self.complete and not self._requested and max(self.cursor, shown) >= len(self.rows) - _NEAR:
             self._requested = True
             self.post_message(self.More(self, False))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scrolling by the wheel or the bar asks for more, too."""
+        """Request more rows when the wheel or the bar scrolls, too."""
         super().watch_scroll_y(old_value, new_value)
-        self._near()
+        self._request_more()
 
     def action_move(self, by: int) -> None:
         """Move the cursor."""
         self.cursor += by
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by what is in sight."""
+        """Move the cursor by a page."""
         self.cursor += by * max(1, self.size.height - 2)
 
     def action_top(self) -> None:
-        """To the first row."""
+        """Move to the first row."""
         self.cursor = 0
 
     def action_bottom(self) -> None:
-        """To the last loaded row; what is not loaded yet is asked for."""
+        """Move to the last loaded row, and request the rest."""
         self.cursor = len(self.rows) - 1
         if not self.complete:
             self.post_message(self.More(self, True))
@@ -242,7 +240,7 @@ class PagedList(ScrollView, can_focus=True):
             self.post_message(self.Chosen(self, self.row))
 
     def action_mark(self) -> None:
-        """Mark the row under the cursor, or no longer, and go on to the next."""
+        """Toggle the mark of the row under the cursor, and move to the next row."""
         if self.row is None:
             return
         if self.row.key in self.marked:
@@ -254,7 +252,7 @@ class PagedList(ScrollView, can_focus=True):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """A click puts the cursor, a second one opens."""
+        """Move the cursor, or open the row on a second click."""
         at = event.y - 1 + int(self.scroll_offset.y)
         if event.y > 0 and 0 <= at < len(self.rows):
             again = at == self.cursor and event.chain > 1
@@ -265,25 +263,25 @@ class PagedList(ScrollView, can_focus=True):
     # -- drawing
 
     def on_resize(self) -> None:
-        """The flexible column grows."""
-        self._resized()
+        """Adjust the flexible column."""
+        self._update_size()
 
     def on_focus(self) -> None:
-        """The cursor's colour tells where the keys go."""
+        """Redraw the cursor, whose colour shows the focus."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """The cursor's colour tells where the keys go."""
+        """Redraw the cursor, whose colour shows the focus."""
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One line of the widget: the head, or a row."""
+        """Render the header or a row."""
         width = self.scrollable_content_region.width
         base = self.rich_style
         if y == 0:
             style = base + self.get_component_rich_style("paged-list--head")
             cells = [column.title for column in self.columns]
-            return Strip([Segment(f"  {self._text(cells, width - 2)}", style)]).adjust_cell_length(
+            return Strip([Segment(f"  {self._join_cells(cells, width - 2)}", style)]).adjust_cell_length(
                 width, style
             )
         at = int(self.scroll_offset.y) + y - 1
@@ -301,13 +299,13 @@ class PagedList(ScrollView, can_focus=True):
             name = "paged-list--cursor" if self.has_focus else "paged-list--blurred"
             style = base + self.get_component_rich_style(name)
         sign = ("›" if at == self.cursor else " ") + ("●" if marked else " ")
-        return Strip([Segment(sign + self._text(row.cells, width - 2), style)]).adjust_cell_length(
+        return Strip([Segment(sign + self._join_cells(row.cells, width - 2), style)]).adjust_cell_length(
             width, style
         )
 
-    def _text(self, cells: Sequence[str], width: int) -> str:
+    def _join_cells(self, cells: Sequence[str], width: int) -> str:
         words = []
-        for at, room in fitted(self.columns, width):
+        for at, room in fit_columns(self.columns, width):
             text = cells[at]
             if cell_len(text) > room:
                 text = set_cell_size(text, max(0, room - 1)) + "…"

@@ -1,6 +1,4 @@
-"""Screens that a fault in one of their handlers does not end, and that answer nothing while their widgets are
-being taken away.
-"""
+"""Screens that survive errors in their handlers, and ignore events while their widgets are being removed."""
 
 from textual.await_complete import AwaitComplete
 from textual.css.query import NoMatches
@@ -10,14 +8,14 @@ from textual.screen import ModalScreen, Screen, ScreenResultType
 
 
 class _SteadyPump(MessagePump):
-    """Textual ends the loop of a screen at the first fault of a handler: it would stay on the terminal and
-    take no key.
+    """A message pump that survives errors: Textual would end the screen's loop, and the screen would take no
+    more keys.
     """
 
     _pruning: bool  # of DOMNode: its widgets are being taken away, so that some are gone already
 
     async def _dispatch_message(self, message: Message) -> None:
-        """As Textual does it; a fault is shown and the screen goes on."""
+        """Dispatch as Textual does, but show an error and continue."""
         try:
             await super()._dispatch_message(message)
         except Exception as error:  # noqa: BLE001  whatever a handler or an action stumbles over
@@ -27,14 +25,12 @@ class _SteadyPump(MessagePump):
 
 
 class SteadyScreen(_SteadyPump, Screen[ScreenResultType]):
-    """A screen that outlives its faults."""
+    """A screen that survives its errors."""
 
 
 class SteadyDialog(_SteadyPump, ModalScreen[ScreenResultType]):
-    """One over another screen, which ends once: Textual would take away the screen beneath at a second key
-    that ends it.
-    """
+    """A dialog that ends once: with Textual's own, a second key would end the screen beneath."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """End, with a result; nothing when it has ended."""
+        """End with a result, unless it has ended before."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()

@@ -1,4 +1,4 @@
-"""`opsieve attribute`: which optimiser pass causes a failure."""
+"""`opsieve attribute`: find the optimiser pass that causes a failure."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import click
 
 from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 
 @click.command()
@@ -41,11 +41,11 @@ def command(
     request = BisectRequest(
         case, target=target or "", inputs=inputs, expected=expected, seed=seed, offline=offline
     )
-    found = attribute_passes(request, say)
+    found = attribute_passes(request, print_message)
     if as_json:
         click.echo(json.dumps(found.as_json()))
         return 0
-    click.echo(sentence(found.answer, found.passes, found.alone, len(found.levels)))
+    click.echo(write_sentence(found.answer, found.passes, found.alone, len(found.levels)))
     for name, which in found.applications.items():
         click.echo(f"{name}: application {' or '.join(map(str, which))}")
     if found.beneath:
@@ -54,12 +54,12 @@ def command(
         click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
     levels = ", ".join(f"{name} {answer}" for name, answer in found.levels.items())
     click.echo(f"{found.target}: {found.symptom}; levels: {levels}")
-    say(f"{counted(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
+    print_message(f"{counted(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
     return 0
 
 
-def sentence(answer: str, passes: Sequence[str], alone: Sequence[str], levels: int) -> str:
-    """The answer for a person; a compiler with one level has no unoptimised build to compare with."""
+def write_sentence(answer: str, passes: Sequence[str], alone: Sequence[str], levels: int) -> str:
+    """Write the answer for a person; a compiler with one level has no unoptimised build for comparison."""
     names = " and ".join(passes)
     if answer == "pass":
         also = (

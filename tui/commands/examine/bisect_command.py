@@ -1,4 +1,4 @@
-"""`opsieve bisect`: the release or the commit that introduced a failure, or fixed it."""
+"""`opsieve bisect`: find the release or the commit that introduced or fixed a failure."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,7 @@ import click
 
 from opsieve.gen.errors import NoFailure, Unjudged
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.bisect.sessions.request import BisectRequest
@@ -142,30 +142,30 @@ def command(
     from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, VersionAnswer, VersionPreview
     from opsieve.bisect.sessions.commits import bisect_commits
     from opsieve.bisect.sessions.versions import bisect_releases, bisect_source
-    from opsieve.tui.commands.examine.bisect_output import preview, show
+    from opsieve.tui.commands.examine.bisect_output import describe_preview, print_answer
 
     _check_options(package, source, repository, given)
-    request = _request(given)
+    request = _make_request(given)
     found: VersionAnswer | VersionPreview | CommitAnswer | CommitPreview
     if repository is not None:
-        found = bisect_commits(request, repository, say)
+        found = bisect_commits(request, repository, print_message)
     elif source is not None:
-        found = bisect_source(request, source, say)
+        found = bisect_source(request, source, print_message)
     else:
-        found = bisect_releases(request, package or "", say)
+        found = bisect_releases(request, package or "", print_message)
     facts = found.as_json()
     if isinstance(found, VersionPreview | CommitPreview):
-        click.echo(json.dumps(facts) if as_json else preview(found))
+        click.echo(json.dumps(facts) if as_json else describe_preview(found))
         return 0
     if not as_json:
-        show(found)
+        print_answer(found)
     step = found.next if isinstance(found, VersionAnswer) else None
     if step and request.then_commits is not None and (request.build or request.check or step.importable):
         ends = replace(request, good=step.good, bad=step.bad, target=facts["target"])
-        commits = bisect_commits(ends, request.then_commits, say)
+        commits = bisect_commits(ends, request.then_commits, print_message)
         facts["commits_search"] = commits.as_json()
         if not as_json and isinstance(commits, CommitAnswer):
-            show(commits)
+            print_answer(commits)
     if as_json:
         click.echo(json.dumps(facts))
     tested = found.versions if isinstance(found, VersionAnswer) else found.seen.values()
@@ -178,7 +178,11 @@ def command(
 def _check_options(
     package: str | None, source: str | None, repository: Path | None, given: dict[str, Any]
 ) -> None:
-    """BadInput unless the options say one thing to search, and nothing that only another search has."""
+    """Check that the options name one search, and only options of that search.
+
+    Raises:
+        BadInput: Otherwise.
+    """
     from opsieve.bisect.sources.build_sandbox import LIMITS
     from opsieve.gen.errors import BadInput
 
@@ -212,21 +216,21 @@ def _check_options(
         raise BadInput("--check-seconds goes with --commits")
 
 
-def _request(given: dict[str, Any]) -> "BisectRequest":
-    """The options as the request of a session; BadInput for a rate that is none."""
+def _make_request(given: dict[str, Any]) -> "BisectRequest":
+    """Turn the options into a request; raises BadInput for an invalid rate."""
     from opsieve.bisect.sessions.request import BisectRequest
     from opsieve.bisect.sources.build_sandbox import CheckLimits
 
     rtol, atol = given.pop("rtol"), given.pop("atol")
     given["tolerance"] = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
     old = given.pop("old_chance")
-    given["repro_rate"] = _rate(given["repro_rate"] if old is None else old)
+    given["repro_rate"] = _parse_rate(given["repro_rate"] if old is None else old)
     given["attribute"] = not given.pop("no_attribute")
     given["limits"] = CheckLimits(given.pop("check_seconds"), given.pop("hang_is_bad"))
     return BisectRequest(**given)
 
 
-def _rate(text: str | None) -> Any:
+def _parse_rate(text: str | None) -> Any:
     from opsieve.gen.errors import BadInput
 
     if text in (None, "auto"):

@@ -12,15 +12,15 @@ from opsieve.bisect.sessions.answers import (
     VersionPreview,
 )
 from opsieve.gen.model.printable import counted, printable
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 _MOST_CULPRITS = 20
 _MOST_FILES = 10
 _MOST_SUSPECTS = 5
 
 
-def preview(found: VersionPreview | CommitPreview) -> str:
-    """What a dry run says."""
+def describe_preview(found: VersionPreview | CommitPreview) -> str:
+    """Describe a dry run."""
     probes = counted(found.expected_probes, "probe")
     if isinstance(found, CommitPreview):
         return (
@@ -35,15 +35,17 @@ def preview(found: VersionPreview | CommitPreview) -> str:
     )
 
 
-def show(found: VersionAnswer | CommitAnswer) -> None:
-    """The answer, and on stderr what it cost."""
-    for line in _commit_lines(found) if isinstance(found, CommitAnswer) else _version_lines(found):
+def print_answer(found: VersionAnswer | CommitAnswer) -> None:
+    """Print the answer, and its cost on stderr."""
+    for line in (
+        _list_commit_answer(found) if isinstance(found, CommitAnswer) else _list_version_answer(found)
+    ):
         click.echo(printable(line))
     recalled = f" ({found.recalled} recalled)" if found.recalled else ""
-    say(f"{counted(found.probes, 'probe')}{recalled}, {found.seconds} s")
+    print_message(f"{counted(found.probes, 'probe')}{recalled}, {found.seconds} s")
 
 
-def _version_lines(found: VersionAnswer) -> Iterator[str]:
+def _list_version_answer(found: VersionAnswer) -> Iterator[str]:
     yield found.answer[:1].upper() + found.answer[1:]
     if found.guilty_passes:
         yield f"Pass {' and '.join(found.guilty_passes)}"
@@ -58,13 +60,13 @@ def _version_lines(found: VersionAnswer) -> Iterator[str]:
     if not found.monotone:
         yield "  The failure appeared or disappeared more than once."
     if found.history is not None:
-        yield from _history_lines(found.history)
+        yield from _list_history(found.history)
     step = found.next
     if step is not None:
         yield f"Between the releases: --commits {step.repository} --good {step.good} --bad {step.bad}"
 
 
-def _history_lines(history: HistoryRanking) -> Iterator[str]:
+def _list_history(history: HistoryRanking) -> Iterator[str]:
     yield (
         f"{counted(history.commits, 'commit')} between {history.good.release} ({history.good.commit[:12]})"
         f" and {history.bad.release} ({history.bad.commit[:12]}); likeliest by what they changed:"
@@ -80,7 +82,7 @@ def _history_lines(history: HistoryRanking) -> Iterator[str]:
     yield f"To settle it: {history.settle}"
 
 
-def _commit_lines(found: CommitAnswer) -> Iterator[str]:
+def _list_commit_answer(found: CommitAnswer) -> Iterator[str]:
     yield found.answer[:1].upper() + found.answer[1:]
     for commit in found.culprits[:_MOST_CULPRITS]:
         pull = f" (pull request {commit.pull_request})" if commit.pull_request else ""

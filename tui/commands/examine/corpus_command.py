@@ -10,11 +10,11 @@ import click
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import counted, printable
-from opsieve.tui.cli import complain, report_fault
+from opsieve.tui.cli import print_problem, report_fault
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED, exit_code
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.session import CorpusRequest
@@ -27,8 +27,8 @@ _TARGETS = click.option(
     "--target",
     "targets",
     metavar="TARGET",
-    shell_complete=completions.targets,
-    callback=options.named_builds,
+    shell_complete=completions.complete_targets,
+    callback=options.allow_builds,
     multiple=True,
     help=(
         "Compiler to judge the cases on: backend[==release | @path][:option,...]; repeatable."
@@ -58,8 +58,8 @@ def command() -> None:
 @click.argument("folder", type=options.PATH)
 @click.argument("cases", nargs=-1, required=True, type=options.PATH)
 @_TARGETS
-@options.seconds(60.0)
-@options.memory()
+@options.make_seconds(60.0)
+@options.make_memory()
 @options.OFFLINE
 @options.NO_SANDBOX
 @options.CONSENT
@@ -74,32 +74,32 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
     """
     from opsieve.backends.verdict import JUDGED
     from opsieve.triage.corpus.session import AddedCase, add_cases
-    from opsieve.triage.corpus.states import verdict_facts
+    from opsieve.triage.corpus.states import get_verdict_facts
 
     added: list[dict[str, Any]] = []
     refused, faults = [], []
-    for found in add_cases(cases, _request(folder, **given), say):
+    for found in add_cases(cases, _make_request(folder, **given), print_message):
         if isinstance(found, AddedCase):
-            seen = {target: verdict_facts(verdict) for target, verdict in found.targets.items()}
+            seen = {target: get_verdict_facts(verdict) for target, verdict in found.targets.items()}
             added.append({"model": found.model, "name": found.name, "targets": seen})
             for target, verdict in () if as_json else found.targets.items():
                 click.echo(printable(f"{found.name}  {target}  {verdict.words}: {found.reasons[target]}"))
         else:
             refused.append({"model": found.model, "reason": found.reason})
-            complain(f"{found.model}: {found.reason}")
+            print_problem(f"{found.model}: {found.reason}")
             faults += [] if found.fault is None else [found.fault]
     if as_json:
         click.echo(json.dumps({"corpus": str(folder), "added": added, "refused": refused}))
     else:
-        say(f"{counted(len(added), 'case')} added to {folder}")
+        print_message(f"{counted(len(added), 'case')} added to {folder}")
     unjudged = [
         f"{case['name']} on {target} ({seen['verdict']})"
         for case in added
         for target, seen in case["targets"].items()
         if seen["verdict"] not in JUDGED
     ]
-    code = exit_code(False, unjudged, allow_unjudged)
-    return _fault_code(faults) or code or (BadInput.exit_code if refused else 0)
+    code = choose_exit_code(False, unjudged, allow_unjudged)
+    return _report_faults(faults) or code or (BadInput.exit_code if refused else 0)
 
 
 @command.command("run")
@@ -109,8 +109,8 @@ def add(folder: Path, cases: tuple[Path, ...], allow_unjudged: bool, as_json: bo
 @JUNIT
 @SARIF
 @GITHUB
-@options.seconds(60.0)
-@options.memory()
+@options.make_seconds(60.0)
+@options.make_memory()
 @options.OFFLINE
 @options.NO_SANDBOX
 @options.CONSENT
@@ -132,23 +132,23 @@ def run(
     release or setting. Exit code 1 as --fail-on says, else 2 if a case could not be used, or a target did not
     judge it.
     """
-    from opsieve.triage.corpus.session import refused, replay
+    from opsieve.triage.corpus.session import make_refusal, replay_corpus
     from opsieve.triage.judging import RefusedModel
 
     output = CiOutput(junit, sarif, github)
-    output.check()
+    output.check_paths()
     results: list[CorpusResult] = []
     faults = []
-    for found in replay(_request(folder, **given), say):
+    for found in replay_corpus(_make_request(folder, **given), print_message):
         if isinstance(found, RefusedModel):
             faults += [] if found.fault is None else [found.fault]
-            results.append(refused(found))
+            results.append(make_refusal(found))
         else:
             results.append(found)
         if not as_json:
-            click.echo(_line(results[-1]))
-    code = _reported(results, folder, fail_on, output, allow_unjudged, as_json)
-    return _fault_code(faults) or code
+            click.echo(_format_result(results[-1]))
+    code = _report_results(results, folder, fail_on, output, allow_unjudged, as_json)
+    return _report_faults(faults) or code
 
 
 @command.command("diff")
@@ -174,18 +174,18 @@ def diff(
 
     Exit codes are those of `corpus run`.
     """
-    from opsieve.triage.corpus.session import compared
+    from opsieve.triage.corpus.session import compare_results
 
     output = CiOutput(junit, sarif, github)
-    output.check()
-    results = list(compared(old, new))
+    output.check_paths()
+    results = list(compare_results(old, new))
     for result in () if as_json else results:
-        click.echo(_line(result))
-    return _reported(results, None, fail_on, output, allow_unjudged, as_json)
+        click.echo(_format_result(result))
+    return _report_results(results, None, fail_on, output, allow_unjudged, as_json)
 
 
-def _request(folder: Path, **given: Any) -> "CorpusRequest":
-    """The options as the request of a session."""
+def _make_request(folder: Path, **given: Any) -> "CorpusRequest":
+    """Turn the options into a request."""
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.corpus.session import CorpusRequest
 
@@ -193,7 +193,7 @@ def _request(folder: Path, **given: Any) -> "CorpusRequest":
     return CorpusRequest(folder, given["targets"], limits, given["offline"])
 
 
-def _reported(
+def _report_results(
     results: "Sequence[CorpusResult]",
     folder: Path | None,
     fail_on: str,
@@ -201,16 +201,18 @@ def _reported(
     allow_unjudged: bool,
     as_json: bool,
 ) -> int:
-    """Print and write the results in the forms that were asked for; the exit code."""
-    from opsieve.triage.corpus.states import FAIL_ON, counts, facts
+    """Print and write the results in the requested forms, and return the exit code."""
+    from opsieve.triage.corpus.states import FAIL_ON, count_states, list_facts
 
-    failing, numbers = FAIL_ON[fail_on], counts(results)
+    failing, numbers = FAIL_ON[fail_on], count_states(results)
     red = failing if allow_unjudged else {*failing, "not-judged"}
     if as_json:
-        click.echo(json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": facts(results)}))
+        click.echo(
+            json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": list_facts(results)})
+        )
     place = "" if folder is None else folder.as_posix()
-    output.write(results, red, place, f"corpus {place or 'diff'}", annotate_on_stderr=as_json)
-    say(
+    output.write_results(results, red, place, f"corpus {place or 'diff'}", annotate_on_stderr=as_json)
+    print_message(
         ", ".join(f"{count} {state.replace('-', ' ')}" for state, count in numbers.items() if count)
         or "no case"
     )
@@ -220,17 +222,17 @@ def _reported(
         for result in results
         if result.state == "not-judged" and not result.refused
     ]
-    code = exit_code(any(result.state in failing for result in results), unjudged, allow_unjudged)
+    code = choose_exit_code(any(result.state in failing for result in results), unjudged, allow_unjudged)
     return code or (BadInput.exit_code if any(result.refused for result in results) or not results else 0)
 
 
-def _fault_code(faults: Sequence[Exception]) -> int:
+def _report_faults(faults: Sequence[Exception]) -> int:
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     return codes[0] if codes else 0
 
 
-def _line(result: "CorpusResult") -> str:
-    """One result for a person; no part of it is a workflow command of a CI server."""
+def _format_result(result: "CorpusResult") -> str:
+    """Format one result for a person; it must not contain a workflow command of a CI server."""
     state = click.style(f"{result.state.replace('-', ' '):<14}", fg=_COLOURS.get(result.state))
     target = f"  {result.target}" if result.target else ""
     return state + printable(f"{result.case}{target}  {result.sentence}").replace("##[", "## [")

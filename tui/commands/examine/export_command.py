@@ -9,11 +9,11 @@ import click
 from opsieve.gen.errors import NoFailure
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 
 @click.command()
-@click.argument("what", metavar="CASE|CLUSTER", shell_complete=completions.cases)
+@click.argument("what", metavar="CASE|CLUSTER", shell_complete=completions.complete_cases)
 @click.option(
     "--as", "kind", type=click.Choice(["script", "issue", "pytest", "case"]), default="script",
     show_default=True,
@@ -30,7 +30,7 @@ from opsieve.tui.commands.text import say
 @options.INPUTS
 @options.EXPECTED
 @options.SEED
-@options.seconds(60.0)
+@options.make_seconds(60.0)
 @options.OFFLINE
 @options.CONSENT
 @options.NO_SANDBOX
@@ -60,11 +60,11 @@ def command(
     from opsieve.gen.case.open_case import open_case
     from opsieve.reducer.sessions.export import case_folder, reproduced
     from opsieve.reducer.sessions.output import write
-    from opsieve.triage.export.exports import KINDS, export
+    from opsieve.triage.export.exports import KINDS, export_failure
 
     place = case_folder(what, folder)
     case = open_case(place, inputs, expected, seed)
-    with Workers(Limits(seconds=seconds), offline=offline, say=say) as workers:
+    with Workers(Limits(seconds=seconds), offline=offline, say=print_message) as workers:
         try:
             exported = reproduced(case, target, place, workers, seconds)
         except NoFailure as error:
@@ -72,7 +72,7 @@ def command(
                 facts = {"kind": kind, "output": "", "target": "", "failure": "", "message": error.reason}
                 click.echo(json.dumps(facts))
             raise
-        made = export(exported, next(each for each in KINDS if each == kind), workers)
+        made = export_failure(exported, next(each for each in KINDS if each == kind), workers)
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0

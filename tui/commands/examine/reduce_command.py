@@ -1,5 +1,5 @@
-"""`opsieve reduce`, and `reduce` by itself: a failing model in, the smallest model that fails the same way
-out.
+"""`opsieve reduce`, and `reduce` by itself: from a failing model to the smallest model that fails in the same
+way.
 """
 
 import json
@@ -26,11 +26,11 @@ from opsieve.tui.commands.options import (
     RESOURCES,
     SCHEDULER,
     SEED,
-    memory,
-    named_builds,
-    seconds,
+    allow_builds,
+    make_memory,
+    make_seconds,
 )
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.backends.workers.workers import Workers
@@ -51,15 +51,15 @@ _MOST_PRINTED = 60  # lines of the reduced graph
     "--target",
     "targets",
     metavar="TARGET",
-    shell_complete=completions.targets,
-    callback=named_builds,
+    shell_complete=completions.complete_targets,
+    callback=allow_builds,
     multiple=True,
     help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: all installed]",
 )
 @click.option(
     "--against",
     metavar="TARGET",
-    callback=named_builds,
+    callback=allow_builds,
     help="Trusted target to compare with.  [default: chosen automatically]",
 )
 @click.option(
@@ -96,8 +96,8 @@ _MOST_PRINTED = 60  # lines of the reduced graph
 @SCHEDULER
 @RESOURCES
 @SEED
-@seconds(30.0)
-@memory()
+@make_seconds(30.0)
+@make_memory()
 @OFFLINE
 @CONSENT
 @NO_SANDBOX
@@ -135,79 +135,79 @@ def command(
     limits = Limits(seconds=options["seconds"], memory=memory << 20)
     here = 1 if scheduler is not None else jobs or 1
     with (
-        WorkerPool(limits, here, offline, options["targets"], say) as pool,
-        _listener(sys.stderr.isatty() and not as_json) as listener,
+        WorkerPool(limits, here, offline, options["targets"], print_message) as pool,
+        _open_listener(sys.stderr.isatty() and not as_json) as listener,
     ):
         from opsieve.reducer.sessions.session import ReductionRequest, Session
         from opsieve.reducer.sessions.store_cases import place_of  # while the workers start
 
         request = ReductionRequest(place_of(case, store), jobs=here, **options)
         with (
-            _elsewhere(scheduler, resources, jobs, pool[0]) as further,
+            _open_cluster(scheduler, resources, jobs, pool[0]) as further,
             Session(request, pool, listener, further) as session,
         ):
             if verify:
-                return _verified(session, as_json)
+                return _verify_result(session, as_json)
             reduced = session.reduce()
     if as_json:
-        click.echo(json.dumps(reduced.facts | ({"stats": _acceptance(reduced)} if stats else {})))
+        click.echo(json.dumps(reduced.facts | ({"stats": _count_acceptance(reduced)} if stats else {})))
     if reduced.error is not None:
         raise reduced.error
     if not as_json:
-        click.echo(_summary(reduced))
+        click.echo(_summarise(reduced))
     if stats and not as_json:
-        click.echo(_stats(reduced))
+        click.echo(_format_stats(reduced))
     return 0
 
 
-def _acceptance(reduced: "Reduced") -> Mapping[str, Mapping[str, int]]:
+def _count_acceptance(reduced: "Reduced") -> Mapping[str, Mapping[str, int]]:
     from opsieve.reducer.sessions.output import acceptance
 
     return acceptance(reduced.attempts)
 
 
-def _stats(reduced: "Reduced") -> str:
-    """The acceptance table, a line for each pass."""
+def _format_stats(reduced: "Reduced") -> str:
+    """Format the acceptance table, one line for each pass."""
     lines = [f"{'pass':16}{'tried':>8}{'kept':>8}{'lost':>8}{'other failure':>15}{'invalid':>9}"]
-    for name, ended in _acceptance(reduced).items():
+    for name, ended in _count_acceptance(reduced).items():
         counts = f"{ended['same']:>8}{ended['gone']:>8}{ended['slippage']:>15}{ended['invalid']:>9}"
         lines.append(f"{name:16}{sum(ended.values()):>8}{counts}")
     return "\n".join(["", *lines])
 
 
 @contextmanager
-def _elsewhere(
+def _open_cluster(
     scheduler: str | None, resources: dict[str, float], jobs: int | None, here: "Workers"
 ) -> "Iterator[Further | None]":
-    """What gives workers on the cluster that was named."""
+    """Yield a function that makes workers on the named cluster, or None."""
     if scheduler is None:
         yield None
         return
-    from opsieve.triage.distributed.remote_workers import cluster_workers
+    from opsieve.triage.distributed.remote_workers import open_remote_workers
 
-    with cluster_workers(scheduler, resources, jobs, here, say) as further:
+    with open_remote_workers(scheduler, resources, jobs, here, print_message) as further:
         yield further
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The program `reduce`: `opsieve reduce` under a name of its own."""
-    from opsieve.tui.cli import run
+    """Run `opsieve reduce` as the program `reduce`."""
+    from opsieve.tui.cli import run_command
 
-    run(command, "reduce", arguments)
+    run_command(command, "reduce", arguments)
 
 
 class _Log:
-    """A listener that writes sentences to stderr, and progress nowhere."""
+    """A listener that writes sentences to stderr and ignores progress."""
 
     def say(self, sentence: str) -> None:
-        say(sentence)
+        print_message(sentence)
 
     def progress(self, at: "Progress") -> None:
-        """Nothing: there is no terminal."""
+        """Ignore progress without a terminal."""
 
 
 class _Live(_Log):
-    """A listener that keeps one line of a terminal up to date."""
+    """A listener that updates one line of a terminal."""
 
     def __init__(self, status: Any):
         self._status = status
@@ -221,7 +221,7 @@ class _Live(_Log):
 
 
 @contextmanager
-def _listener(live: bool) -> Iterator[_Log]:
+def _open_listener(live: bool) -> Iterator[_Log]:
     if not live:
         yield _Log()
         return
@@ -231,19 +231,19 @@ def _listener(live: bool) -> Iterator[_Log]:
         yield _Live(status)
 
 
-def _verified(session: Any, as_json: bool) -> int:
+def _verify_result(session: Any, as_json: bool) -> int:
     from opsieve.reducer.sessions.output import census_facts, certificate_rows
 
     found = session.verify()
     certificate = found.certificate
     facts = {"minimal": certificate.minimal, "checks": found.checks, **certificate_rows(certificate)}
     facts |= census_facts(certificate.parts)
-    click.echo(json.dumps(facts) if as_json else _certificate(certificate))
+    click.echo(json.dumps(facts) if as_json else _describe_certificate(certificate))
     return 0 if certificate.minimal else 1
 
 
-def _summary(reduced: "Reduced") -> str:
-    """What a person reads."""
+def _summarise(reduced: "Reduced") -> str:
+    """Summarise the reduction for a person."""
     from opsieve.reducer.sessions.output import shapes
 
     result, facts = reduced.reduction, reduced.facts
@@ -252,7 +252,7 @@ def _summary(reduced: "Reduced") -> str:
     for when, subject in (("before", result.start), ("after", result.best)):
         nodes, inner, size = (facts[f"{what}_{when}"] for what in ("nodes", "inner_nodes", "bytes"))
         lines.append(f"{when:8}{nodes:>8}{inner:>8}{len(subject.inputs):>8}{size:>10}")
-    lines += ["", *(f"    {line}" for line in _safe(reduced.text)[:_MOST_PRINTED]), ""]
+    lines += ["", *(f"    {line}" for line in _split_safe(reduced.text)[:_MOST_PRINTED]), ""]
     lines += [f"input {text}" for text in shapes(result.best)]
     still = "verified: the reduced model still shows the same failure"
     gone = "but the reduced model no longer shows the same failure"
@@ -264,7 +264,7 @@ def _summary(reduced: "Reduced") -> str:
         lines.append(
             f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs"
         )
-    lines.append(_certificate(result.certificate))
+    lines.append(_describe_certificate(result.certificate))
     if result.rest_fails:
         how = "in the same way" if result.rest_fails == "same" else "in another way"
         lines.append(
@@ -279,7 +279,7 @@ def _summary(reduced: "Reduced") -> str:
     return "\n".join(lines)
 
 
-def _certificate(certificate: "Certificate") -> str:
+def _describe_certificate(certificate: "Certificate") -> str:
     from opsieve.reducer.sessions.output import census_facts
 
     tried = ", ".join(
@@ -306,8 +306,8 @@ def _certificate(certificate: "Certificate") -> str:
     parts = [f"parts that were tried: {kinds}"] if kinds else []
     if rewriting:
         parts.append(f"{counted(rewriting, 'edit')} lost the failure by what they rewrite besides")
-    return "\n".join([first, *parts, *_safe("\n".join(left[:_MOST_PRINTED]))]).rstrip()
+    return "\n".join([first, *parts, *_split_safe("\n".join(left[:_MOST_PRINTED]))]).rstrip()
 
 
-def _safe(text: str) -> list[str]:
+def _split_safe(text: str) -> list[str]:
     return [printable(line.expandtabs(4), "?") for line in text.split("\n")]

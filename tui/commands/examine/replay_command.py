@@ -1,4 +1,4 @@
-"""`opsieve replay`: a public report, replayed."""
+"""`opsieve replay`: replay a public report."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import click
 
 from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED, exit_code
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.bisect.sessions.replay import ReplayAnswer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "targets",
     multiple=True,
     metavar="TARGET",
-    callback=options.named_builds,
+    callback=options.allow_builds,
     help="Compiler to test instead of those that the report names; repeatable.",
 )
 @click.option("--no-history", is_flag=True, help="Do not ask since when and until when it fails.")
@@ -57,21 +57,21 @@ def command(
     target did not judge it.
     """
     from opsieve.backends.verdict import JUDGED
-    from opsieve.bisect.sessions.replay import ReplayRequest, replay
+    from opsieve.bisect.sessions.replay import ReplayRequest, replay_report
 
     asked = ReplayRequest(report, model, inputs, targets, seed, not no_history, offline)
-    found = replay(asked, say)
+    found = replay_report(asked, print_message)
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
-        _show(found)
+        _print_answer(found)
     unjudged = [
         f"{each['target']} ({each['verdict']})" for each in found.results if each["verdict"] not in JUDGED
     ]
-    return exit_code(bool(found.still), unjudged, allow_unjudged)
+    return choose_exit_code(bool(found.still), unjudged, allow_unjudged)
 
 
-def _show(found: "ReplayAnswer") -> None:
+def _print_answer(found: "ReplayAnswer") -> None:
     for name, versions in found.facts.versions.items():
         places = ", ".join(f"{version} (line {line})" for version, line in versions.items())
         click.echo(printable(f"the report names {name} {places}"))

@@ -11,10 +11,10 @@ import click
 
 from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import printable
-from opsieve.tui.cli import complain, report_fault
+from opsieve.tui.cli import print_problem, report_fault
 from opsieve.tui.commands import options
-from opsieve.tui.commands.judged import ALLOW_UNJUDGED, exit_code
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.judged import ALLOW_UNJUDGED, choose_exit_code
+from opsieve.tui.commands.text import print_message
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
 
@@ -39,8 +39,8 @@ _REPORTS = 3  # of one command, however many of its items failed
     show_default=True,
     help="Random seed for inputs that were not supplied, and for --values.",
 )
-@options.seconds(60.0)
-@options.memory()
+@options.make_seconds(60.0)
+@options.make_memory()
 @options.RTOL
 @options.ATOL
 @options.ORACLE
@@ -78,14 +78,14 @@ def command(
     faults: list[Exception] = []
     try:
         listed = [path for model in models for path in list_models(model)]
-        for found in judge_models(listed, _request(rtol, atol, **given), say):
+        for found in judge_models(listed, _make_request(rtol, atol, **given), print_message):
             if isinstance(found, JudgeResult):
                 results.append(found.facts())
                 if not as_json:
-                    click.echo(_line(results[-1]))
+                    click.echo(_format_result(results[-1]))
             else:
                 refused += 1
-                complain(found.reason if found.fault is None else f"{found.model}: {found.reason}")
+                print_problem(found.reason if found.fault is None else f"{found.model}: {found.reason}")
                 faults += [] if found.fault is None else [found.fault]
     finally:  # also after Ctrl-C: report what was judged
         if as_json:
@@ -93,7 +93,7 @@ def command(
         elif len(results) > 1:
             verdicts = Counter(result["verdict"] for result in results)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-            say(f"{counts} in {time.monotonic() - started:.1f} s")
+            print_message(f"{counts} in {time.monotonic() - started:.1f} s")
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     failing = any(result["verdict"] in FAILING for result in results)
     unjudged = [
@@ -101,12 +101,12 @@ def command(
         for each in results
         if each["verdict"] not in JUDGED
     ]
-    code = exit_code(failing, unjudged, allow_unjudged)
+    code = choose_exit_code(failing, unjudged, allow_unjudged)
     return codes[0] if codes else code or (BadInput.exit_code if refused else 0)
 
 
-def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
-    """The options as the request of a session; BadInput for a tolerance that is none."""
+def _make_request(rtol: float | None, atol: float | None, **given: Any) -> Any:
+    """Turn the options into a request; raises BadInput for an invalid tolerance."""
     from opsieve.backends.judge.oracle_names import chosen
     from opsieve.backends.workers.zygotes.zygote import Limits
     from opsieve.triage.judging import JudgeRequest
@@ -131,8 +131,8 @@ def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     )
 
 
-def _line(result: dict[str, Any]) -> str:
-    """One result for a person."""
+def _format_result(result: dict[str, Any]) -> str:
+    """Format one result for a person."""
     word = click.style(
         f"{result['verdict']:<12}", fg=COLOURS.get(result["verdict"]), bold=result["verdict"] == "fail"
     )

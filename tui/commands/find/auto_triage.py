@@ -1,8 +1,8 @@
-"""New failures looked into beside the hunt: reduced, asked for the guilty passes and the first bad release,
-within a share of the time.
+"""Examine new failures beside the campaign, within a share of the time: reduce them, find guilty passes and
+first bad releases.
 
-One command of opsieve's own at a time, each a process with a limit: the hunt goes on whatever becomes of it,
-and what it finds lies beside the case, as when a person asks.
+One command of opsieve runs at a time, each a process with a time limit; its errors leave the campaign alone,
+and its results lie beside the case, as after a manual run.
 """
 
 import subprocess
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from opsieve.backends.registry import resolve
 from opsieve.gen.errors import BadInput, NoFailure
-from opsieve.triage.store.index.index_file import joined
+from opsieve.triage.store.index.index_file import join_index
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.rows import Candidate
-from opsieve.triage.store.store_folder import case_folder
+from opsieve.triage.store.store_folder import get_case_folder
 
 TURN = 60.0  # seconds that one command may take, where nothing says how long the campaign is
 _LEAST = 5.0
@@ -31,14 +31,15 @@ _COMMAND = (
 
 
 class AutoTriage:
-    """Looks into the cases of a store while it is a context, for at most `share` of the time; `whole` is how
-    long that will be, 0 for who knows.
+    """Examines the cases of a store while its context is open, for at most `share` of the time.
+
+    `whole` is the length of the campaign in seconds, or 0 if unknown.
     """
 
     def __init__(self, folder: Path, share: float, whole: float = 0.0):
         self._folder, self._share, self._whole = folder, share, whole
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, daemon=True)
         self._started = time.monotonic()
         self._spent = 0.0
         self._asked: set[str] = set()  # fingerprints
@@ -50,66 +51,68 @@ class AutoTriage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.stop_running()
 
-    def stop(self) -> None:
-        """End what is under way, its best saved."""
+    def stop_running(self) -> None:
+        """End the current command, which saves its best result."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def facts(self) -> dict[str, float]:
-        """For `--json`."""
+    def list_facts(self) -> dict[str, float]:
+        """Return the figures for `--json`."""
         return {**self.done, "seconds": round(self._spent, 1), "share": self._share}
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         waiting: deque[Candidate] = deque()
-        while not self._stop.wait(0 if waiting and self._left() > 0 else _LOOK):
-            if self._left() <= 0:
+        while not self._stop.wait(0 if waiting and self._get_time_left() > 0 else _LOOK):
+            if self._get_time_left() <= 0:
                 continue
-            waiting = waiting or deque(self._new())
+            waiting = waiting or deque(self._list_new())
             if waiting:
                 one = waiting.popleft()
                 self._asked.add(one.fingerprint)
                 try:
-                    self._look_into(one)
+                    self._examine(one)
                 except BadInput:
                     continue  # its folder is none of ours
 
-    def _left(self) -> float:
-        """Seconds of the share that are not spent."""
+    def _get_time_left(self) -> float:
+        """Return the unspent seconds of the share."""
         return self._share * (self._whole or time.monotonic() - self._started) - self._spent
 
-    def _new(self) -> list[Candidate]:
-        """The cases that nobody looked into, one of each fingerprint."""
+    def _list_new(self) -> list[Candidate]:
+        """List the unexamined cases, one of each fingerprint."""
         found: dict[str, Candidate] = {}
         try:
-            with joined(self._folder) as database:
-                for one in IndexReader(database).candidates():
+            with join_index(self._folder) as database:
+                for one in IndexReader(database).list_candidates():
                     if one.fingerprint not in self._asked:
                         found.setdefault(one.fingerprint, one)
         except BadInput:
             return []  # it is locked for a moment
         return list(found.values())
 
-    def _look_into(self, one: Candidate) -> None:
-        case = case_folder(self._folder, one.place)
+    def _examine(self, one: Candidate) -> None:
+        case = get_case_folder(self._folder, one.place)
         target, asked = ["-t", one.target], ["--offline", "--json"]
-        code = self._run("reduce", str(case), *target, "-o", str(case / "reduced"), "--seconds", "10", *asked)
+        code = self._run_command(
+            "reduce", str(case), *target, "-o", str(case / "reduced"), "--seconds", "10", *asked
+        )
         if code == NoFailure.exit_code:
             return
         small = case / "reduced" if (case / "reduced" / "case.json").exists() else case
         self.done["reduced"] += small != case
-        self.done["attributed"] += self._run("attribute", str(small), *target, *asked) in _GOOD
+        self.done["attributed"] += self._run_command("attribute", str(small), *target, *asked) in _GOOD
         package = resolve(one.target).facts.package
         if package:
             self.done["bisected"] += (
-                self._run("bisect", str(small), "--releases", package, *target, *asked) in _GOOD
+                self._run_command("bisect", str(small), "--releases", package, *target, *asked) in _GOOD
             )
 
-    def _run(self, *command: str) -> int:
-        """Run a command of opsieve; its exit code, -1 where its time was over or there is none left."""
-        limit = max(_LEAST, min(TURN, self._left()))
+    def _run_command(self, *command: str) -> int:
+        """Run a command of opsieve; return its exit code, or -1 without time left."""
+        limit = max(_LEAST, min(TURN, self._get_time_left()))
         if self._stop.is_set():
             return -1
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""One picture of a campaign, as SVG that stands alone: tests and clusters over time."""
+"""A self-contained SVG picture of a campaign: tests and clusters over time."""
 
 from collections.abc import Sequence
 
@@ -15,15 +15,15 @@ _TESTS, _CLUSTERS = (
 Point = tuple[float, int, int]  # seconds, tests, clusters
 
 
-def picture(growth: Sequence[Point]) -> str:
-    """The picture; only numbers go into it."""
+def draw_picture(growth: Sequence[Point]) -> str:
+    """Draw the picture; its data are numbers only."""
     points = [(0.0, 0, 0), *growth]
     seconds = max(1.0, max(point[0] for point in points))
     tests = max(1, *(point[1] for point in points))
     clusters = max(1, *(point[2] for point in points))
     wide, high = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
-    def line(place: int, most: int) -> str:
+    def draw_line(place: int, most: int) -> str:
         return " ".join(
             f"{_LEFT + wide * point[0] / seconds:.1f},{_TOP + high * (1 - point[place] / most):.1f}"
             for point in points
@@ -38,13 +38,13 @@ def picture(growth: Sequence[Point]) -> str:
             ),
             (
                 f"<title>{counted(tests, 'test')} and {counted(clusters if growth else 0, 'cluster')} over"
-                f" {_time(seconds)}</title>"
+                f" {_format_time(seconds)}</title>"
             ),
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
             f'<path d="M{_LEFT} {_TOP}V{floor}H{right}V{_TOP}" fill="none" stroke="#888888"/>',
-            f'<polyline points="{line(1, tests)}" fill="none" stroke="{_TESTS}" stroke-width="2"/>',
+            f'<polyline points="{draw_line(1, tests)}" fill="none" stroke="{_TESTS}" stroke-width="2"/>',
             (
-                f'<polyline points="{line(2, clusters)}" fill="none" stroke="{_CLUSTERS}" stroke-width="2"'
+                f'<polyline points="{draw_line(2, clusters)}" fill="none" stroke="{_CLUSTERS}" stroke-width="2"'
                 ' stroke-dasharray="6 3"/>'
             ),
             f'<text x="{_LEFT}" y="{_TOP - 10}" fill="{_TESTS}">tests</text>',
@@ -55,13 +55,13 @@ def picture(growth: Sequence[Point]) -> str:
             f'<text x="{_LEFT - 6}" y="{_TOP + 4}" text-anchor="end" fill="{_TESTS}">{tests:,}</text>',
             f'<text x="{_LEFT - 6}" y="{floor + 4}" text-anchor="end" fill="#444444">0</text>',
             f'<text x="{right + 6}" y="{_TOP + 4}" fill="{_CLUSTERS}">{clusters:,}</text>',
-            f'<text x="{right}" y="{HEIGHT - 14}" text-anchor="end" fill="#444444">{_time(seconds)}</text>',
+            f'<text x="{right}" y="{HEIGHT - 14}" text-anchor="end" fill="#444444">{_format_time(seconds)}</text>',
             "</svg>",
         ]
     )
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,6 +1,4 @@
-"""The report of a campaign as a file: Markdown or HTML that stands alone. Everything that came out of a
-compiler is escaped.
-"""
+"""The report of a campaign as a self-contained Markdown or HTML file. Text from compilers is escaped."""
 
 import html
 import json
@@ -13,7 +11,7 @@ from opsieve.gen.errors import BadInput, shown
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.printable import counted, markdown, single_line
 from opsieve.triage.store.queries import Queries
-from opsieve.tui.commands.find.campaign_picture import Point, picture
+from opsieve.tui.commands.find.campaign_picture import Point, draw_picture
 
 if TYPE_CHECKING:
     from opsieve.triage.store.finished_test import Campaign
@@ -31,24 +29,27 @@ _STYLE = (
 
 @dataclass(slots=True)
 class Growth:
-    """Seconds, tests and clusters, as a campaign goes on; points are thinned out so that it stays small."""
+    """Seconds, tests and clusters over the campaign, thinned out to a bounded number of points.
+
+    `before` are the seconds of earlier runs.
+    """
 
     points: list[Point] = field(default_factory=list)
     before: float = 0.0  # seconds of earlier runs
     _every: float = 0.5
 
     @classmethod
-    def of(cls, store: "Store", campaign: "Campaign") -> "Growth":
-        """What was kept of earlier runs of a campaign."""
+    def read_earlier(cls, store: "Store", campaign: "Campaign") -> "Growth":
+        """Read the points of earlier runs of a campaign."""
         try:
-            kept = json.loads(store.learnt(campaign).get(_NAME, "[]"))
+            kept = json.loads(store.read_state(campaign).get(_NAME, "[]"))
             points = [(float(seconds), int(tests), int(clusters)) for seconds, tests, clusters in kept]
         except (ValueError, TypeError, OverflowError, RecursionError):
             points = []  # a picture is not worth a refusal
         return cls(points, points[-1][0] if points else 0.0)
 
-    def note(self, seconds: float, tests: int, clusters: int) -> None:
-        """So it stands after some seconds of this run."""
+    def add_point(self, seconds: float, tests: int, clusters: int) -> None:
+        """Add a point after some seconds of this run."""
         now = self.before + seconds
         if self.points and now - self.points[-1][0] < self._every:
             return
@@ -56,15 +57,19 @@ class Growth:
         if len(self.points) > _POINTS:
             self.points, self._every = self.points[::2], 2 * self._every
 
-    def finish(self, store: "Store", campaign: "Campaign", seconds: float, tests: int, clusters: int) -> None:
-        """The run is over: keep it."""
+    def write_points(
+        self, store: "Store", campaign: "Campaign", seconds: float, tests: int, clusters: int
+    ) -> None:
+        """Keep the points at the end of the run."""
         self.points.append((round(self.before + seconds, 2), tests, clusters))
-        store.learn(campaign, {_NAME: json.dumps(self.points)})
+        store.write_state(campaign, {_NAME: json.dumps(self.points)})
 
 
-def checked(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """The files to write; BadInput for one that is neither Markdown nor HTML, or whose folder is not
-    there.
+def check_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files to write.
+
+    Raises:
+        BadInput: For a file other than Markdown or HTML, or in a missing folder.
     """
     for path in paths:
         if path.suffix.lower() not in SUFFIXES:
@@ -79,22 +84,22 @@ def checked(paths: Sequence[Path]) -> tuple[Path, ...]:
 def write_reports(
     paths: Sequence[Path], folder: Path, facts: Mapping[str, Any], growth: Sequence[Point]
 ) -> None:
-    """Write the report of a campaign of the store at `folder` to files. BadInput when one cannot be
-    written.
+    """Write the report of a campaign of the store at `folder` to files.
+
+    Raises:
+        BadInput: If one cannot be written.
     """
-    rows = new_clusters(folder, facts)
+    rows = list_new_clusters(folder, facts)
     for path in paths:
         try:
             as_html = path.suffix.lower() == ".html"
-            path.write_text(html_report(facts, rows, growth) if as_html else markdown_report(facts, rows))
+            path.write_text(write_html(facts, rows, growth) if as_html else write_markdown(facts, rows))
         except OSError as error:
             raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
 
 
-def new_clusters(folder: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The clusters that no earlier campaign has met, as they stand now: triage may have joined or moved some
-    meanwhile.
-    """
+def list_new_clusters(folder: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the clusters that only this campaign has met, in their current state after triage."""
     rows = []
     with Queries(folder) as store:
         for item in facts["new_clusters"]:
@@ -105,8 +110,8 @@ def new_clusters(folder: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]
     return rows
 
 
-def sentences(facts: Mapping[str, Any]) -> list[str]:
-    """What a campaign did, in a few sentences."""
+def write_sentences(facts: Mapping[str, Any]) -> list[str]:
+    """Describe a campaign in a few sentences."""
     new = len(facts["new_clusters"])
     again = max(0, facts["clusters"] - new)
     lines = [
@@ -131,7 +136,7 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
 _CLUSTERS = ("cluster", "what", "target", "failures", "nodes", "pass", "first bad release")
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _make_cells(row: Mapping[str, Any]) -> list[str]:
     nodes = str(row["nodes"]) if row["reduced"] is None else f"{row['nodes']} to {row['reduced']}"
     targets = ", ".join(row["targets"])
     return [
@@ -148,7 +153,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 _TARGETS = ("target", "tests", "verdicts", "tests a second of its own time")
 
 
-def _target_cells(facts: Mapping[str, Any]) -> list[list[str]]:
+def _make_target_cells(facts: Mapping[str, Any]) -> list[list[str]]:
     return [
         [
             name,
@@ -163,7 +168,7 @@ def _target_cells(facts: Mapping[str, Any]) -> list[list[str]]:
 _STRATEGIES = ("strategy", "tests", "new", "share of the next, in thousandths")
 
 
-def _tables(
+def _make_tables(
     facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, Sequence[str], list[list[str]]]]:
     strategies = [
@@ -171,25 +176,25 @@ def _tables(
         for name, each in facts.get("strategies", {}).items()
     ]
     found = [
-        ("New since the last campaign", _CLUSTERS, [_cells(row) for row in rows]),
-        ("Targets", _TARGETS, _target_cells(facts)),
+        ("New since the last campaign", _CLUSTERS, [_make_cells(row) for row in rows]),
+        ("Targets", _TARGETS, _make_target_cells(facts)),
         ("Strategies", _STRATEGIES, strategies),
     ]
     return [table for table in found if table[2]]
 
 
-def markdown_report(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """The report as Markdown."""
-    lines = ["# Campaign", "", *(markdown(sentence) + "\n" for sentence in sentences(facts))]
-    for title, heads, table in _tables(facts, rows):
+def write_markdown(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write the report as Markdown."""
+    lines = ["# Campaign", "", *(markdown(sentence) + "\n" for sentence in write_sentences(facts))]
+    for title, heads, table in _make_tables(facts, rows):
         lines += [f"## {title}", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
         lines += [f"| {' | '.join(map(markdown, cells))} |" for cells in table]
         lines.append("")
     return "\n".join(lines)
 
 
-def html_report(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], growth: Sequence[Point]) -> str:
-    """The report as one HTML file that loads nothing."""
+def write_html(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], growth: Sequence[Point]) -> str:
+    """Write the report as one HTML file that loads nothing else."""
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>opsieve campaign</title>',
         (
@@ -197,15 +202,17 @@ def html_report(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], gro
             " 'unsafe-inline'\">"
         ),
         f"<style>{_STYLE}</style></head><body><h1>Campaign</h1>",
-        *(f"<p>{_html(sentence)}</p>" for sentence in sentences(facts)),
-        picture(growth),
+        *(f"<p>{_escape_html(sentence)}</p>" for sentence in write_sentences(facts)),
+        draw_picture(growth),
     ]
-    for title, heads, table in _tables(facts, rows):
+    for title, heads, table in _make_tables(facts, rows):
         parts.append(f"<h2>{title}</h2><table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>")
-        parts += ["<tr>" + "".join(f"<td>{_html(cell)}</td>" for cell in cells) + "</tr>" for cells in table]
+        parts += [
+            "<tr>" + "".join(f"<td>{_escape_html(cell)}</td>" for cell in cells) + "</tr>" for cells in table
+        ]
         parts.append("</table>")
     return "\n".join([*parts, "</body></html>\n"])
 
 
-def _html(text: str) -> str:
+def _escape_html(text: str) -> str:
     return html.escape(single_line(text))

@@ -1,14 +1,12 @@
-"""Whether a campaign is a failure to continuous integration: which of its clusters are new, and what is said
-of each.
-"""
+"""Decide whether a campaign fails in continuous integration: its new clusters and the output for each."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsieve.tui.commands.ci_results import CiOutput
-from opsieve.tui.commands.judged import exit_code
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.judged import choose_exit_code
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.states import CorpusResult
@@ -17,9 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CampaignVerdict:
-    """What counts (`new`, `any` or `none`), the store of what is known, and where results go.
+    """The options of the decision.
 
-    `listed`: every cluster is listed. `allow_unjudged`: a target that judged no program is accepted.
+    `fail_on` is `new`, `any` or `none`; `known` is the store of known failures; `listed` lists every cluster;
+    `allow_unjudged` accepts a target that judged no program.
     """
 
     fail_on: str
@@ -28,20 +27,18 @@ class CampaignVerdict:
     listed: bool
     allow_unjudged: bool = False
 
-    def check(self) -> None:
-        """BadInput, before the campaign begins, for a store of known failures that cannot be used and for
-        files that cannot be written.
+    def check_options(self) -> None:
+        """Raise BadInput, before the campaign begins, for an unusable store of known failures or output
+        file.
         """
         from opsieve.triage.store.queries import Queries
 
-        self.output.check()
+        self.output.check_paths()
         if self.known is not None:
             Queries(self.known).close()
 
-    def decide(self, folder: Path, facts: dict[str, Any], *, annotate_on_stderr: bool) -> int:
-        """The exit code of the campaign. Clusters are judged where that is asked for; they go into `facts`
-        and to the files.
-        """
+    def choose_exit_code(self, folder: Path, facts: dict[str, Any], *, annotate_on_stderr: bool) -> int:
+        """Choose the exit code; judged clusters go into `facts` and the files if requested."""
         from opsieve.backends.verdict import JUDGED
 
         unjudged = {
@@ -54,30 +51,34 @@ class CampaignVerdict:
         }
         named = [f"{target} ({why})" for target, why in unjudged.items()]
         if not (self.listed or self.known or self.output != CiOutput() or self.fail_on == "new"):
-            return exit_code(self.fail_on == "any" and bool(facts["failures"]), named, self.allow_unjudged)
+            return choose_exit_code(
+                self.fail_on == "any" and bool(facts["failures"]), named, self.allow_unjudged
+            )
         from opsieve.triage.corpus.states import FAIL_ON, CorpusResult
-        from opsieve.triage.review.novelty import judged_clusters
+        from opsieve.triage.review.novelty import judge_clusters
 
-        found = judged_clusters(folder, facts["campaign"], self.known)
+        found = judge_clusters(folder, facts["campaign"], self.known)
         facts["ci_clusters"] = [
             {"cluster": one.row.id, "title": one.row.title, "members": one.row.members, "known": one.known}
             for one in found
         ]
-        results = [_result(one) for one in found]
+        results = [_make_result(one) for one in found]
         failing = any(result.state in FAIL_ON[self.fail_on] for result in results)
         results += [
             CorpusResult("campaign", target, "not-judged", reason=why) for target, why in unjudged.items()
         ]
         red = FAIL_ON[self.fail_on] if self.allow_unjudged else {*FAIL_ON[self.fail_on], "not-judged"}
-        self.output.write(
+        self.output.write_results(
             results, red, folder.as_posix(), f"fuzz {folder}", annotate_on_stderr=annotate_on_stderr
         )
-        say(f"{sum(not one.known for one in found)} new, {sum(bool(one.known) for one in found)} known")
-        return exit_code(failing, named, self.allow_unjudged)
+        print_message(
+            f"{sum(not one.known for one in found)} new, {sum(bool(one.known) for one in found)} known"
+        )
+        return choose_exit_code(failing, named, self.allow_unjudged)
 
 
-def _result(one: "JudgedCluster") -> "CorpusResult":
-    """A cluster in the form of a result of a corpus: its representative, newly failing or still failing."""
+def _make_result(one: "JudgedCluster") -> "CorpusResult":
+    """Turn a cluster into a corpus result: its representative, newly failing or still failing."""
     from opsieve.triage.corpus.states import CorpusResult, SeenVerdict
 
     row = one.row

@@ -1,4 +1,4 @@
-"""`opsieve coverage`: what one campaign reached of its compilers' native code, or how two compare."""
+"""`opsieve coverage`: the native code reached by a campaign, or a comparison of two."""
 
 import json
 from pathlib import Path
@@ -28,22 +28,22 @@ def command(first: Path, second: Path | None, as_json: bool) -> int:
     and in which source directories. Stripped libraries name few functions; the source file of a function is
     known from the checks that it and its neighbours print.
     """
-    from opsieve.triage.campaign.coverage_comparison import compared
-    from opsieve.triage.campaign.coverage_record import load
+    from opsieve.triage.campaign.coverage_comparison import compare_coverage
+    from opsieve.triage.campaign.coverage_record import load_record
 
-    one = load(first)
+    one = load_record(first)
     if second is None:
-        click.echo(json.dumps(_facts(one)) if as_json else _text(one))
+        click.echo(json.dumps(_list_facts(one)) if as_json else _write_text(one))
         return 0
-    found = compared(one, load(second))
+    found = compare_coverage(one, load_record(second))
     if as_json:
-        click.echo(json.dumps({"kind": one.kind, "libraries": [_compared_facts(item) for item in found]}))
+        click.echo(json.dumps({"kind": one.kind, "libraries": [_list_comparison(item) for item in found]}))
     else:
-        click.echo("\n\n".join(_compared_text(item, one.kind) for item in found))
+        click.echo("\n\n".join(_describe_comparison(item, one.kind) for item in found))
     return 0
 
 
-def _facts(record: "CoverageRecord") -> dict[str, Any]:
+def _list_facts(record: "CoverageRecord") -> dict[str, Any]:
     compilers = {
         name: {
             "reached": of.growth[-1][2] if of.growth else 0,
@@ -64,7 +64,7 @@ def _facts(record: "CoverageRecord") -> dict[str, Any]:
     return {"campaign": record.campaign, "kind": record.kind, "compilers": compilers}
 
 
-def _text(record: "CoverageRecord") -> str:
+def _write_text(record: "CoverageRecord") -> str:
     lines = [f"campaign {record.campaign}, {record.kind}"]
     for name, of in record.compilers.items():
         if of.growth:
@@ -78,7 +78,7 @@ def _text(record: "CoverageRecord") -> str:
     return "\n".join(lines)
 
 
-def _compared_facts(item: "LibraryComparison") -> dict[str, Any]:
+def _list_comparison(item: "LibraryComparison") -> dict[str, Any]:
     return {
         "library": item.library,
         "build_id": item.build_id,
@@ -86,13 +86,13 @@ def _compared_facts(item: "LibraryComparison") -> dict[str, Any]:
         "a": item.first,
         "b": item.second,
         "both": item.both,
-        "only_a": _only_facts(item.only_first),
-        "only_b": _only_facts(item.only_second),
+        "only_a": _list_only(item.only_first),
+        "only_b": _list_only(item.only_second),
         "source_known": round(item.source_known, 3),
     }
 
 
-def _only_facts(part: "OnlyOne") -> dict[str, Any]:
+def _list_only(part: "OnlyOne") -> dict[str, Any]:
     return {
         "count": part.count,
         "directories": dict(part.directories),
@@ -101,7 +101,7 @@ def _only_facts(part: "OnlyOne") -> dict[str, Any]:
     }
 
 
-def _compared_text(item: "LibraryComparison", kind: str) -> str:
+def _describe_comparison(item: "LibraryComparison", kind: str) -> str:
     lines = [
         f"{item.library} ({item.build_id[:12]}), {item.probes:,} {kind}",
         (

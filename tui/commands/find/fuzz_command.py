@@ -16,10 +16,10 @@ from opsieve.tui.commands import options
 from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.find.campaign_picture import Point
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
-from opsieve.tui.commands.find.long_runs import PauseWhileFull, ended_by_signals
+from opsieve.tui.commands.find.long_runs import PauseWhileFull, raise_on_signals
 from opsieve.tui.commands.judged import ALLOW_UNJUDGED
-from opsieve.tui.commands.progress import Pulse, counting_bar, probing_bar
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.progress import Pulse, open_counting_bar, open_probing_bar
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class Share(click.ParamType[float]):
-    """`20%`, or 0.2."""
+    """A share of the time, written `20%` or 0.2."""
 
     name = "percent"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share, from 0 to 0.9."""
+        """Parse the share, from 0 to 0.9."""
         text = str(value).strip()
         try:
             share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -137,8 +137,8 @@ SHOWN = 5  # new clusters in the summary for a person
 @options.ORACLE
 @options.ORACLES
 @options.METAMORPHIC
-@options.seconds(20.0)
-@options.memory()
+@options.make_seconds(20.0)
+@options.make_memory()
 @options.NO_SANDBOX
 @options.JSON
 @click.option(
@@ -198,163 +198,169 @@ def command(
     stored, and --resume continues.
     """
     begun = time.monotonic()
-    with ended_by_signals(), _first_lane(given) as local:
+    with raise_on_signals(), _start_first_lane(given) as local:
         from opsieve.backends.judge.oracle_names import chosen
         from opsieve.backends.workers.zygotes.zygote import Limits
         from opsieve.triage.campaign.session import FuzzRequest
-        from opsieve.tui.commands.find.campaign_report import checked, write_reports
+        from opsieve.tui.commands.find.campaign_report import check_paths, write_reports
 
-        checked(reports)
+        check_paths(reports)
         verdict = CampaignVerdict(
             fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci, allow_unjudged
         )
-        verdict.check()
+        verdict.check_options()
         limits = Limits(seconds=seconds, memory=memory << 20)
         choice = chosen(oracles, oracle_file)
         given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
         request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
         events = _Events(json_lines)
-        facts, growth, interrupted = _hunt(request, begun, auto_triage, events, quiet or ci, local)
+        facts, growth, interrupted = _run_campaign(request, begun, auto_triage, events, quiet or ci, local)
         if auto_triage:
-            _taken_up(folder)
+            _take_evidence(folder)
         write_reports(reports, folder, facts, growth)
-    code = verdict.decide(folder, facts, annotate_on_stderr=as_json or json_lines)
-    events.say("ended", **facts)
+    code = verdict.choose_exit_code(folder, facts, annotate_on_stderr=as_json or json_lines)
+    events.print_event("ended", **facts)
     if not json_lines:
-        click.echo(json.dumps(facts) if as_json else _text(facts))
+        click.echo(json.dumps(facts) if as_json else _write_summary(facts))
     if interrupted:
-        say(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
+        print_message(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
         return 130
     return code
 
 
-def _hunt(
+def _run_campaign(
     request: "FuzzRequest", begun: float, auto_triage: float, events: "_Events", quiet: bool, local: "Spawn"
 ) -> tuple[dict[str, Any], list[Point], bool]:
-    """Run the campaign that is asked for, with `local` to start lanes here: what it found, how that grew, and
-    whether it was interrupted.
+    """Run the campaign with `local` to start lanes here; return its facts, its growth, and whether it was
+    interrupted.
     """
-    from opsieve.triage.campaign.campaign import run
+    from opsieve.triage.campaign.campaign import run_campaign
     from opsieve.triage.campaign.coverage_session import CoverageSession
-    from opsieve.triage.campaign.session import campaign_facts, checked_store, open_campaign
+    from opsieve.triage.campaign.session import check_store, list_facts, open_campaign
     from opsieve.triage.store.store import Store
     from opsieve.tui.commands.find.auto_triage import AutoTriage
     from opsieve.tui.commands.find.campaign_report import Growth
 
-    with Store(checked_store(request)) as store:
-        with probing_bar() as probing:
-            campaign, plan = open_campaign(store, request, probing, say)
-        before = store.done(campaign)
+    with Store(check_store(request)) as store:
+        with open_probing_bar() as probing:
+            campaign, plan = open_campaign(store, request, probing, print_message)
+        before = store.count_done(campaign)
         session = CoverageSession(request, plan, campaign, request.store)
-        growth = Growth.of(store, campaign)
-        events.say("begun", seed=campaign.seed, strategy=plan.strategy, targets=campaign.targets)
+        growth = Growth.read_earlier(store, campaign)
+        events.print_event("begun", seed=campaign.seed, strategy=plan.strategy, targets=campaign.targets)
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         beside = AutoTriage(request.store, auto_triage, left)
         with (
-            _lanes(request, campaign, local) as (lanes, start),
-            counting_bar(request.tests, "tests", quiet) as show,
+            _open_lanes(request, campaign, local) as (lanes, start),
+            open_counting_bar(request.tests, "tests", quiet) as show,
             beside,
         ):
-            going = run(
+            going = run_campaign(
                 store, campaign, plan, request.limits, lanes=lanes, tests=request.tests, seconds=left,
                 programs=session.programs, coverage=session.coverage,
                 full=PauseWhileFull(started + left if left else float("inf")), start=start,
             )  # fmt: skip
 
-            def shown(done: int) -> None:
+            def show_progress(done: int) -> None:
                 passed = time.monotonic() - started
                 rate = (done - before) / passed
-                kinds, clusters = store.kinds(campaign), store.clusters(campaign)
-                growth.note(passed, done, clusters)
-                show(done, _progress(rate, kinds, clusters))
-                events.now_and_then(
+                kinds, clusters = store.count_kinds(campaign), store.count_clusters(campaign)
+                growth.add_point(passed, done, clusters)
+                show(done, _format_progress(rate, kinds, clusters))
+                events.print_rarely(
                     "progress", tests=done, tests_per_second=rate, failures=kinds, clusters=clusters
                 )
 
-            done, interrupted = _until_the_end(going, session, before, shown)
+            done, interrupted = _run_to_end(going, session, before, show_progress)
         passed = time.monotonic() - started
-        growth.finish(store, campaign, passed, done, store.clusters(campaign))
-        facts = campaign_facts(store, campaign, done - before, passed, request.store)
-    facts |= session.facts() | {"campaign": campaign.id}
+        growth.write_points(store, campaign, passed, done, store.count_clusters(campaign))
+        facts = list_facts(store, campaign, done - before, passed, request.store)
+    facts |= session.list_facts() | {"campaign": campaign.id}
     if auto_triage:
-        facts["auto_triage"] = beside.facts()
+        facts["auto_triage"] = beside.list_facts()
     return facts, growth.points, interrupted
 
 
-def _first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
-    """What starts lanes here, one of which is started at once unless programs will be made in this process,
-    or on a cluster.
+def _start_first_lane(given: dict[str, Any]) -> "AbstractContextManager[Spawn]":
+    """Return a context that starts lanes here, the first at once unless this process or a cluster makes the
+    programs.
     """
-    from opsieve.triage.campaign.lane_spawn import first_begun, spawn
+    from opsieve.triage.campaign.lane_spawn import spawn_lane, start_first_lane
 
     elsewhere = given["scheduler"] or given["coverage"] or (given["strategy"] or "").startswith(_OF_TVM)
     expected = given["targets"] or (() if given["resume"] else ("onnxruntime",))
-    return nullcontext(spawn) if elsewhere else first_begun(lambda: spawn(expected))
+    return nullcontext(spawn_lane) if elsewhere else start_first_lane(lambda: spawn_lane(expected))
 
 
 @contextmanager
-def _lanes(request: "FuzzRequest", campaign: "Campaign", local: "Spawn") -> "Iterator[tuple[int, Spawn]]":
-    """How many tests are done at once, and what starts a lane for them: a process here, or on a cluster."""
+def _open_lanes(
+    request: "FuzzRequest", campaign: "Campaign", local: "Spawn"
+) -> "Iterator[tuple[int, Spawn]]":
+    """Yield the number of parallel tests, and a function that starts a lane: a process here, or on a
+    cluster.
+    """
     if request.scheduler is None:
         yield request.lanes or 1, local
         return
-    from opsieve.triage.distributed.cluster import cluster_lanes
+    from opsieve.triage.distributed.cluster import open_lanes
 
-    with cluster_lanes(request.scheduler, campaign, request.resources, say) as (threads, start):
-        say(f"the cluster at {printable(request.scheduler)} can do {counted(threads, 'test')} at once")
+    with open_lanes(request.scheduler, campaign, request.resources, print_message) as (threads, start):
+        print_message(
+            f"the cluster at {printable(request.scheduler)} can do {counted(threads, 'test')} at once"
+        )
         yield request.lanes or threads, start
 
 
-def _taken_up(folder: Path) -> None:
-    """What was found beside the hunt goes into the clusters."""
-    from opsieve.triage.review.review import triage
+def _take_evidence(folder: Path) -> None:
+    """Add the results of auto-triage to the clusters."""
+    from opsieve.triage.review.review import run_triage
 
-    for sentence in triage(folder).unread:
-        say(f"{printable(sentence)}.")
+    for sentence in run_triage(folder).unread:
+        print_message(f"{printable(sentence)}.")
 
 
-def _until_the_end(
+def _run_to_end(
     going: Generator[int, None, None], session: "CoverageSession", done: int, shown: Callable[[int], None]
 ) -> tuple[int, bool]:
-    """Let a campaign go on; how many tests are done, and whether it was interrupted."""
+    """Run a campaign to its end; return the finished tests, and whether it was interrupted."""
     try:
         for done in going:
-            session.note(done)
+            session.note_progress(done)
             shown(done)
     except KeyboardInterrupt:
         return done, True
     finally:
         going.close()
-        session.finish(done)
+        session.write_record(done)
     return done, False
 
 
 class _Events:
-    """The lines of `--json-lines`; none unless `on`."""
+    """The lines of `--json-lines`, if `on`."""
 
     def __init__(self, on: bool):
         self._on = on
         self._pulse = Pulse(first=1.0, every=5.0)
 
-    def say(self, event: str, **facts: Any) -> None:
-        """Print one."""
+    def print_event(self, event: str, **facts: Any) -> None:
+        """Print an event."""
         if self._on:
             click.echo(json.dumps({"event": event, **facts}))
 
-    def now_and_then(self, event: str, **facts: Any) -> None:
-        """Print one unless the last was a moment ago."""
-        if self._pulse.beats():
-            self.say(event, **facts)
+    def print_rarely(self, event: str, **facts: Any) -> None:
+        """Print an event unless the last one was a moment ago."""
+        if self._pulse.is_due():
+            self.print_event(event, **facts)
 
 
-def _progress(rate: float, kinds: dict[str, int], clusters: int) -> str:
+def _format_progress(rate: float, kinds: dict[str, int], clusters: int) -> str:
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no failures"
     return f"{rate:.1f} tests/s, {found}, {counted(clusters, 'cluster')}"
 
 
-def _text(facts: dict[str, Any]) -> str:
-    """The summary for a person."""
+def _write_summary(facts: dict[str, Any]) -> str:
+    """Write the summary for a person."""
     lines = [
         f"{counted(facts['tests'], 'test')}, {facts['tests_now']:,} in this run at"
         f" {facts['tests_per_second']} per second"

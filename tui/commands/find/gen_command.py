@@ -1,4 +1,4 @@
-"""`opsieve gen`: programs from seeds, as case directories or files."""
+"""`opsieve gen`: make programs from seeds, as case directories or files."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -7,8 +7,8 @@ import click
 
 from opsieve.gen.model.printable import counted, printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.progress import counting_bar, probing_bar
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.progress import open_counting_bar, open_probing_bar
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest
@@ -66,7 +66,7 @@ _MOST_REFUSED = 20
     "--target",
     "targets",
     metavar="TARGET",
-    callback=options.named_builds,
+    callback=options.allow_builds,
     multiple=True,
     help="Use only operators this compiler supports (probed once); repeatable.",
 )
@@ -88,29 +88,29 @@ def command(explain: bool, as_json: bool, **given: Any) -> int:
     """
     from opsieve.backends.probing.generation import GenerationSummary, generate_programs
 
-    request = _request(given)
+    request = _make_request(given)
     if explain:
-        return _explain(request, as_json)
+        return _explain_support(request, as_json)
     summary = GenerationSummary()
     interrupted = False
     try:
-        with probing_bar() as probing, counting_bar(request.models) as show:
-            for done in generate_programs(request, summary, probing, say):
+        with open_probing_bar() as probing, open_counting_bar(request.models) as show:
+            for done in generate_programs(request, summary, probing, print_message):
                 show(done, "")
     except KeyboardInterrupt:
         interrupted = True
     facts = summary.facts(request)
-    click.echo(json.dumps(facts) if as_json else _text(facts))
+    click.echo(json.dumps(facts) if as_json else _write_summary(facts))
     for name, why in summary.refused[:_MOST_REFUSED]:
-        say(f"{name} is refused: {why}")
+        print_message(f"{name} is refused: {why}")
     if interrupted:
-        say("interrupted; everything written is complete")
+        print_message("interrupted; everything written is complete")
         return 130
     return 1 if summary.refused or facts.get("identical") is False else 0
 
 
-def _request(given: dict[str, Any]) -> "GenerationRequest":
-    """The options as the request of a session; BadInput for a name or number that is none."""
+def _make_request(given: dict[str, Any]) -> "GenerationRequest":
+    """Turn the options into a request; raises BadInput for an invalid name or number."""
     from dataclasses import replace
 
     from opsieve.backends.probing.generation import GenerationRequest, repeat_request
@@ -141,8 +141,8 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
     return GenerationRequest(program, targets=targets, **{name: given[name] for name in names})
 
 
-def _explain(request: "GenerationRequest", as_json: bool) -> int:
-    """What the targets lack, and what they said."""
+def _explain_support(request: "GenerationRequest", as_json: bool) -> int:
+    """Print the operators that the targets lack, and their messages."""
     from opsieve.backends.probing.generation import supported
     from opsieve.backends.probing.operator_support import explained
     from opsieve.backends.workers.workers import Workers
@@ -150,10 +150,10 @@ def _explain(request: "GenerationRequest", as_json: bool) -> int:
 
     if not request.targets:
         raise BadInput("--explain-support needs a --target")
-    with Workers() as workers, probing_bar() as probing:
+    with Workers() as workers, open_probing_bar() as probing:
         supports = supported(workers, request.targets, request.program, probing)
     if as_json:
-        click.echo(json.dumps({"supports": [_support_facts(item) for item in supports]}))
+        click.echo(json.dumps({"supports": [_list_support(item) for item in supports]}))
         return 0
     for item in supports:
         lacks = len(item.reasons) + len(item.by_rank)
@@ -166,7 +166,7 @@ def _explain(request: "GenerationRequest", as_json: bool) -> int:
     return 0
 
 
-def _support_facts(item: "Support") -> dict[str, Any]:
+def _list_support(item: "Support") -> dict[str, Any]:
     return {
         "target": item.target,
         "version": item.version,
@@ -179,8 +179,8 @@ def _support_facts(item: "Support") -> dict[str, Any]:
     }
 
 
-def _text(facts: dict[str, Any]) -> str:
-    """The summary for a person."""
+def _write_summary(facts: dict[str, Any]) -> str:
+    """Write the summary for a person."""
     strategies = ", ".join(f"{count} {name}" for name, count in facts["strategies"].items())
     line = (
         f"{counted(facts['models'], 'model')}, {counted(facts['nodes'], 'node')},"

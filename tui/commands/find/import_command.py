@@ -13,7 +13,7 @@ import click
 from opsieve.gen.model.printable import printable
 from opsieve.tui.cli import report_fault
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 if TYPE_CHECKING:
     from opsieve.gen.case.import_folder import ImportResult
@@ -55,7 +55,7 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
     left: list[dict[str, str]] = []
     faults: list[Exception] = []
     used: Counter[str] = Counter()
-    found_in = _from_scripts(paths) if scripts else (found for path in paths for found in gather(path))
+    found_in = _import_scripts(paths) if scripts else (found for path in paths for found in gather(path))
     for found in found_in:
         if isinstance(found, Skipped):
             left.append({"path": str(found.path), "reason": found.reason})
@@ -83,13 +83,13 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
         kinds = ", ".join(
             f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items()
         )
-        say(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
+        print_message(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     return codes[0] if codes else 0 if taken else 2
 
 
-def _from_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
-    """The cases of TVMScript files, with seeded inputs."""
+def _import_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
+    """Import the cases of TVMScript files, with seeded inputs."""
     from opsieve.backends.workers.questions.script_reader import read_script
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.case.case import Case, Origin

@@ -1,6 +1,4 @@
-"""What a command that runs for days meets: signals to end, a terminal that goes away, a disk that is full for
-a while.
-"""
+"""Events in the life of long-running commands: signals, a closed terminal, a full disk."""
 
 import os
 import signal
@@ -10,18 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 _AGAIN = 5.0  # seconds between two tries to write
 _ANOTHER = 120.0  # seconds after which a full disk is another one
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end what is within as Ctrl-C does; of a terminal that is gone nothing more is
-    asked.
-    """
-    usual = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
+def raise_on_signals() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP end the block as Ctrl-C does; a closed terminal gets no more output."""
+    usual = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
@@ -29,7 +25,7 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGHUP:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
@@ -40,18 +36,18 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 
 class PauseWhileFull:
-    """Waits for space on a full disk, and says so once each time; until `end` (of the monotonic clock)."""
+    """Waits for space on a full disk until `end` (of the monotonic clock), with one message each time."""
 
     def __init__(self, end: float = float("inf"), again: float = _AGAIN):
         self._end, self._again, self._said = end, again, float("-inf")
 
     def __call__(self, error: Exception) -> bool:
-        """Whether to try again, after a while."""
+        """Wait, and return whether to try again."""
         now = time.monotonic()
         if now >= self._end:
             return False
         if now - self._said > _ANOTHER:
-            say(
+            print_message(
                 f"{str(error).partition(';')[0]}: paused until there is space again; Ctrl-C ends it, and"
                 " --resume goes on"
             )

@@ -1,4 +1,4 @@
-"""`opsieve doctor`: which compilers are here, what they accept, how to install the others."""
+"""`opsieve doctor`: list the installed compilers, their abilities, and how to install the others."""
 
 import json
 import platform
@@ -12,7 +12,7 @@ import click
 
 from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
-from opsieve.tui.commands.progress import counting_bar, probing_bar
+from opsieve.tui.commands.progress import open_counting_bar, open_probing_bar
 from opsieve.version import VERSION
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     Every figure is measured: each backend is imported in a worker of its own and given small models.
     """
     if probe:
-        _probe(targets or ("onnxruntime",), tables, as_json)
+        _make_tables(targets or ("onnxruntime",), tables, as_json)
         return
     from opsieve.backends.releases.interpreters import find_interpreters
     from opsieve.backends.releases.releases import ReleaseStore
@@ -47,7 +47,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     from opsieve.backends.workers.sandbox.isolation import isolation
     from opsieve.backends.workers.workers import Workers
 
-    with Workers() as workers, counting_bar(len(examined())) as show:
+    with Workers() as workers, open_counting_bar(len(examined())) as show:
         backends = []
         for examination in examine(workers):
             backends.append(examination)
@@ -68,11 +68,11 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     if as_json:
         click.echo(json.dumps({**facts, "backends": [asdict(item) for item in backends]}))
         return
-    _print(backends, facts, isolated)
+    _print_facts(backends, facts, isolated)
 
 
-def _print(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated: "Isolation") -> None:
-    """The facts as text."""
+def _print_facts(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated: "Isolation") -> None:
+    """Print the facts as text."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -107,13 +107,13 @@ def _print(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated
         )
 
 
-def _probe(targets: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
-    """Make full tables of what the targets have."""
+def _make_tables(targets: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Make full tables of the targets' operators."""
     from opsieve.backends.probing.prober import make_tables
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
 
-    with Workers() as workers, probing_bar() as show:
+    with Workers() as workers, open_probing_bar() as show:
         made = make_tables(workers, list(map(resolve, targets)), folder, show)
     if as_json:
         facts = [

@@ -1,4 +1,4 @@
-"""`opsieve index`: the index of a store rebuilt from its case directories."""
+"""`opsieve index`: rebuild the index of a store from its case directories."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import click
 
 from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 
 @click.command("index")
@@ -21,15 +21,15 @@ def command(folder: Path, as_json: bool) -> int:
     only counted.
     """
     from opsieve.gen.errors import BadInput
-    from opsieve.triage.store.index.index_file import set_aside
+    from opsieve.triage.store.index.index_file import move_damaged
     from opsieve.triage.store.store import Store
 
     if not (folder / "cases").is_dir():
         raise BadInput(f"{folder} is not a store: it has no directory named cases")
-    aside = set_aside(folder)
+    aside = move_damaged(folder)
     with Store(folder) as store:
-        added, problems = store.adopt()
-        failures, fingerprints = store.many(), store.fingerprints()
+        added, problems = store.adopt_cases()
+        failures, fingerprints = store.count_all_failures(), store.count_all_fingerprints()
         summary = {
             "added": added,
             "failures": failures,
@@ -39,9 +39,9 @@ def command(folder: Path, as_json: bool) -> int:
             "store": str(folder),
         }
     for problem in problems:
-        say(f"{problem}.")
+        print_message(f"{problem}.")
     if aside:
-        say(f"the damaged index was moved to {aside}")
+        print_message(f"the damaged index was moved to {aside}")
     click.echo(
         json.dumps(summary)
         if as_json

@@ -1,4 +1,4 @@
-"""`opsieve init`: a commented `opsieve.toml` for the working directory."""
+"""`opsieve init`: write a commented `opsieve.toml` into the working directory."""
 
 import json
 from pathlib import Path

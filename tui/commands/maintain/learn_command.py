@@ -1,4 +1,4 @@
-"""`opsieve learn`: declarations of a domain's operators, inferred from what a compiler accepts."""
+"""`opsieve learn`: infer declarations of a domain's operators from a compiler's answers."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import click
 
 from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import options
-from opsieve.tui.commands.progress import counting_bar
+from opsieve.tui.commands.progress import open_counting_bar
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.learning import Learnt
@@ -48,7 +48,7 @@ def command(domain: str, ops: str, target: str, output: Path | None, seed: int, 
     # said before all is learnt
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise BadInput(f"cannot write {shown(str(path))}: name a file in a folder that can be written")
-    with Workers(Limits(seconds=SECONDS)) as workers, counting_bar(None) as show:
+    with Workers(Limits(seconds=SECONDS)) as workers, open_counting_bar(None) as show:
         found: list[Learnt] = []
         for each in learnt(request, workers, cache_folder("learned")):
             found.append(each)

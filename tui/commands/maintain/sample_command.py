@@ -1,4 +1,4 @@
-"""`opsieve sample`: the failing models that opsieve brings along, listed and copied."""
+"""`opsieve sample`: list and copy the failing models that come with opsieve."""
 
 import json
 import shutil
@@ -9,18 +9,18 @@ import click
 from click.shell_completion import CompletionItem
 
 from opsieve.tui.commands import options
-from opsieve.tui.commands.triage.store_table import table
+from opsieve.tui.commands.triage.store_table import print_table
 from opsieve.tui.samples import SAMPLES
 
 _FILES = ("model.onnx", "module.json", "module.py", "passes.json", "case.json", "test_data_set_0")
 
 
-def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in _samples() if name.startswith(begun)]
+def _complete_names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in _read_samples() if name.startswith(begun)]
 
 
 @click.command("sample")
-@click.argument("name", required=False, shell_complete=_names)
+@click.argument("name", required=False, shell_complete=_complete_names)
 @click.option("-o", "--output", type=options.PATH, help="Directory to create.  [default: NAME]")
 @options.JSON
 def command(name: str | None, output: Path | None, as_json: bool) -> int:
@@ -29,14 +29,14 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
     """
     from opsieve.gen.errors import BadInput, meant, shown
 
-    samples = _samples()
+    samples = _read_samples()
     if not samples:
         raise BadInput("the samples are not part of this installation")
     if name is None:
         if as_json:
             click.echo(json.dumps({"samples": [{"name": name, **facts} for name, facts in samples.items()]}))
         else:
-            table(
+            print_table(
                 ("sample", "fails on", "what"),
                 [(n, f["fails"], f["what"]) for n, f in samples.items()],
                 wide="what",
@@ -63,8 +63,8 @@ def command(name: str | None, output: Path | None, as_json: bool) -> int:
     return 0
 
 
-def _samples() -> dict[str, dict[str, str]]:
-    """`fails`, `passes` and `what` of each sample, by name."""
+def _read_samples() -> dict[str, dict[str, str]]:
+    """Read `fails`, `passes` and `what` of each sample, by name."""
     return {
         path.parent.name: tomllib.loads(path.read_text()) for path in sorted(SAMPLES.glob("*/sample.toml"))
     }

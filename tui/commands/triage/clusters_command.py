@@ -1,4 +1,4 @@
-"""`opsieve clusters`: the bugs of a store, a page at a time."""
+"""`opsieve clusters`: list the bugs of a store, a page at a time."""
 
 import json
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ import click
 
 from opsieve.gen.model.printable import counted
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import say
-from opsieve.tui.commands.triage.store_table import cluster_facts, cluster_table, table
+from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.triage.store_table import list_cluster_facts, print_clusters, print_table
 
 if TYPE_CHECKING:
     from opsieve.triage.store.rows import ClusterGroup, NonBugRow
@@ -21,7 +21,7 @@ GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 
 
 @click.command("clusters")
-@click.argument("words", nargs=-1, metavar="[FILTER]...", shell_complete=completions.filters)
+@click.argument("words", nargs=-1, metavar="[FILTER]...", shell_complete=completions.complete_filters)
 @options.STORE
 @click.option("--sort", type=click.Choice(SORTS), default="rank", show_default=True, help="Sort order.")
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
@@ -53,51 +53,51 @@ def command(
     status:new target:onnxruntime stage:compile pass:NAME since:2d is:pinned id:c17. Commas separate
     alternatives; a leading - negates (write -- before such a filter).
     """
-    from opsieve.triage.store.index.filters import remarks
+    from opsieve.triage.store.index.filters import explain_filter
     from opsieve.triage.store.queries import Queries
 
     text = " ".join(words)
-    for remark in remarks(text):
-        say(remark)
+    for remark in explain_filter(text):
+        print_message(remark)
     with Queries(folder) as store:
         if by is not None:
-            _show_groups(by, store.groups(by, text), as_json)  # type: ignore[arg-type]
+            _print_groups(by, store.groups(by, text), as_json)  # type: ignore[arg-type]
             return 0
         if non_bugs or non_bugs_once:
-            _show_non_bugs(store.non_bugs(), as_json)
+            _print_non_bugs(store.non_bugs(), as_json)
             return 0
         page = store.clusters(text, sort=sort, reverse=reverse, after=after, limit=limit)  # type: ignore[arg-type]
         counts = store.counts()
     if as_json:
         names = ("failures", "unsupported", "environment", "flaky", "unexplained")
         facts = {
-            "clusters": [cluster_facts(row) for row in page.rows],
+            "clusters": [list_cluster_facts(row) for row in page.rows],
             "total": page.total,
             "next": page.next,
         }
         facts |= {name: getattr(counts, name) for name in names} | {"store": str(folder)}
         click.echo(json.dumps(facts))
         return 0
-    cluster_table(page.rows)
+    print_clusters(page.rows)
     click.echo(
         f"{len(page.rows)} of {counted(page.total, 'cluster')}, {counted(counts.failures, 'failure')}; not"
         f" bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
         " flaky"
     )
     if page.next:
-        say(f"more with --after '{page.next}'")
+        print_message(f"more with --after '{page.next}'")
     return 0
 
 
-def _show_groups(by: str, groups: "Sequence[ClusterGroup]", as_json: bool) -> None:
+def _print_groups(by: str, groups: "Sequence[ClusterGroup]", as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"groups": [asdict(group) for group in groups]}))
         return
     rows = [(group.clusters, group.members, group.value or "(none)") for group in groups]
-    table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
+    print_table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
 
 
-def _show_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
+def _print_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
     if as_json:
         facts = [asdict(entry) for entry in entries]
         click.echo(json.dumps({"non_bugs": facts, "aside": facts}))  # `aside`: the key before 0.2
@@ -106,4 +106,4 @@ def _show_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
         (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())
         for entry in entries
     ]
-    table(("tests", "verdict", "target", "what"), rows, right=("tests",), wide="what")
+    print_table(("tests", "verdict", "target", "what"), rows, right=("tests",), wide="what")

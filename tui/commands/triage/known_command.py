@@ -1,4 +1,4 @@
-"""`opsieve known`: public issues that clusters are compared with."""
+"""`opsieve known`: compare clusters with public issues."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import click
 
 from opsieve.gen.model.printable import counted, single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import say
+from opsieve.tui.commands.text import print_message
 
 
 @click.group("known")
@@ -32,14 +32,14 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
     printed, or answers of GitHub's REST interface. Nothing is asked over the network.
     """
     from opsieve.triage.known.issues import add_issues, read_export
-    from opsieve.triage.review.review import triage
+    from opsieve.triage.review.review import run_triage
     from opsieve.triage.rules.rules import FOLDER
-    from opsieve.triage.store.queries import Queries, bring_up
+    from opsieve.triage.store.queries import Queries, upgrade_index
 
-    bring_up(folder)
+    upgrade_index(folder)
     exports = [read_export(path, repository) for path in files]
     sizes = add_issues(folder / FOLDER, (issue for export in exports for issue in export.issues))
-    done = triage(folder)
+    done = run_triage(folder)
     with Queries(folder) as store:
         rows = store.clusters("is:probable", limit=1000).rows
     found = [
@@ -61,9 +61,9 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
         click.echo(json.dumps(facts))
         return 0
     for problem in done.round.problems:
-        say(f"{single_line(problem)}.")
+        print_message(f"{single_line(problem)}.")
     others = f", {counted(skipped, 'entry')} passed over" if skipped else ""
-    click.echo(f"{counted(imported, 'issue')} imported{others}; the store has {_sizes(sizes)}")
+    click.echo(f"{counted(imported, 'issue')} imported{others}; the store has {_format_sizes(sizes)}")
     for row in rows:
         click.echo(
             single_line(
@@ -74,5 +74,5 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
     return 0
 
 
-def _sizes(sizes: dict[str, int]) -> str:
+def _format_sizes(sizes: dict[str, int]) -> str:
     return ", ".join(f"{size:,} of {single_line(repository)}" for repository, size in sizes.items())

@@ -1,4 +1,4 @@
-"""`opsieve report`: a store as one HTML page."""
+"""`opsieve report`: write a store as one HTML page."""
 
 import json
 import time
@@ -43,7 +43,7 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
     STORE defaults to --store. No compiler runs: a script is shown where reduction has left one.
     """
     from opsieve.triage.store.queries import Queries
-    from opsieve.tui.commands.triage.report_page import page
+    from opsieve.tui.commands.triage.report_page import write_page
 
     folder = place or folder
     if output.is_dir() or not output.parent.is_dir():
@@ -56,8 +56,8 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
             rows, total, after = [*rows, *found.rows], found.total, found.next
             if not after:
                 break
-        pages = [_cluster_page(store, row) for row in rows]
-        whole = page(folder.absolute().name, store.counts(), pages, total, time.time())
+        pages = [_describe_cluster(store, row) for row in rows]
+        whole = write_page(folder.absolute().name, store.counts(), pages, total, time.time())
     try:
         output.write_text(whole, encoding="utf-8")
     except OSError as error:
@@ -77,8 +77,8 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
     return 0
 
 
-def _cluster_page(store: "Queries", row: "ClusterRow") -> "StoredCluster":
-    """What is known of a cluster, with the graph and the script of its representative."""
+def _describe_cluster(store: "Queries", row: "ClusterRow") -> "StoredCluster":
+    """Collect the facts about a cluster, with the graph and the script of its representative."""
     from opsieve.tui.commands.triage.report_page import StoredCluster
 
     prints, members = store.fingerprints(row.id), store.members(row.id, limit=_MEMBERS).rows
@@ -90,19 +90,19 @@ def _cluster_page(store: "Queries", row: "ClusterRow") -> "StoredCluster":
     try:
         details = store.case(row.representative)
         place = details.reduced or details.folder
-        graph, problem = ("", "its case is not there") if place is None else (_graph(place), "")
+        graph, problem = ("", "its case is not there") if place is None else (_draw_graph(place), "")
     except BadInput as error:
         return StoredCluster(row, prints, members, message, problem=str(error))
     hint = f"opsieve export {row.id} --as script writes a script that runs without opsieve"
-    script = _script(details)
+    script = _read_script(details)
     commits = tuple(map(str, details.commits))
     return StoredCluster(
         row, prints, members, message, commits, graph, script, problem or ("" if script else hint)
     )
 
 
-def _graph(place: Path) -> str:
-    """The program of a case, drawn as in the terminal app."""
+def _draw_graph(place: Path) -> str:
+    """Draw the program of a case as in the terminal app."""
     from opsieve.gen.case.case import load
     from opsieve.gen.irs.registry import ir_of
 
@@ -112,8 +112,8 @@ def _graph(place: Path) -> str:
     return "\n".join(lines[:_GRAPH] + more)
 
 
-def _script(details: "CaseDetails") -> str:
-    """The script that reduction left, "" where there is none."""
+def _read_script(details: "CaseDetails") -> str:
+    """Read the script written by a reduction, or return ""."""
     for place in (details.reduced, details.folder):
         try:
             if place is not None and (place / "repro.py").is_file():

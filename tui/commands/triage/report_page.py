@@ -1,9 +1,8 @@
-"""A store as one HTML page that stands alone: a list of clusters with a search, and of each what is known,
-its graph and its script.
+"""A store as one self-contained HTML page: a searchable list of clusters, each with its facts, graph and
+script.
 
-The page loads nothing: its policy forbids that, and allows the one script below by its digest. Everything
-that came out of a compiler or a model is escaped. Without JavaScript the list is there, the search is not.
-Pure.
+The page loads nothing: its policy forbids that, and allows only the script below, by its digest. Text from
+compilers and models is escaped. Without JavaScript the list works and the search does not. Pure.
 """
 
 import base64
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 
 from opsieve.gen.model.printable import counted, escaped, escaped_lines, facts_table
 from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
-from opsieve.tui.commands.triage.store_table import day
+from opsieve.tui.commands.triage.store_table import format_time
 
 _CUT = 4000  # characters of a text
 _STYLE = """
@@ -61,9 +60,7 @@ unfold();
 
 @dataclass(frozen=True, slots=True)
 class StoredCluster:
-    """What the page tells of a cluster; `graph` and `script` are "" where there is none to show, `problem`
-    says why.
-    """
+    """The page's data about a cluster; `graph` and `script` may be "", and `problem` then says why."""
 
     row: ClusterRow
     prints: Sequence[FingerprintRow]
@@ -75,9 +72,9 @@ class StoredCluster:
     problem: str = ""
 
 
-def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: int, made: float) -> str:
-    """The page of a store of this name; `total` is how many clusters it has, `made` when the page was made,
-    in seconds since 1970.
+def write_page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: int, made: float) -> str:
+    """Write the page of a store of this name; `total` is its number of clusters, `made` the time in seconds
+    since 1970.
     """
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -95,14 +92,14 @@ def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: in
                 f"<p>{counted(counts.failures, 'failure')} of {counted(counts.tests, 'test')} in"
                 f" {counted(total, 'cluster')} ({escaped(kinds)}; {escaped(statuses)}).{cut} Not bugs:"
                 f" {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,}"
-                f" flaky. {day(made)} UTC.</p>"
+                f" flaky. {format_time(made)} UTC.</p>"
             ),
             (
                 '<p id="bar" hidden><label for="search">Search: words, or kind: status: stage: target: op:'
                 ' pass: id:, a leading - negates (<span id="shown"></span>)</label><input id="search"'
                 ' type="search" autocomplete="off"></p>'
             ),
-            *(part for cluster in clusters for part in _cluster(cluster)),
+            *(part for cluster in clusters for part in _write_cluster(cluster)),
             f"<script>{_SCRIPT}</script></body></html>\n",
         ]
     )
@@ -112,7 +109,7 @@ def _list_facts(one: StoredCluster) -> list[tuple[str, str]]:
     """Return the (name, value) rows of a cluster's table."""
     row = one.row
     size = counted(row.nodes, "node") if row.reduced is None else f"{counted(row.reduced, 'node')}, reduced"
-    seen = f"{day(row.first_seen)} to {day(row.last_seen)}" if row.last_seen else ""
+    seen = f"{format_time(row.first_seen)} to {format_time(row.last_seen)}" if row.last_seen else ""
     return [
         ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
         ("message", one.message),
@@ -133,7 +130,7 @@ def _list_facts(one: StoredCluster) -> list[tuple[str, str]]:
     ]
 
 
-def _cluster(one: StoredCluster) -> Iterator[str]:
+def _write_cluster(one: StoredCluster) -> Iterator[str]:
     row = one.row
     words = " ".join(
         (

@@ -1,4 +1,4 @@
-"""`opsieve show`: one cluster, or one case, and why it is where it is."""
+"""`opsieve show`: show one cluster, or one case, and the reason for its place."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import click
 
 from opsieve.gen.model.printable import counted, single_line
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.triage.store_table import cluster_facts, day, table
+from opsieve.tui.commands.triage.store_table import format_time, list_cluster_facts, print_table
 
 if TYPE_CHECKING:
     from opsieve.triage.fingerprint.component import Component
@@ -23,7 +23,7 @@ _LONGEST = 4000  # characters of a fact: an index of a stranger may hold any num
 
 
 @click.command("show")
-@click.argument("name", metavar="CLUSTER|CASE", shell_complete=completions.cases)
+@click.argument("name", metavar="CLUSTER|CASE", shell_complete=completions.complete_cases)
 @options.STORE
 @click.option(
     "--why", is_flag=True, help="Explain the fingerprint: each component, whether it counts, and why."
@@ -49,11 +49,11 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
         if "/" in name or ":" in name:
             details = store.case(name)
             if as_json:
-                click.echo(json.dumps(_case_facts(details)))
+                click.echo(json.dumps(_list_case_facts(details)))
             else:
                 _print_case(details, why)
             return 0
-        summary, fingerprints = _cluster_facts(store, name, limit, after)
+        summary, fingerprints = _list_cluster_facts(store, name, limit, after)
     if as_json:
         click.echo(json.dumps(summary))
     else:
@@ -61,7 +61,7 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
     return 0
 
 
-def _cluster_facts(
+def _list_cluster_facts(
     store: "Queries", name: str, limit: int, after: str
 ) -> tuple[dict[str, Any], "Sequence[FingerprintRow]"]:
     from opsieve.triage.fingerprint.component import component_json
@@ -69,7 +69,7 @@ def _cluster_facts(
     row, fingerprints = store.cluster(name), store.fingerprints(name)
     members = store.members(name, limit=limit, after=after)
     summary = {
-        **cluster_facts(row),
+        **list_cluster_facts(row),
         "prints": [
             {**asdict(each), "components": [component_json(part) for part in each.components]}
             for each in fingerprints
@@ -85,7 +85,7 @@ def _cluster_facts(
     return summary, fingerprints
 
 
-def _case_facts(details: "CaseDetails") -> dict[str, Any]:
+def _list_case_facts(details: "CaseDetails") -> dict[str, Any]:
     from opsieve.triage.fingerprint.component import component_json
 
     return {
@@ -108,11 +108,11 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         else counted(summary["nodes"], "node")
     )
     rule = f" (rule {summary['rule']})" if summary["rule"] else ""
-    _facts(
+    _print_facts(
         ("status", f"{summary['status']}{rule}{', pinned' if summary['pinned'] else ''} {summary['issue']}"),
         ("kind", f"{summary['kind']} at {summary['stage']}" if summary["stage"] else summary["kind"]),
         ("failures", f"{summary['members']:,} with {counted(summary['fingerprints'], 'fingerprint')}"),
-        ("seen", f"{day(summary['first_seen'])} to {day(summary['last_seen'])}"),
+        ("seen", f"{format_time(summary['first_seen'])} to {format_time(summary['last_seen'])}"),
         ("targets", ", ".join(summary["targets"])),
         ("smallest", f"{smallest}: {' '.join(summary['operators'])}"),
         ("guilty pass", summary["guilty_pass"]),
@@ -129,7 +129,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         if why:
             print_components(each.components)
     click.echo()
-    table(
+    print_table(
         ("member", "nodes", "target", "version"),
         [(case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"][:24], case["version"][:12]) for case in summary["cases"]],
         right=("nodes",), wide="member",
@@ -143,13 +143,13 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         )
     for decision in summary["history"]:
         undone = "" if decision["state"] == "done" else f" ({decision['state']})"
-        click.echo(f"{day(decision['at'])}  {single_line(decision['text'])}{undone}")
+        click.echo(f"{format_time(decision['at'])}  {single_line(decision['text'])}{undone}")
 
 
 def _print_case(details: "CaseDetails", why: bool) -> None:
     member = details.member
     click.echo(click.style(f"{member.name}  {details.cluster}", bold=True))
-    _facts(
+    _print_facts(
         ("verdict", f"{member.verdict}: {member.reason}"),
         ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
         ("target", f"{member.target} {member.version}"),
@@ -159,7 +159,7 @@ def _print_case(details: "CaseDetails", why: bool) -> None:
         ("nodes", str(member.nodes) if member.reduced is None else f"{member.reduced} of {member.nodes}"),
         ("operators", " ".join(member.operators)),
         ("commits", "; ".join(map(str, details.commits))),
-        ("seen", day(member.seen)),
+        ("seen", format_time(member.seen)),
         ("case", str(details.folder or "")),
         ("reduced", str(details.reduced or "")),
         (
@@ -173,7 +173,7 @@ def _print_case(details: "CaseDetails", why: bool) -> None:
 
 
 def print_components(components: "Sequence[Component]") -> None:
-    """Every component of a fingerprint: whether it counts, and why."""
+    """Print every component of a fingerprint: whether it counts, and why."""
     rows = [("+" if part.kept else "-", part.name, part.value, part.hint) for part in components]
     for sign, name, value, hint in rows:
         click.echo(f"  {sign} {name:12} {single_line(value)[:200]}")
@@ -184,7 +184,7 @@ def print_components(components: "Sequence[Component]") -> None:
         )
 
 
-def _facts(*facts: tuple[str, str]) -> None:
+def _print_facts(*facts: tuple[str, str]) -> None:
     for name, value in facts:
         if value.strip():
             click.echo(f"  {name:12} {single_line(value)[:_LONGEST]}")

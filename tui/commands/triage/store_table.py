@@ -1,4 +1,4 @@
-"""What the commands on a store share: tables of 80 columns, and a cluster's facts."""
+"""Shared output of the commands on a store: tables of 80 columns, and a cluster's facts."""
 
 import os
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from opsieve.triage.store.rows import ClusterRow
 
 
-def table(
+def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = (), wide: str = ""
 ) -> None:
     """Print rows.
 
-    In a terminal the column `wide` takes the rest of the width and is cut, with a sign, where it does not
-    fit. In a pipe or a file every cell is whole.
+    In a terminal the column `wide` takes the rest of the width and is truncated with a sign. In a pipe or a
+    file every cell is whole.
     """
     from rich.console import Console
     from rich.table import Table
@@ -51,22 +51,22 @@ def table(
     console.print(made)
 
 
-def cluster_table(rows: "Sequence[ClusterRow]") -> None:
-    """Print clusters; `nodes` are those of the smallest case, reduced where one is."""
-    table(
+def print_clusters(rows: "Sequence[ClusterRow]") -> None:
+    """Print clusters; `nodes` are those of the smallest case, reduced if possible."""
+    print_table(
         ("id", "status", "kind", "failures", "nodes", "title"),
         [(f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.listed_title) for row in rows],
         right=("failures", "nodes"), wide="title",
     )  # fmt: skip
 
 
-def day(seconds: float) -> str:
-    """A time as a day and a minute of UTC; "" when nobody knows."""
+def format_time(seconds: float) -> str:
+    """Return a time as a day and a minute of UTC; "" if unknown."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if 0 < seconds < 1e11 else ""
 
 
-def cluster_facts(row: "ClusterRow") -> dict[str, Any]:
-    """A cluster, with the keys of docs/reference/json.md."""
+def list_cluster_facts(row: "ClusterRow") -> dict[str, Any]:
+    """Return a cluster's facts with the keys of docs/reference/json.md."""
     return {
         "id": row.id,
         "title": row.title,

@@ -1,4 +1,4 @@
-"""`opsieve triage`: a round over a store, or over a log of another tool."""
+"""`opsieve triage`: run a round over a store, or over a log of another tool."""
 
 import json
 from collections import Counter
@@ -12,8 +12,8 @@ import click
 
 from opsieve.gen.model.printable import counted, single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import say
-from opsieve.tui.commands.triage.store_table import cluster_table, table
+from opsieve.tui.commands.text import print_message
+from opsieve.tui.commands.triage.store_table import print_clusters, print_table
 
 if TYPE_CHECKING:
     from opsieve.reducer.sessions.store_session import ReducedCase, Reducer, StoreReductionRequest
@@ -91,18 +91,18 @@ def command(
     2 if a rule is invalid.
     """
     if logs is not None:
-        return _logs(logs, as_json)
+        return _cluster_logs(logs, as_json)
     if dry_run and not refingerprint:
         raise click.UsageError("--dry-run needs --refingerprint")
     folder = place or folder
-    from opsieve.triage.review.review import compute_anew, triage
-    from opsieve.triage.store.queries import bring_up
+    from opsieve.triage.review.review import recompute_fingerprints, run_triage
+    from opsieve.triage.store.queries import upgrade_index
 
-    bring_up(folder)
+    upgrade_index(folder)
     facts: dict[str, Any] = {}
     if refingerprint:
-        moves, unread = compute_anew(folder, dry_run=dry_run)
-        _warn(unread)
+        moves, unread = recompute_fingerprints(folder, dry_run=dry_run)
+        _print_problems(unread)
         facts["moves"] = [asdict(move) for move in moves]
         if dry_run:
             _print_moves(facts["moves"], as_json)
@@ -111,23 +111,23 @@ def command(
         from opsieve.reducer.sessions.store_session import StoreReductionRequest
 
         request = StoreReductionRequest(folder, budget, members, offline, jobs or 1)
-        facts |= _reduce(request, jobs, scheduler, resources)
-    done = triage(folder, refingerprinted=refingerprint)
+        facts |= _reduce_cases(request, jobs, scheduler, resources)
+    done = run_triage(folder, refingerprinted=refingerprint)
     if done.moves is not None:
         facts["moves"] = [asdict(move) for move in done.moves]
-    _warn(done.unread)
-    _warn(done.round.problems, most=None)
-    _show(folder, done.round, facts, as_json)
+    _print_problems(done.unread)
+    _print_problems(done.round.problems, most=None)
+    _print_round(folder, done.round, facts, as_json)
     return 2 if done.round.problems else 0
 
 
-def _warn(problems: Sequence[str], most: int | None = _PROBLEMS) -> None:
+def _print_problems(problems: Sequence[str], most: int | None = _PROBLEMS) -> None:
     for problem in problems[:most]:
-        say(f"{single_line(problem)}.")
+        print_message(f"{single_line(problem)}.")
 
 
-def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: bool) -> None:
-    """The round for a person, or as the keys of docs/reference/json.md."""
+def _print_round(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: bool) -> None:
+    """Print the round for a person, or as the keys of docs/reference/json.md."""
     from opsieve.triage.store.queries import Queries
 
     with Queries(folder) as store:
@@ -149,8 +149,8 @@ def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: boo
         return
     if moved.get("moves"):
         _print_moves(moved["moves"], as_json)
-    click.echo(_text(summary))
-    cluster_table(first.rows)
+    click.echo(_write_summary(summary))
+    print_clusters(first.rows)
     if first.next:
         click.echo(
             f"  and {first.total - len(first.rows):,} more: opsieve clusters --store"
@@ -164,7 +164,7 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
         return
     for move in moves:
         if move["cluster"] != move["to_cluster"]:
-            for indent, line in _move_lines(move):
+            for indent, line in _list_move(move):
                 click.echo(" " * indent + single_line(line))
     total = sum(move["failures"] for move in moves)
     away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
@@ -176,8 +176,8 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
     )
 
 
-def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """What moves where and why, and its components before and after: lines, each with its indent."""
+def _list_move(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """List a move with its reason, and its components before and after: lines, each with its indent."""
     to = f"{move['to_cluster']} ({move['to_title'][:_TITLE]})" if move["to_title"] else "a new cluster"
     yield 0, f"{move['failures']} of {move['cluster']} ({move['title'][:_TITLE]}) to {to}: {move['reason']}"
     if not move["differences"]:
@@ -193,11 +193,12 @@ def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
             yield 6 + len(name), f"is {part['after']}"
 
 
-def _reduce(
+def _reduce_cases(
     request: "StoreReductionRequest", jobs: int | None, scheduler: str | None, resources: dict[str, float]
 ) -> dict[str, Any]:
-    """Reduce what waits, here or on a cluster, and say what became of each; the keys `reductions` and `left`
-    of docs/reference/json.md.
+    """Reduce the waiting cases, here or on a cluster, and print each result.
+
+    Returns the keys `reductions` and `left` of docs/reference/json.md.
     """
     from opsieve.reducer.sessions.case_process import ended
     from opsieve.reducer.sessions.store_session import ReducedCase, cases_to_reduce, reduce_cases
@@ -205,40 +206,42 @@ def _reduce(
     wanted = cases_to_reduce(request)
     clusters = {candidate.place: candidate.cluster for candidate in wanted}
     done: dict[str, ReducedCase] = {}
-    say(f"{counted(len(wanted), 'case')} to reduce in {request.budget:g} s")
+    print_message(f"{counted(len(wanted), 'case')} to reduce in {request.budget:g} s")
     with ExitStack() as stack:
         reducer: Reducer = ended
         if scheduler is not None and wanted:
             from opsieve.reducer.sessions.store_session import cluster_reducer
 
             targets = sorted({candidate.target for candidate in wanted})
-            threads, reducer = stack.enter_context(cluster_reducer(scheduler, targets, resources, say))
+            threads, reducer = stack.enter_context(
+                cluster_reducer(scheduler, targets, resources, print_message)
+            )
             request = replace(request, jobs=jobs or threads)
         try:
             for one in reduce_cases(request, wanted, reducer):
                 done[one.case] = one
-                say(f"[{len(done)}/{len(wanted)}] {clusters[one.case]} {_became(one)}")
+                print_message(f"[{len(done)}/{len(wanted)}] {clusters[one.case]} {_describe_result(one)}")
         except KeyboardInterrupt:
-            say("finished reductions are kept; the next opsieve triage uses them")
+            print_message("finished reductions are kept; the next opsieve triage uses them")
             raise
     answers = Counter(one.answer for one in done.values())
     left = len(wanted) - len(done) + answers["unfinished"]
     summary = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
     summary += [f"{left} left; run the same command to continue"] * bool(left)
     if wanted:
-        say(", ".join(summary))
+        print_message(", ".join(summary))
     return {"reductions": [asdict(one) for one in done.values()], "left": left}
 
 
-def _became(one: "ReducedCase") -> str:
-    """What became of a case."""
+def _describe_result(one: "ReducedCase") -> str:
+    """Describe the result of a case."""
     whole = counted(one.nodes_before, "node")
     nodes = whole if one.nodes_after is None else f"{one.nodes_before} to {counted(one.nodes_after, 'node')}"
     why = f": {one.message}" if one.message else ""
     return f"{one.case} {one.answer}, {nodes} in {one.seconds:.1f} s{why}"
 
 
-def _text(summary: dict[str, Any]) -> str:
+def _write_summary(summary: dict[str, Any]) -> str:
     kinds = ", ".join(
         f"{count:,} {kind} in {summary['clusters_by_kind'][kind]:,}"
         for kind, count in summary["failures_by_kind"].items()
@@ -274,13 +277,13 @@ def _text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _logs(path: Path, as_json: bool) -> int:
-    """Records without models: every one is assigned to a cluster."""
+def _cluster_logs(path: Path, as_json: bool) -> int:
+    """Assign every record of a log without models to a cluster."""
     from opsieve.triage.external.external_logs import read_and_cluster
 
     found = read_and_cluster(path)
     for number, why in found.skipped[:20]:
-        say(f"record {number} skipped: {single_line(why)}.")
+        print_message(f"record {number} skipped: {single_line(why)}.")
     if as_json:
         summary = {
             "assignments": [asdict(one) for one in found.assignments],
@@ -294,7 +297,7 @@ def _logs(path: Path, as_json: bool) -> int:
     rows = sorted(
         ((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2])
     )
-    table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
+    print_table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
     click.echo(
         f"{counted(len(found.assignments), 'failure')} in {counted(len(rows), 'cluster')};"
         f" {counted(len(found.skipped), 'record')} skipped"

@@ -1,4 +1,4 @@
-"""`opsieve tui`: the terminal app on a store."""
+"""`opsieve tui`: open the terminal app on a store."""
 
 from contextlib import ExitStack
 from functools import cache
