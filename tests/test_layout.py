@@ -151,7 +151,6 @@ LONG_FILES = {
     ),
     "backends/compilers/tvm_relax.py": "a backend is one file that both sides load",
     "backends/compilers/ort.py": "a backend is one file that both sides load",
-    "backends/reference/relax/operators.py": "an evaluator, a few lines an operator",
     "backends/reference/tir.py": "an interpreter, a method a kind of node",
     "backends/workers/inside/child.py": "a program: `python -I child.py`, which imports nothing of opsieve",
     "backends/workers/workers.py": "the main process's side of all workers: their life, batches and answers",

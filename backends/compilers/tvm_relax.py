@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping
 
 import numpy as np
 
-from opsieve.backends.compilers import tvm_relax_modules, tvm_script, tvm_tir, tvm_tir_seeds
+from opsieve.backends.compilers import tvm_capture, tvm_relax_modules, tvm_script, tvm_tir, tvm_tir_seeds
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
     drop_fed_defaults,
@@ -203,7 +203,7 @@ class TvmRelax:
         if request.options["emit"] == "script":
             import tvm
 
-            return tvm_script.parsed(tvm, request.model.decode("utf-8"))
+            return tvm_capture.prepare(tvm, request)
         if request.options["emit"] == "topi":
             return tvm_tir_seeds.topi()
         if request.options["stop"] in ("print", "read") and request.ir != "onnx":
@@ -330,6 +330,7 @@ class TvmRelax:
             "before": pipeline[0],
             "pipeline": pipeline[1],
             "exec": options["exec"],
+            "check": options["check"],
         }
 
 

@@ -25,7 +25,7 @@ def run(model, inputs):
     from tvm import relax
 %(packed)s
     module = %(read)s
-    params = module["main"].params
+%(checks)s    params = module["main"].params
     target = tvm.target.Target(%(target)r)%(watcher)s
     with tvm.transform.PassContext(opt_level=%(opt)d%(watched)s), target:
 %(passes)s        module = relax.transform.LambdaLift()(module)%(before)s
@@ -67,6 +67,21 @@ def run(model, inputs):
     built["main"](*tensors)
     return {name: tensor.numpy() for name, tensor in zip(inputs, tensors)}
 """
+# The round trips that `check` asks for, as those of tvm_relax_modules.py.
+ROUND_TRIP = """\
+    if not tvm_ffi.structural_equal(module, %s):
+        raise ValueError("%s")
+"""
+ROUND_TRIPS = {
+    "text": (
+        "tvm.script.from_source(module.script(show_meta=True))",
+        "what TVM prints is read back as another module",
+    ),
+    "json": (
+        "tvm.ir.load_json(tvm.ir.save_json(module))",
+        "what TVM saves as JSON is read back as another module",
+    ),
+}
 APPLIED = """\
         module = relax.transform.%s(module)
         relax.analysis.well_formed(module)  # what a pass leaves has to be
@@ -108,27 +123,6 @@ def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:
         return {"text": np.frombuffer(text.encode("utf-8"), np.uint8), "exact": np.array(exact)}
-
-    return run
-
-
-def parsed(tvm: Any, text: str) -> "Run":
-    """The module that a user's own TVMScript makes, in TVM's JSON. TVM's parser evaluates it: this is for a
-    worker, and on request alone.
-
-    Imports at the top are left out, as the parser knows no statement of theirs; what they name is given to
-    it.
-    """
-    from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
-
-    lines = ["" if re.match(r"(?:import|from) ", line) else line for line in text.split("\n")]
-    module = tvm.script.from_source("\n".join(lines))
-    if not isinstance(module, tvm.IRModule):
-        module = tvm.IRModule({"main": module.with_attr("global_symbol", "main")})
-    saved = tvm.ir.save_json(module)
-
-    def run(inputs: dict[str, Any]) -> dict[str, Any]:
-        return {"module": np.frombuffer(saved.encode("utf-8"), np.uint8)}
 
     return run
 
@@ -176,7 +170,9 @@ def source(
     if ir == "relax":
         calls = [relax_call(item, keywords) for item in chosen]
         lines = "".join(APPLIED % call for call in calls)
-        return RELAX % dict(settings, read=read, passes=lines, packed=PACKED)
+        trips = [trip for name, trip in ROUND_TRIPS.items() if settings["check"] in (name, "all")]
+        checks = "".join(["    import tvm_ffi\n\n"] * bool(trips) + [ROUND_TRIP % trip for trip in trips])
+        return RELAX % dict(settings, read=read, passes=lines, packed=PACKED, checks=checks)
     calls = [tir_call(item) for item in chosen if not item.startswith("=")]
     lines = "".join("        module = %s(module)\n" % call for call in calls)
     return TIR % dict(settings, read=read, passes=lines, config=context_options(chosen))

@@ -1,6 +1,7 @@
 """One judgement while it is under way: the lab it asks, and what each oracle answered."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from onnx import ModelProto
@@ -10,9 +11,10 @@ from opsieve.backends.judge.oracles import DERIVING, Lab, Values, independent
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.reference import REFUSED
-from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.gen.declarations.properties import ACCUMULATION, RANDOM
+from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.registry import ir_of
 from opsieve.gen.model.program import Program
 
@@ -44,10 +46,32 @@ class JudgingSession:
         self.answers: dict[ResolvedTarget, Observation] = {}
         self.oracles = [oracle for oracle in oracles if oracle != target]
 
+    @cached_property
+    def translation(self) -> OnnxProgram | None:
+        """The program in ONNX, specialised to its inputs, for oracles that take no other IR; None where it
+        has none.
+        """
+        translator = ir_of(self.program).translator
+        if not translator:
+            return None
+        answer = self.lab.observe(resolve(translator), self.program, self.inputs).outputs or {}
+        return OnnxProgram(answer["model"].tobytes(), self.program.name) if "model" in answer else None
+
+    @property
+    def dataflow(self) -> ModelProto | None:
+        """The graph, or that of the translation: what tells where the program jumps and magnifies rounding."""
+        if self.graph is not None:
+            return self.graph
+        return self.translation.proto if self.translation is not None else None
+
     def ask(self, target: ResolvedTarget) -> Observation:
-        """What an oracle answers."""
+        """What an oracle answers, on the translation where it does not take the IR of the program."""
         if target not in self.answers:
-            self.answers[target] = self.lab.observe(target, self.program, self.inputs)
+            program, inputs = self.program, self.inputs
+            if program.ir not in target.irs and self.translation is not None:
+                program = self.translation
+                inputs = {name: inputs[name] for name in self.translation.inputs()}
+            self.answers[target] = self.lab.observe(target, program, inputs)
             self.observations.append(self.answers[target])
             if target != self.target and self.answers[target].outcome not in ("environment", "unsupported"):
                 self.consulted.append(target.display)

@@ -32,12 +32,14 @@ _OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
 
 
 class ReferenceBackend(NoReleases):
-    """The evaluator of the `onnx` package; its options are `precision=native|float64`."""
+    """The evaluator of the `onnx` package; its options are `precision=native|float64`, and `tell=onnx` for the
+    ONNX model of what a program of another IR does with its inputs.
+    """
 
     name = "reference"
     package = "onnx"
     helper = True
-    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
+    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64"), "tell": ("values", "onnx")}
     main_option = "precision"
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {

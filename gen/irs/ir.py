@@ -114,6 +114,8 @@ class IR(Generic[P]):
         lower: The bytes as compilers get them: valid in as many releases as possible.
         older: The program for older releases that refuse it; None where there is no other.
         graph: The program as an ONNX model, for the judge's analyses of graphs; None where it has none.
+        translator: The target that writes a program in ONNX for the inputs that it is fed, for oracles that
+            take ONNX alone; its output is `model`. "" for none.
         details: Ranks of tensors and classes of attributes, for the fingerprint of a small program.
         checked_by: Who has found a program valid once it is past the stage `import`; "" for nobody.
         declared_types: Types of outputs that bind every compiler, as those of shape inference bind them where
@@ -150,6 +152,7 @@ class IR(Generic[P]):
     lower: Callable[[P], bytes] = lambda program: program.data
     older: Callable[[P], P | None] = lambda program: None
     graph: "Callable[[P], ModelProto | None]" = lambda program: None
+    translator: str = ""
     details: Callable[[P], tuple[Iterable[str], Iterable[str]]] = lambda program: ((), ())
     checked_by: str = ""
     declared_types: Callable[[P], Mapping[str, ValueType]] = lambda program: {}

@@ -1,9 +1,7 @@
-"""What a Relax module means: it is evaluated function by function with numpy, each operator by a rule of
-operators.py.
+"""What a Relax module means: it is run function by function, each operator as it is spelled in ONNX.
 
-In its own element types, or with every float in float64 (`wide`). Where Relax leaves a result open (an
-integer that overflows, a float that no integer holds) the place is written down as a hazard. Slow and plain;
-runs in a worker.
+The run is recorded as an ONNX model of these inputs (onnx_trace.py): branches are taken, functions inlined,
+and symbols have their values. Slow and plain; runs in a worker.
 """
 
 from collections.abc import Mapping
@@ -11,11 +9,14 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 - numpy then knows bfloat16 by name
 import numpy as np
+from onnx import ModelProto
 
-from opsieve.backends.reference.relax.operators import RULES, Hazards, NoRule
+from opsieve.backends.reference.forbidden import Forbidden
+from opsieve.backends.reference.relax.onnx_trace import OnnxTrace
+from opsieve.backends.reference.relax.portable_trace import PortableTrace
+from opsieve.gen.irs.relax.catalogue import spelling_of
 from opsieve.gen.irs.relax.kernels import KINDS, kernel
 from opsieve.gen.irs.relax.tree import (
-    Attributes,
     Bind,
     Binding,
     Call,
@@ -49,10 +50,8 @@ from opsieve.gen.irs.tvm.nodes import ObjectNode, encode
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
 _DEPTH = 200  # calls within calls
-
-
-class Mismatched(ValueError):
-    """A value that `match_cast` refuses."""
+# The kernels of gen/irs/relax/kernels.py in ONNX.
+_KERNELS = {"add": "Add", "subtract": "Sub", "larger": "Max", "smaller": "Min", "exchange": "Identity"}
 
 
 class Closure:
@@ -71,23 +70,32 @@ class Bindings:
 
 
 class ModuleEvaluator:
-    """One module. `wide` computes floats in float64."""
+    """One module, run once. With `portable` the trace is for other compilers than the reference."""
 
-    def __init__(self, module: Module, wide: bool) -> None:
-        self.module, self.wide = module, wide
-        self.hazards = Hazards()
+    def __init__(self, module: Module, portable: bool = False) -> None:
+        self.module, self.portable = module, portable
+        self.onnx = PortableTrace() if portable else OnnxTrace()
         self._depth = 0
 
-    def run(self, inputs: Mapping[str, Any]) -> list[Any]:
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The leaves of what main yields; inputs by name, tuples field by field (`pair.0`)."""
-        self.hazards.found.clear()
         main = self.module.main
         args = [self.fed(param.type, param.name, inputs) for param in main.params]
         with np.errstate(all="ignore"):
-            return list(_leaves(self.function(main, args, Bindings())))
+            leaves = list(_leaves(self.function(main, args, Bindings())))
+        return {f"output_{place}": leaf for place, leaf in enumerate(leaves)}
+
+    def trace(self, inputs: Mapping[str, Any]) -> ModelProto:
+        """The model of ONNX that computes what the module does with these inputs.
+
+        Raises:
+            NotImplementedError: an operator has no spelling.
+            Forbidden: a `match_cast` refuses a value.
+        """
+        return self.onnx.model(self.run(inputs))
 
     def fed(self, kind: Type, name: str, inputs: Mapping[str, Any]) -> Any:
-        """An argument of main."""
+        """An argument of main. Shapes and scalars become numbers of the model."""
         if isinstance(kind, TupleType):
             return tuple(
                 self.fed(field, f"{name}.{place}", inputs) for place, field in enumerate(kind.fields)
@@ -95,17 +103,13 @@ class ModuleEvaluator:
         if isinstance(kind, ShapeType):
             return tuple(int(size) for size in inputs[name])
         value = np.asarray(inputs[name])
-        return value.item() if isinstance(kind, PrimType) else self.widened(value)
-
-    def widened(self, value: Any) -> Any:
-        """A tensor in the type that is computed in."""
-        return value.astype(np.float64) if self.wide and value.dtype.kind in "fV" else value
+        return value.item() if isinstance(kind, PrimType) else self.onnx.feed(name, value)
 
     def function(self, function: Function, args: list[Any], scope: Bindings) -> Any:
         """The result of a call."""
         self._depth += 1
         if self._depth > _DEPTH:
-            raise NoRule("calls nest too deep")
+            raise NotImplementedError("calls nest too deep")
         for param, value in zip(function.params, args, strict=True):
             scope.values[param.name] = value
             self.bind_sizes(param.type, value, scope)
@@ -149,7 +153,8 @@ class ModuleEvaluator:
             if isinstance(size, Sym) and size.name not in scope.sizes:
                 scope.sizes[size.name] = int(number)
             elif check and size_value(size, scope.sizes) != number:
-                raise Mismatched(f"match_cast wants {size_value(size, scope.sizes)} where there is {number}")
+                wanted = size_value(size, scope.sizes)
+                raise Forbidden(f"match_cast wants {wanted} where there is {number}")
 
     def expr(self, expr: Expr, scope: Bindings) -> Any:
         """The value of an expression."""
@@ -157,7 +162,7 @@ class ModuleEvaluator:
             return scope.values[expr.name]
         if isinstance(expr, Constant):
             flat = np.frombuffer(expr.array.data, np.dtype(expr.array.dtype))
-            return self.widened(flat.reshape(expr.array.shape))
+            return flat.reshape(expr.array.shape)
         if isinstance(expr, Scalar):
             return expr.value if isinstance(expr.value, bool | int | float) else self.size(expr.value, scope)
         if isinstance(expr, ShapeValue):
@@ -169,10 +174,34 @@ class ModuleEvaluator:
         if isinstance(expr, Function):
             return Closure(expr, scope)
         if isinstance(expr, If):
-            return self.seq(expr.then if bool(self.expr(expr.condition, scope)) else expr.other, scope)
+            return self.branch(expr, scope)
         if isinstance(expr, Call):
             return self.call(expr, scope)
         return expr.value if isinstance(expr, Text) else expr
+
+    def branch(self, expr: If, scope: Bindings) -> Any:
+        """The value of the side that is taken.
+
+        Rounding may take the other side where floats decide. So a portable trace has both then, and chooses.
+        """
+        condition = self.expr(expr.condition, scope)
+        sides = (expr.then, expr.other) if bool(condition) else (expr.other, expr.then)
+        taken = self.seq(sides[0], scope)
+        if not self.portable or not self.onnx.rests_on_floats(condition):
+            return taken
+        pair = taken, self.seq(sides[1], scope)
+        return self.chosen(condition, *(pair if bool(condition) else pair[::-1]))
+
+    def chosen(self, condition: Any, then: Any, other: Any) -> Any:
+        """One of two values by a condition, leaf by leaf."""
+        if isinstance(then, tuple) and isinstance(other, tuple) and len(then) == len(other):
+            return tuple(self.chosen(condition, *pair) for pair in zip(then, other, strict=True))
+        tensors = [value for value in (then, other) if isinstance(value, np.ndarray)]
+        if len(tensors) == 2 and then.shape == other.shape and then.dtype == other.dtype:
+            return self.onnx("Where", condition, then, other)
+        if tensors or then != other:
+            raise NotImplementedError("floats decide on a branch whose sides are of several types")
+        return then
 
     def size(self, size: Size, scope: Bindings) -> int:
         """The value of a size."""
@@ -187,7 +216,7 @@ class ModuleEvaluator:
         if isinstance(call.op, GlobalVar):
             found = self.module.get(call.op.name)
             if not isinstance(found, Function):
-                raise NoRule(f"{call.op.name} is no function of Relax")
+                raise NotImplementedError(f"{call.op.name} is no function of Relax")
             return self.function(found, args, Bindings())
         name = call.op.name
         if isinstance(call.op, RelaxOperator) and name in (
@@ -196,36 +225,27 @@ class ModuleEvaluator:
             "relax.call_pure_packed",
         ):
             return self.foreign(name, args, call.type)
-        if isinstance(call.op, Extern) or name not in RULES:
-            raise NoRule(f"no rule for {name}")
-        return self.hazards.watched(
-            name, RULES[name], args, call.attrs or Attributes("", ()), self.result(call)
-        )
-
-    def result(self, call: Call) -> str:
-        """The element type that a call computes in, "" for none."""
+        spelling = None if isinstance(call.op, Extern) else spelling_of(name)
+        if spelling is None:
+            raise NotImplementedError(f"no spelling of {name} in ONNX")
         kind = call.type.fields[0] if isinstance(call.type, TupleType) and call.type.fields else call.type
         dtype = kind.dtype if isinstance(kind, RelaxTensorType) else ""
-        return "float64" if self.wide and dtype.startswith(("float", "bfloat")) else dtype
+        self.onnx.label = name
+        return spelling(self.onnx, args, dict(call.attrs.items) if call.attrs else {}, dtype)
 
     def foreign(self, name: str, args: list[Any], kind: Type) -> Any:
         """A kernel of gen/irs/relax/kernels.py, or a copy."""
         callee = args[0]
         if isinstance(callee, Extern):
             if callee.name not in _IDENTITY:
-                raise NoRule(f"no rule for the packed function {callee.name}")
+                raise NotImplementedError(f"no spelling of the packed function {callee.name}")
             return args[1][0] if name == "relax.call_dps_packed" else args[1]
         found = self.module.get(callee.name)
         which = _which_kernel(callee.name, found, kind) if isinstance(found, ObjectNode) else ""
-        inputs = args[1]
-        rules = {"add": np.add, "subtract": np.subtract, "larger": np.maximum, "smaller": np.minimum}
-        if which == "exchange":
-            return inputs[0]
-        if which not in rules:
-            raise NoRule(f"no rule for the kernel {callee.name}")
-        return self.hazards.watched(
-            f"kernel {which}", lambda a, attrs, dtype: rules[which](*a), list(inputs), Attributes("", ()), ""
-        )
+        if which not in _KERNELS:
+            raise NotImplementedError(f"no spelling of the kernel {callee.name}")
+        self.onnx.label = f"kernel_{which}"
+        return self.onnx(_KERNELS[which], *args[1])
 
 
 def _which_kernel(name: str, found: ObjectNode, kind: Type) -> str:

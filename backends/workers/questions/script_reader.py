@@ -1,12 +1,17 @@
-"""A user's own script as a program. It is code, which the parser of a compiler evaluates: in a worker under
-limits, and only when the user asks.
+"""A user's own script as a program. It is code, which a compiler evaluates: in a worker under limits, and
+only when the user asks.
 """
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.irs.ir import IR
 from opsieve.gen.irs.registry import all_irs, first_program
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.program import Program
@@ -14,13 +19,43 @@ from opsieve.gen.model.program import Program
 _LONGEST = 4 << 20  # bytes of a script
 
 
-def read_script(path: Path, workers: Workers) -> Program:
-    """The module that a file of TVMScript makes; BadInput when TVM cannot read it, or is not there."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is taken of a script.
+
+    Attributes:
+        module: The name of a module, or of a function that returns one; "" for the only one.
+        entry: The function of the module that is run; "" for `main`.
+        passes: Names of passes with commas between them, or a Python file that makes passes.
+    """
+
+    module: str = ""
+    entry: str = ""
+    passes: str = ""
+
+
+_WHOLE = Choice()
+
+
+def read_script(path: Path, workers: Workers, choice: Choice = _WHOLE) -> Program:
+    """The module that a Python file makes; BadInput when it makes none, or TVM is not there."""
     irs = [ir for ir in all_irs() if ir.script_parser]
     script = irs[0].load(read_file(path, _LONGEST), (), path.stem)
-    seen = workers.observe(resolve(irs[0].script_parser), script, {})
+    own = choice.passes.endswith(".py")
+    file = read_file(Path(choice.passes), _LONGEST).decode("utf-8", "replace") if own else ""
+    wanted = json.dumps({"module": choice.module, "entry": choice.entry, "passes": file}).encode()
+    inputs = {"choice": np.frombuffer(wanted, np.uint8)}
+    seen = workers.observe(resolve(irs[0].script_parser), script, inputs)
     if not seen.outputs or "module" not in seen.outputs:
         why = " ".join(seen.message.split())[:300] or seen.outcome
-        raise BadInput(f"TVM cannot read {shown(path, 160)} as TVMScript: {shown(why, 300)}")
+        raise BadInput(f"TVM cannot make a module of {shown(path, 160)}: {shown(why, 300)}")
+    named = [item.strip() for item in choice.passes.split(",")] if choice.passes and not own else []
+    passes = tuple(named or json.loads(seen.outputs["passes"].tobytes()))
     module = bytes(seen.outputs["module"].tobytes())
-    return first_program(irs, lambda ir: ir.load(module, (), path.stem))
+
+    def load(ir: IR[Program]) -> Program:
+        program = ir.load(module, passes, path.stem)
+        program.inputs()  # says whether it is a program of this IR
+        return program
+
+    return first_program(irs, load)

@@ -19,6 +19,10 @@ from opsieve.gen.irs.relax.operators import (
     selection,
     sources,
 )
+from opsieve.gen.irs.relax.spellings import elementwise as spelled_elementwise
+from opsieve.gen.irs.relax.spellings import folds, windows
+from opsieve.gen.irs.relax.spellings import layouts as spelled_layouts
+from opsieve.gen.irs.relax.spellings.spelling import Spelling, plain
 from opsieve.gen.irs.relax.types import RelaxTensorType
 
 _FAMILIES = (elementwise, reductions, layouts, selection, products, normalisations, sources)
@@ -50,6 +54,23 @@ def _families() -> dict[str, str]:
         for module in _FAMILIES
         for declared in module.OPERATORS
     }
+
+
+@cache
+def spelling_of(name: str) -> Spelling | None:
+    """What an operator means in ONNX: as spelled there, else the operator of ONNX that its declaration names.
+    None where neither says it.
+    """
+    for table in (
+        spelled_elementwise.SPELLINGS,
+        folds.SPELLINGS,
+        windows.SPELLINGS,
+        spelled_layouts.SPELLINGS,
+    ):
+        if name.removeprefix("relax.") in table:
+            return table[name.removeprefix("relax.")]
+    declared = operators().get(name)
+    return plain(declared.onnx) if declared is not None and declared.onnx else None
 
 
 @cache

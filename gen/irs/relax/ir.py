@@ -27,7 +27,9 @@ RELAX = tvm_ir(
     checked_by="TVM's own check of the module",
     # TVM's check infers the type of every result anew and compares it with what the module declares.
     declared_types=RelaxProgram.tensor_types,
-    # No evaluator of Relax is independent of TVM. A build of another pipeline shares TVM's kernels and
+    # Other compilers run what a module does with its inputs, as an ONNX model.
+    translator="reference:tell=onnx",
+    # A build of another pipeline shares TVM's kernels and
     # importer, not the passes in between: where two such builds agree against the target in what no rounding
     # explains, the target is wrong.
     other_builds={

@@ -30,7 +30,8 @@ class RelaxProgram(TvmProgram):
         if candidates and "main" not in candidates:
             raise BadInput(
                 f"{shown(self.name or 'the module')} has no function `main`, which is the one that is run:"
-                f" rename one of {shown(', '.join(candidates), 200)}"
+                f" rename one of {shown(', '.join(candidates), 200)}, or choose it with `import --script"
+                " --entry`"
             )
         return super().entry
 

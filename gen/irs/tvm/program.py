@@ -53,7 +53,7 @@ class TvmProgram(Program):
     @classmethod
     def load(cls, data: bytes, passes: tuple[str, ...], name: str) -> Self:
         """The module of its JSON."""
-        return cls(data, passes, name)
+        return cls(data, check_passes(passes), name)
 
     @property
     def data(self) -> bytes:

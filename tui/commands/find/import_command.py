@@ -36,13 +36,42 @@ _REPORTS = 3  # of one command, however many of its items failed
     "scripts",
     is_flag=True,
     help=(
-        "PATHS are your own files of TVMScript, which TVM evaluates in a worker. Never use it on a file from"
-        " a stranger."
+        "PATHS are your own Python files that make modules of TVM: TVMScript, or functions that build one. A"
+        " worker runs them. Never use it on a file from a stranger."
+    ),
+)
+@click.option(
+    "--module",
+    default="",
+    metavar="NAME",
+    help="With --script: the module, or the function that builds it, where a file has several.",
+)
+@click.option(
+    "--entry",
+    default="",
+    metavar="FUNCTION",
+    help="With --script: the function of the module to run, not main.",
+)
+@click.option(
+    "--passes",
+    default="",
+    metavar="NAMES|FILE.py",
+    help=(
+        "With --script: passes to run, with commas between them, or a Python file that makes a pass, a"
+        " Sequential or a list. Passes of your own are run at once, and the module that they leave is imported."
     ),
 )
 @options.NO_SANDBOX
 @options.JSON
-def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool) -> int:
+def command(
+    paths: tuple[Path, ...],
+    output: Path,
+    scripts: bool,
+    module: str,
+    entry: str,
+    passes: str,
+    as_json: bool,
+) -> int:
     """Import the models in PATHS (files or directories) with their values, each as a case directory.
 
     Reports what was imported, what was not, and why. Exit code 2 if nothing was.
@@ -55,7 +84,13 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
     left: list[dict[str, str]] = []
     faults: list[Exception] = []
     used: Counter[str] = Counter()
-    found_in = _import_scripts(paths) if scripts else (found for path in paths for found in gather(path))
+    if not scripts and (module or entry or passes):
+        raise BadInput("--module, --entry and --passes are about scripts: add --script")
+    found_in = (
+        _import_scripts(paths, module, entry, passes)
+        if scripts
+        else (found for path in paths for found in gather(path))
+    )
     for found in found_in:
         if isinstance(found, Skipped):
             left.append({"path": str(found.path), "reason": found.reason})
@@ -88,9 +123,9 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
     return codes[0] if codes else 0 if taken else 2
 
 
-def _import_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
-    """Import the cases of TVMScript files, with seeded inputs."""
-    from opsieve.backends.workers.questions.script_reader import read_script
+def _import_scripts(paths: tuple[Path, ...], module: str, entry: str, passes: str) -> Iterator["ImportResult"]:
+    """Import the cases of files that make modules of TVM, with seeded inputs."""
+    from opsieve.backends.workers.questions.script_reader import Choice, read_script
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.case.case import Case, Origin
     from opsieve.gen.case.import_folder import Imported, Skipped
@@ -100,7 +135,7 @@ def _import_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
     with Workers() as workers:
         for path in paths:
             try:
-                program = read_script(path, workers)
+                program = read_script(path, workers, Choice(module, entry, passes))
                 case = Case(program, make_inputs(program, 0), origin=Origin("import", 0, {}, "seeded"))
                 yield Imported(path, "TVMScript", case)
             except BadInput as error:

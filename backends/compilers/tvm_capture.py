@@ -1,0 +1,172 @@
+"""A user's own Python file as a module of TVM: a worker runs it, and what it makes is captured as TVM's JSON.
+
+Of tvm_relax.py, with the same rules. The file is imported, so `if __name__ == "__main__"` is left out. It may
+hold TVMScript, functions that build a module (BlockBuilder), and imports of any form. A second file may hold
+passes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+
+def prepare(tvm: Any, request: "Request") -> "Run":
+    """The module of a script, and the passes that are left to run on it.
+
+    The input `choice` says in JSON which `module` of the file is meant, which function is its `entry`, and
+    holds the text of a file of `passes`; each is "" for none. Passes that TVM does not have by name cannot be
+    kept with a program, so they are run here, and those before them too.
+    """
+    choice = json.loads(request.inputs["choice"].tobytes())
+    module = choose(tvm, run_file(tvm, request.model.decode("utf-8"), "opsieve_script"), choice["module"])
+    passes = passes_in(tvm, run_file(tvm, choice["passes"], "opsieve_passes")) if choice["passes"] else []
+    own = [place for place, each in enumerate(passes) if not is_stock(tvm, each)]
+    first = own[-1] + 1 if own else 0
+    with tvm.target.Target("llvm"):
+        for each in passes[:first]:
+            module = each(module)
+    text = tvm.ir.save_json(module)
+    saved = {
+        "module": with_entry(text, choice["entry"]) if choice["entry"] else text,
+        "passes": json.dumps([str(each.info.name) for each in passes[first:]]),
+    }
+
+    def run(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {name: np.frombuffer(text.encode("utf-8"), np.uint8) for name, text in saved.items()}
+
+    return run
+
+
+def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
+    """What a file defines when it is imported. TVMScript is read from the file, so there has to be one.
+
+    The names of TVM's printing (`I`, `R`, `T`) are there without an import.
+    """
+    from tvm.script import ir, relax, tirx
+
+    path = os.path.join(tempfile.mkdtemp(), "%s.py" % name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    vars(module).update(tvm=tvm, I=ir, R=relax, T=tirx)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return {key: value for key, value in vars(module).items() if not key.startswith("__")}
+
+
+def choose(tvm: Any, names: Mapping[str, Any], wanted: str) -> Any:
+    """The module that is meant: the named one, else the only one, else what the only function without
+    parameters builds.
+
+    Raises:
+        ValueError: there is no such module, or several; the message names what there is.
+    """
+    modules = {name: value for name, value in names.items() if is_module(tvm, value)}
+    builders = {name: value for name, value in names.items() if is_builder(value)}
+    if wanted:
+        if wanted not in {**modules, **builders}:
+            raise ValueError(
+                "the file makes no module %s; it has %s"
+                % (wanted, ", ".join({**modules, **builders}) or "none")
+            )
+        return as_module(tvm, modules[wanted] if wanted in modules else builders[wanted]())
+    if not modules:
+        built = {name: value() for name, value in builders.items()}
+        modules = {name: value for name, value in built.items() if is_module(tvm, value)}
+    whole = {name: value for name, value in modules.items() if isinstance(value, tvm.IRModule)}
+    found = whole or modules
+    if len({id(value) for value in found.values()}) != 1:
+        raise ValueError(
+            "the file has several modules (%s): choose one with --module" % ", ".join(found)
+            if found
+            else "the file makes no module of TVM, and no function without parameters that returns one"
+        )
+    return as_module(tvm, next(iter(found.values())))
+
+
+def is_module(tvm: Any, value: Any) -> bool:
+    """Whether a value is a module, or a function that makes one by itself."""
+    return isinstance(value, (tvm.IRModule, tvm.relax.Function, tvm.tirx.PrimFunc))
+
+
+def is_builder(value: Any) -> bool:
+    """Whether a value is a function of the file that can be called without arguments."""
+    if not inspect.isfunction(value) or not value.__module__.startswith("opsieve_"):
+        return False
+    return all(
+        param.default is not param.empty or param.kind in (param.VAR_POSITIONAL, param.VAR_KEYWORD)
+        for param in inspect.signature(value).parameters.values()
+    )
+
+
+def as_module(tvm: Any, value: Any) -> Any:
+    """A function as a module of its own."""
+    if isinstance(value, tvm.IRModule):
+        return value
+    if not is_module(tvm, value):
+        raise ValueError("the function returns %s, which is no module of TVM" % type(value).__name__)
+    return tvm.IRModule({"main": value.with_attr("global_symbol", "main")})
+
+
+def with_entry(saved: str, entry: str) -> str:
+    """The JSON of a module with a function in the place of `main`.
+
+    Raises:
+        ValueError: it has no such function.
+    """
+    graph = json.loads(saved)
+    nodes = graph["nodes"]
+    names = {node["data"]["name_hint"] for node in nodes if node["type"] == "ir.GlobalVar"}
+    functions = sorted({nodes[place]["data"] for place in names})
+    if entry not in functions:
+        raise ValueError("the module has no function %s; it has %s" % (entry, ", ".join(functions)))
+    spare = next(name for name in map("main_{}".format, range(len(names) + 1)) if name not in functions)
+    renamed = {} if entry == "main" else {entry: "main", "main": spare}
+    # Attributes (`global_symbol`) may say the name in a node of their own.
+    for node in nodes:
+        if node["type"] == "ffi.String":
+            node["data"] = renamed.get(node["data"], node["data"])
+    return json.dumps(graph)
+
+
+def passes_in(tvm: Any, names: Mapping[str, Any]) -> Sequence[Any]:
+    """The passes that a file defines last: one, a Sequential, or a list of them.
+
+    Raises:
+        ValueError: it defines none.
+    """
+    found: Sequence[Any] = ()
+    for value in names.values():
+        items = list(value) if isinstance(value, (list, tuple)) else [value]
+        if items and all(isinstance(item, tvm.transform.Pass) for item in items):
+            found = items
+    if not found:
+        raise ValueError("the file of passes defines no pass, Sequential or list of passes")
+    return [part for item in found for part in flat(tvm, item)]
+
+
+def flat(tvm: Any, each: Any) -> Sequence[Any]:
+    """The passes of a Sequential of the user's, or the pass by itself: some of TVM's own are Sequentials."""
+    if is_stock(tvm, each) or not isinstance(each, tvm.transform.Sequential):
+        return [each]
+    return [part for item in each.passes for part in flat(tvm, item)]
+
+
+def is_stock(tvm: Any, each: Any) -> bool:
+    """Whether TVM makes the pass by its name alone."""
+    return hasattr(tvm.relax.transform, str(each.info.name))

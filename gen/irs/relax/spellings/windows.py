@@ -1,0 +1,227 @@
+"""Spellings of products, convolutions, pools, attention, and of operators that resample images."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opsieve.gen.irs.relax.spellings.spelling import (
+    Attrs,
+    Onnx,
+    Spelling,
+    cast,
+    constant,
+    integers,
+    is_float,
+    pair,
+    reshape,
+)
+
+
+def _matmul(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    return onnx("MatMul", *(cast(onnx, arg, dtype) for arg in args))
+
+
+def _einsum(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    return onnx("Einsum", *(cast(onnx, arg, dtype) for arg in args[0]), equation=attrs["subscripts"])
+
+
+def _outer(onnx: Onnx, x: Any, y: Any) -> Any:
+    return onnx("Mul", onnx("Unsqueeze", x, integers(1)), onnx("Unsqueeze", y, integers(0)))
+
+
+def _ordered(onnx: Onnx, value: Any, order: str, wanted: str) -> Any:
+    """A tensor whose axes are called by letters, in another order."""
+    if sorted(order) != sorted(wanted):
+        raise NotImplementedError(f"no spelling of the layout {order}")
+    return value if order == wanted else onnx("Transpose", value, perm=list(map(order.index, wanted)))
+
+
+def _letters(dims: int) -> str:
+    return {1: "W", 2: "HW", 3: "DHW"}[dims]
+
+
+def _convolution(operator: str, kernel: str, more: str) -> Spelling:
+    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+        space = _letters(args[0].ndim - 2)
+        data = _ordered(onnx, args[0], str(attrs["data_layout"]), f"NC{space}")
+        weight = _ordered(onnx, args[1], str(attrs["kernel_layout"]), f"{kernel}{space}")
+        extra = {more: attrs[more]} if more else {}
+        result = onnx(
+            operator, cast(onnx, data, dtype), cast(onnx, weight, dtype), strides=attrs["strides"],
+            pads=attrs["padding"], dilations=attrs["dilation"], group=attrs["groups"], **extra,
+        )  # fmt: skip
+        return _ordered(onnx, result, f"NC{space}", str(attrs["out_layout"] or attrs["data_layout"]))
+
+    return spell
+
+
+def _pool(mean: bool) -> Spelling:
+    """A pool over data that is padded before: `ceil_mode` of TVM adds windows that ONNX leaves out."""
+
+    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+        space = _letters(args[0].ndim - 2)
+        data = _ordered(onnx, args[0], str(attrs["layout"]), f"NC{space}")
+        # ONNX pools floats, and few of the integers.
+        data = data if is_float(data) else cast(onnx, data, "float64")
+        window = attrs["pool_size"]
+        steps: dict[str, Any] = {
+            "kernel_shape": window, "strides": attrs["strides"], "dilations": attrs["dilation"],
+        }  # fmt: skip
+        asked, widths = _widths(data, attrs)
+        if not mean:
+            result = onnx("MaxPool", _padded(onnx, data, widths, -math.inf), **steps)
+        else:
+            # The padding that was asked for counts where the module says so, what `ceil_mode` adds does not.
+            counted = np.ones_like(data)
+            counted = np.pad(counted, asked, constant_values=float(bool(attrs["count_include_pad"])))
+            more = [(0, after - said) for (_, after), (_, said) in zip(widths, asked, strict=True)]
+            shares = onnx("AveragePool", np.pad(counted, more), **steps)
+            total = onnx("AveragePool", _padded(onnx, data, widths, 0), **steps)
+            result = onnx("Div", total, onnx("Max", shares, constant(data, 1 / math.prod(window))))
+        return _ordered(onnx, cast(onnx, result, dtype), f"NC{space}", str(attrs["out_layout"]))
+
+    return spell
+
+
+def _widths(data: Any, attrs: Attrs) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """How much each axis is padded as the module says, and with what `ceil_mode` adds."""
+    window, strides, dilation, padding = (
+        attrs[name] for name in ("pool_size", "strides", "dilation", "padding")
+    )
+    dims = data.ndim - 2
+    asked = [(0, 0), (0, 0), *zip(padding[:dims], padding[dims:], strict=True)]
+    widths = list(asked[:2])
+    for size, (before, after), taps, step, gap in zip(
+        data.shape[2:],
+        asked[2:],
+        window,
+        strides,
+        dilation,
+        strict=True,
+    ):
+        reach = gap * (taps - 1) + 1
+        span = size + before + after - reach
+        count = -(-span // step) if attrs["ceil_mode"] else span // step
+        widths.append((before, after + max(0, count * step - span)))
+    return asked, widths
+
+
+def _padded(onnx: Onnx, data: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    if not any(map(any, widths)):
+        return data
+    befores, afters = zip(*widths, strict=True)
+    return onnx("Pad", data, integers([*befores, *afters]), constant(data, value))
+
+
+def _adaptive(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    """The mean over windows along each axis is a product with a matrix of shares."""
+    space = _letters(args[0].ndim - 2)
+    data = _ordered(onnx, args[0], str(attrs["layout"]), f"NC{space}")
+    sizes: tuple[int, ...] = data.shape[2:]
+    out = attrs["output_size"] or sizes
+    matrices = [_shares(*ends).astype(data.dtype) for ends in zip(sizes, out, strict=True)]
+    terms = ["px", "qy", "rz"][: len(sizes)]
+    befores, afters = ("".join(term[place] for term in terms) for place in (1, 0))
+    pooled = onnx("Einsum", data, *matrices, equation=f"nc{befores},{','.join(terms)}->nc{afters}")
+    return _ordered(onnx, pooled, f"NC{space}", str(attrs["out_layout"]))
+
+
+def _shares(size: int, count: int) -> Any:
+    """What each of `size` elements adds to each of `count` means."""
+    shares = np.zeros((count, size))
+    for index in range(count):
+        window = slice(index * size // count, -(-(index + 1) * size // count))
+        shares[index, window] = 1 / (window.stop - window.start)
+    return shares
+
+
+def _attention(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    query, key, value = args[:3]
+    scale = attrs["scale"]
+    factor = constant(query, 1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    scores = onnx("Mul", onnx("Einsum", query, key, equation="bqhd,bkhd->bhqk"), factor)
+    if len(args) > 3:
+        scores = onnx("Add", scores, args[3])
+    if attrs["causal_mask"]:
+        rows, columns = scores.shape[-2:]
+        shift = columns - rows if attrs["causal_mask"] == "BottomRight" else 0
+        seen = np.tril(np.ones((rows, columns), bool), shift)
+        scores = onnx("Where", seen, scores, constant(scores, -math.inf))
+    return onnx("Einsum", onnx("Softmax", scores, axis=-1), value, equation="bhqk,bkhd->bqhd")
+
+
+_METHODS = {"nearest_neighbor": "nearest", "bilinear": "linear", "bicubic": "cubic"}
+_ROUNDING = {"round": "round_prefer_ceil", "floor": "floor", "ceil": "ceil", "": "round_prefer_ceil"}
+
+
+def _resize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    space = _letters(args[0].ndim - 2)
+    data = _ordered(onnx, args[0], str(attrs["layout"]), f"NC{space}")
+    method = str(attrs["method"])
+    rounding = str(attrs["rounding_method"])
+    result = onnx(
+        "Resize", data, None, None, integers([*data.shape[:2], *args[1]]), mode=_METHODS.get(method, method),
+        coordinate_transformation_mode=attrs["coordinate_transformation_mode"],
+        cubic_coeff_a=attrs["cubic_alpha"], exclude_outside=attrs["cubic_exclude"],
+        nearest_mode=_ROUNDING.get(rounding, rounding),
+    )  # fmt: skip
+    return _ordered(onnx, cast(onnx, result, dtype), f"NC{space}", str(attrs["layout"]))
+
+
+def _grid_sample(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    method = str(attrs["method"])
+    grid = onnx("Transpose", args[1], perm=[0, *range(2, args[1].ndim), 1])
+    return onnx(
+        "GridSample", args[0], grid, mode=_METHODS.get(method, method), padding_mode=attrs["padding_mode"],
+        align_corners=int(bool(attrs["align_corners"])),
+    )  # fmt: skip
+
+
+def _affine_grid(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    """The places of a grid over [-1, 1], moved by a matrix for each image."""
+    theta, (height, width) = args[0], args[1]
+    y, x = (
+        np.linspace(-1, 1, size) if attrs["align_corners"] else (2 * np.arange(size) + 1) / size - 1
+        for size in (height, width)
+    )
+    rows, columns = np.meshgrid(y, x, indexing="ij")
+    places = np.stack([columns.ravel(), rows.ravel(), np.ones(rows.size)]).astype(theta.dtype)
+    return reshape(onnx, onnx("MatMul", theta, places), (theta.shape[0], 2, height, width))
+
+
+def _roi_align(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    mode = str(attrs["mode"])
+    if mode != "avg":
+        raise NotImplementedError("the RoiAlign of ONNX takes another maximum")
+    data = _ordered(onnx, args[0], str(attrs["layout"]), "NCHW")
+    images, corners = onnx.outputs("Split", 2, args[1], integers([1, 4]), axis=1)
+    images = cast(onnx, onnx("Squeeze", images, integers(1)), "int64")
+    height, width = attrs["pooled_size"]
+    taps = attrs["sample_ratio"]
+    shift = "half_pixel" if attrs["aligned"] else "output_half_pixel"
+    return onnx(
+        "RoiAlign", data, corners, images, mode=mode, output_height=height, output_width=width,
+        sampling_ratio=max(0, taps), spatial_scale=attrs["spatial_scale"],
+        coordinate_transformation_mode=shift,
+    )  # fmt: skip
+
+
+SPELLINGS: Mapping[str, Spelling] = {
+    "matmul": _matmul,
+    "einsum": _einsum,
+    "outer": pair(_outer),
+    **{f"nn.conv{n}d": _convolution("Conv", "OI", "") for n in (1, 2, 3)},
+    **{f"nn.conv{n}d_transpose": _convolution("ConvTranspose", "IO", "output_padding") for n in (1, 2, 3)},
+    **{f"nn.max_pool{n}d": _pool(mean=False) for n in (1, 2, 3)},
+    **{f"nn.avg_pool{n}d": _pool(mean=True) for n in (1, 2, 3)},
+    **{f"nn.adaptive_avg_pool{n}d": _adaptive for n in (1, 2, 3)},
+    "nn.attention": _attention,
+    "nn.attention_bias": _attention,
+    "image.resize2d": _resize,
+    "image.resize3d": _resize,
+    "image.grid_sample": _grid_sample,
+    "image.affine_grid": _affine_grid,
+    "vision.roi_align": _roi_align,
+}
