@@ -30,7 +30,9 @@ def prepare(tvm: Any, request: "Request") -> "Run":
     kept with a program, so they are run here, and those before them too.
     """
     choice = json.loads(request.inputs["choice"].tobytes())
-    module = choose(tvm, run_file(tvm, request.model.decode("utf-8"), "opsieve_script"), choice["module"])
+    module = choose_module(
+        tvm, run_file(tvm, request.model.decode("utf-8"), "opsieve_script"), choice["module"]
+    )
     passes = passes_in(tvm, run_file(tvm, choice["passes"], "opsieve_passes")) if choice["passes"] else []
     own = [place for place, each in enumerate(passes) if not is_stock(tvm, each)]
     first = own[-1] + 1 if own else 0
@@ -69,7 +71,7 @@ def run_file(tvm: Any, text: str, name: str) -> Mapping[str, Any]:
     return {key: value for key, value in vars(module).items() if not key.startswith("__")}
 
 
-def choose(tvm: Any, names: Mapping[str, Any], wanted: str) -> Any:
+def choose_module(tvm: Any, names: Mapping[str, Any], wanted: str) -> Any:
     """The module that is meant: the named one, else the only one, else what the only function without
     parameters builds.
 
@@ -157,14 +159,14 @@ def passes_in(tvm: Any, names: Mapping[str, Any]) -> Sequence[Any]:
             found = items
     if not found:
         raise ValueError("the file of passes defines no pass, Sequential or list of passes")
-    return [part for item in found for part in flat(tvm, item)]
+    return [part for item in found for part in flatten_passes(tvm, item)]
 
 
-def flat(tvm: Any, each: Any) -> Sequence[Any]:
+def flatten_passes(tvm: Any, each: Any) -> Sequence[Any]:
     """The passes of a Sequential of the user's, or the pass by itself: some of TVM's own are Sequentials."""
     if is_stock(tvm, each) or not isinstance(each, tvm.transform.Sequential):
         return [each]
-    return [part for item in each.passes for part in flat(tvm, item)]
+    return [part for item in each.passes for part in flatten_passes(tvm, item)]
 
 
 def is_stock(tvm: Any, each: Any) -> bool:

@@ -92,7 +92,7 @@ class ModuleEvaluator:
             NotImplementedError: an operator has no spelling.
             Forbidden: a `match_cast` refuses a value.
         """
-        return self.onnx.model(self.run(inputs))
+        return self.onnx.build_model(self.run(inputs))
 
     def fed(self, kind: Type, name: str, inputs: Mapping[str, Any]) -> Any:
         """An argument of main. Shapes and scalars become numbers of the model."""
@@ -103,7 +103,7 @@ class ModuleEvaluator:
         if isinstance(kind, ShapeType):
             return tuple(int(size) for size in inputs[name])
         value = np.asarray(inputs[name])
-        return value.item() if isinstance(kind, PrimType) else self.onnx.feed(name, value)
+        return value.item() if isinstance(kind, PrimType) else self.onnx.add_input(name, value)
 
     def function(self, function: Function, args: list[Any], scope: Bindings) -> Any:
         """The result of a call."""
@@ -174,12 +174,12 @@ class ModuleEvaluator:
         if isinstance(expr, Function):
             return Closure(expr, scope)
         if isinstance(expr, If):
-            return self.branch(expr, scope)
+            return self.take_branch(expr, scope)
         if isinstance(expr, Call):
             return self.call(expr, scope)
         return expr.value if isinstance(expr, Text) else expr
 
-    def branch(self, expr: If, scope: Bindings) -> Any:
+    def take_branch(self, expr: If, scope: Bindings) -> Any:
         """The value of the side that is taken.
 
         Rounding may take the other side where floats decide. So a portable trace has both then, and chooses.
@@ -190,12 +190,12 @@ class ModuleEvaluator:
         if not self.portable or not self.onnx.rests_on_floats(condition):
             return taken
         pair = taken, self.seq(sides[1], scope)
-        return self.chosen(condition, *(pair if bool(condition) else pair[::-1]))
+        return self.merge_sides(condition, *(pair if bool(condition) else pair[::-1]))
 
-    def chosen(self, condition: Any, then: Any, other: Any) -> Any:
+    def merge_sides(self, condition: Any, then: Any, other: Any) -> Any:
         """One of two values by a condition, leaf by leaf."""
         if isinstance(then, tuple) and isinstance(other, tuple) and len(then) == len(other):
-            return tuple(self.chosen(condition, *pair) for pair in zip(then, other, strict=True))
+            return tuple(self.merge_sides(condition, *pair) for pair in zip(then, other, strict=True))
         tensors = [value for value in (then, other) if isinstance(value, np.ndarray)]
         if len(tensors) == 2 and then.shape == other.shape and then.dtype == other.dtype:
             return self.onnx("Where", condition, then, other)

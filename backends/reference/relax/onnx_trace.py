@@ -32,7 +32,7 @@ class OnnxTrace:
         self._values: dict[str, Any] = {}
         self._names: dict[int, str] = {}
 
-    def feed(self, name: str, value: Any) -> Any:
+    def add_input(self, name: str, value: Any) -> Any:
         """Record an input of the model, and return its value."""
         self._inputs.append(_value_info(name, value))
         return self._record(name, value.copy())
@@ -70,7 +70,7 @@ class OnnxTrace:
             pending.extend(makers[name].input if name in makers else ())
         return False
 
-    def model(self, outputs: Mapping[str, Any]) -> ModelProto:
+    def build_model(self, outputs: Mapping[str, Any]) -> ModelProto:
         """The model that computes these outputs of the inputs."""
         results = [
             helper.make_node("Identity", [self._name(value)], [name]) for name, value in outputs.items()

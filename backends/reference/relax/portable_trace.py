@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsieve.backends.reference.relax.onnx_trace import OnnxTrace
-from opsieve.gen.irs.relax.spellings.spelling import Onnx, cast, constant
+from opsieve.gen.irs.relax.spellings.spelling import Onnx, cast_to, to_constant
 
 # The integers and booleans that an operator lacks -> those that it has and that hold them.
 _WIDER: Mapping[str, Mapping[str, str]] = {
@@ -21,11 +21,11 @@ _WIDER: Mapping[str, Mapping[str, str]] = {
 
 
 def _sinh(onnx: Onnx, x: Any) -> Any:
-    return onnx("Mul", onnx("Sub", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), constant(x, 0.5))
+    return onnx("Mul", onnx("Sub", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), to_constant(x, 0.5))
 
 
 def _cosh(onnx: Onnx, x: Any) -> Any:
-    return onnx("Mul", onnx("Add", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), constant(x, 0.5))
+    return onnx("Mul", onnx("Add", onnx("Exp", x), onnx("Exp", onnx("Neg", x))), to_constant(x, 0.5))
 
 
 def _tan(onnx: Onnx, x: Any) -> Any:
@@ -34,30 +34,30 @@ def _tan(onnx: Onnx, x: Any) -> Any:
 
 def _atan(onnx: Onnx, x: Any) -> Any:
     """The angle in float32, and what is missing from it: so small that it is its own tangent."""
-    rough = cast(onnx, onnx("Atan", cast(onnx, x, "float32")), "float64")
+    rough = cast_to(onnx, onnx("Atan", cast_to(onnx, x, "float32")), "float64")
     tangent = _tan(onnx, rough)
-    rest = onnx("Div", onnx("Sub", x, tangent), onnx("Add", onnx("Mul", x, tangent), constant(x, 1)))
+    rest = onnx("Div", onnx("Sub", x, tangent), onnx("Add", onnx("Mul", x, tangent), to_constant(x, 1)))
     return onnx("Add", rough, rest)
 
 
 def _asin(onnx: Onnx, x: Any) -> Any:
-    side = onnx("Mul", onnx("Sub", constant(x, 1), x), onnx("Add", constant(x, 1), x))
-    return _atan(onnx, onnx("Div", x, onnx("Sqrt", onnx("Max", side, constant(x, 1e-300)))))
+    side = onnx("Mul", onnx("Sub", to_constant(x, 1), x), onnx("Add", to_constant(x, 1), x))
+    return _atan(onnx, onnx("Div", x, onnx("Sqrt", onnx("Max", side, to_constant(x, 1e-300)))))
 
 
 def _atanh(onnx: Onnx, x: Any) -> Any:
-    share = onnx("Div", onnx("Add", constant(x, 1), x), onnx("Sub", constant(x, 1), x))
-    return onnx("Mul", onnx("Log", share), constant(x, 0.5))
+    share = onnx("Div", onnx("Add", to_constant(x, 1), x), onnx("Sub", to_constant(x, 1), x))
+    return onnx("Mul", onnx("Log", share), to_constant(x, 0.5))
 
 
 def _asinh(onnx: Onnx, x: Any) -> Any:
     size = onnx("Abs", x)
-    root = onnx("Sqrt", onnx("Add", onnx("Mul", x, x), constant(x, 1)))
+    root = onnx("Sqrt", onnx("Add", onnx("Mul", x, x), to_constant(x, 1)))
     return onnx("Mul", onnx("Sign", x), onnx("Log", onnx("Add", size, root)))
 
 
 def _acosh(onnx: Onnx, x: Any) -> Any:
-    root = onnx("Sqrt", onnx("Sub", onnx("Mul", x, x), constant(x, 1)))
+    root = onnx("Sqrt", onnx("Sub", onnx("Mul", x, x), to_constant(x, 1)))
     return onnx("Log", onnx("Add", x, root))
 
 
@@ -67,11 +67,11 @@ _OF_FLOAT64: Mapping[str, Callable[[Onnx, Any], Any]] = {
     "Tan": _tan,
     "Atan": _atan,
     "Asin": _asin,
-    "Acos": lambda onnx, x: onnx("Sub", constant(x, math.pi / 2), _asin(onnx, x)),
+    "Acos": lambda onnx, x: onnx("Sub", to_constant(x, math.pi / 2), _asin(onnx, x)),
     "Atanh": _atanh,
     "Asinh": _asinh,
     "Acosh": _acosh,
-    "Softplus": lambda onnx, x: onnx("Log", onnx("Add", onnx("Exp", x), constant(x, 1))),
+    "Softplus": lambda onnx, x: onnx("Log", onnx("Add", onnx("Exp", x), to_constant(x, 1))),
 }
 
 
@@ -87,6 +87,6 @@ class PortableTrace(OnnxTrace):
         wider = _WIDER.get(operator, {}).get(dtype)
         if wider is None:
             return super().outputs(operator, count, *inputs, **attributes)
-        same = (cast(self, each, wider) if each.dtype.name == dtype else each for each in data)
+        same = (cast_to(self, each, wider) if each.dtype.name == dtype else each for each in data)
         [value] = super().outputs(operator, 1, *inputs[: len(inputs) - len(data)], *same, **attributes)
-        return (cast(self, value, dtype),)
+        return (cast_to(self, value, dtype),)

@@ -22,7 +22,7 @@ from opsieve.gen.irs.relax.operators import (
 from opsieve.gen.irs.relax.spellings import elementwise as spelled_elementwise
 from opsieve.gen.irs.relax.spellings import folds, windows
 from opsieve.gen.irs.relax.spellings import layouts as spelled_layouts
-from opsieve.gen.irs.relax.spellings.spelling import Spelling, plain
+from opsieve.gen.irs.relax.spellings.spelling import Spelling, spell_as
 from opsieve.gen.irs.relax.types import RelaxTensorType
 
 _FAMILIES = (elementwise, reductions, layouts, selection, products, normalisations, sources)
@@ -70,7 +70,7 @@ def spelling_of(name: str) -> Spelling | None:
         if name.removeprefix("relax.") in table:
             return table[name.removeprefix("relax.")]
     declared = operators().get(name)
-    return plain(declared.onnx) if declared is not None and declared.onnx else None
+    return spell_as(declared.onnx) if declared is not None and declared.onnx else None
 
 
 @cache

@@ -123,7 +123,9 @@ def command(
     return codes[0] if codes else 0 if taken else 2
 
 
-def _import_scripts(paths: tuple[Path, ...], module: str, entry: str, passes: str) -> Iterator["ImportResult"]:
+def _import_scripts(
+    paths: tuple[Path, ...], module: str, entry: str, passes: str
+) -> Iterator["ImportResult"]:
     """Import the cases of files that make modules of TVM, with seeded inputs."""
     from opsieve.backends.workers.questions.script_reader import Choice, read_script
     from opsieve.backends.workers.workers import Workers

@@ -10,52 +10,52 @@ from opsieve.gen.irs.relax.spellings.spelling import (
     Attrs,
     Onnx,
     Spelling,
-    cast,
-    constant,
-    integers,
+    cast_to,
     is_float,
-    pair,
-    reshape,
-    unary,
+    reshape_to,
+    spell_pair,
+    spell_unary,
+    to_constant,
+    to_integers,
 )
 
 
 def _rounded(operator: str) -> Spelling:
     """Integers are round already; ONNX rounds floats alone."""
-    return unary(lambda onnx, x: onnx(operator if is_float(x) else "Identity", x))
+    return spell_unary(lambda onnx, x: onnx(operator if is_float(x) else "Identity", x))
 
 
 def _trunc(onnx: Onnx, x: Any) -> Any:
     if not is_float(x):
         return onnx("Identity", x)
-    return onnx("Where", onnx("Less", x, constant(x, 0)), onnx("Ceil", x), onnx("Floor", x))
+    return onnx("Where", onnx("Less", x, to_constant(x, 0)), onnx("Ceil", x), onnx("Floor", x))
 
 
 def _relu(onnx: Onnx, x: Any) -> Any:
-    return onnx("Relu", x) if is_float(x) else onnx("Max", x, constant(x, 0))
+    return onnx("Relu", x) if is_float(x) else onnx("Max", x, to_constant(x, 0))
 
 
 def _gelu(onnx: Onnx, x: Any) -> Any:
-    inner = onnx("Erf", onnx("Mul", x, constant(x, 1 / math.sqrt(2))))
+    inner = onnx("Erf", onnx("Mul", x, to_constant(x, 1 / math.sqrt(2))))
     return _halved_product(onnx, x, inner)
 
 
 def _gelu_tanh(onnx: Onnx, x: Any) -> Any:
     cube = onnx("Mul", onnx("Mul", x, x), x)
-    inner = onnx("Add", x, onnx("Mul", cube, constant(x, 0.044715)))
-    return _halved_product(onnx, x, onnx("Tanh", onnx("Mul", inner, constant(x, math.sqrt(2 / math.pi)))))
+    inner = onnx("Add", x, onnx("Mul", cube, to_constant(x, 0.044715)))
+    return _halved_product(onnx, x, onnx("Tanh", onnx("Mul", inner, to_constant(x, math.sqrt(2 / math.pi)))))
 
 
 def _halved_product(onnx: Onnx, x: Any, inner: Any) -> Any:
     """x (1 + inner) / 2."""
-    return onnx("Mul", onnx("Mul", x, constant(x, 0.5)), onnx("Add", inner, constant(x, 1)))
+    return onnx("Mul", onnx("Mul", x, to_constant(x, 0.5)), onnx("Add", inner, to_constant(x, 1)))
 
 
 def _selu(onnx: Onnx, x: Any) -> Any:
-    below = onnx("Sub", onnx("Exp", onnx("Min", x, constant(x, 0))), constant(x, 1))
-    steep = onnx("Mul", below, constant(x, 1.6732632423543772))
-    curve = onnx("Where", onnx("Greater", x, constant(x, 0)), x, steep)
-    return onnx("Mul", curve, constant(x, 1.0507009873554805))
+    below = onnx("Sub", onnx("Exp", onnx("Min", x, to_constant(x, 0))), to_constant(x, 1))
+    steep = onnx("Mul", below, to_constant(x, 1.6732632423543772))
+    curve = onnx("Where", onnx("Greater", x, to_constant(x, 0)), x, steep)
+    return onnx("Mul", curve, to_constant(x, 1.0507009873554805))
 
 
 def _isfinite(onnx: Onnx, x: Any) -> Any:
@@ -75,8 +75,8 @@ def _floor_mod(onnx: Onnx, x: Any, y: Any) -> Any:
 
 
 def _atan2(onnx: Onnx, y: Any, x: Any) -> Any:
-    zero = constant(x, 0)
-    turn = onnx("Where", onnx("Less", y, zero), constant(x, -math.pi), constant(x, math.pi))
+    zero = to_constant(x, 0)
+    turn = onnx("Where", onnx("Less", y, zero), to_constant(x, -math.pi), to_constant(x, math.pi))
     angle = onnx("Add", onnx("Atan", onnx("Div", y, x)), onnx("Where", onnx("Less", x, zero), turn, zero))
     nowhere = onnx("And", onnx("Equal", x, zero), onnx("Equal", y, zero))
     return onnx("Where", nowhere, zero, angle)
@@ -91,25 +91,25 @@ def _log_add_exp(onnx: Onnx, x: Any, y: Any) -> Any:
 def _left_shift(onnx: Onnx, x: Any, by: Any) -> Any:
     """ONNX shifts unsigned numbers; those have the same bits."""
     bits = x.dtype.name if x.dtype.kind == "u" else f"u{x.dtype.name}"
-    shifted = onnx("BitShift", cast(onnx, x, bits), cast(onnx, by, bits), direction="LEFT")
-    return cast(onnx, shifted, x.dtype.name)
+    shifted = onnx("BitShift", cast_to(onnx, x, bits), cast_to(onnx, by, bits), direction="LEFT")
+    return cast_to(onnx, shifted, x.dtype.name)
 
 
 def _right_shift(onnx: Onnx, x: Any, by: Any) -> Any:
     """Shifts of negative numbers keep the sign: they divide and round down."""
     if x.dtype.kind == "u":
         return onnx("BitShift", x, by, direction="RIGHT")
-    wide, power = cast(onnx, x, "int64"), onnx("Pow", np.array(2, np.int64), cast(onnx, by, "int64"))
-    return cast(onnx, _floor_divide(onnx, wide, power), x.dtype.name)
+    wide, power = cast_to(onnx, x, "int64"), onnx("Pow", np.array(2, np.int64), cast_to(onnx, by, "int64"))
+    return cast_to(onnx, _floor_divide(onnx, wide, power), x.dtype.name)
 
 
 def _clip(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     x, low, high = args
-    return onnx("Min", onnx("Max", x, constant(x, low)), constant(x, high))
+    return onnx("Min", onnx("Max", x, to_constant(x, low)), to_constant(x, high))
 
 
 def _sloped(onnx: Onnx, x: Any, slope: Any) -> Any:
-    return onnx("Where", onnx("Greater", x, constant(x, 0)), x, onnx("Mul", x, slope))
+    return onnx("Where", onnx("Greater", x, to_constant(x, 0)), x, onnx("Mul", x, slope))
 
 
 def _prelu(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -121,45 +121,45 @@ def _per_channel(onnx: Onnx, vector: Any, of: Any, attrs: Attrs) -> Any:
     axis = attrs["axis"]
     shape = [1] * of.ndim
     shape[axis] = vector.size
-    return reshape(onnx, vector, shape)
+    return reshape_to(onnx, vector, shape)
 
 
 def _leaky(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return _sloped(onnx, args[0], constant(args[0], attrs["alpha"]))
+    return _sloped(onnx, args[0], to_constant(args[0], attrs["alpha"]))
 
 
 def _softplus(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    x, beta = args[0], constant(args[0], attrs["beta"])
+    x, beta = args[0], to_constant(args[0], attrs["beta"])
     grown = onnx("Mul", x, beta)
-    straight = onnx("Greater", grown, constant(x, attrs["threshold"]))
+    straight = onnx("Greater", grown, to_constant(x, attrs["threshold"]))
     # Softplus is not computed where it would overflow.
-    soft = onnx("Softplus", onnx("Min", grown, constant(x, attrs["threshold"])))
+    soft = onnx("Softplus", onnx("Min", grown, to_constant(x, attrs["threshold"])))
     return onnx("Where", straight, x, onnx("Div", soft, beta))
 
 
 def _astype(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return cast(onnx, args[0], dtype)
+    return cast_to(onnx, args[0], dtype)
 
 
 def _quantize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     x, scale, zero = (args[0], *(_per_channel(onnx, arg, args[0], attrs) for arg in args[1:]))
     limits = np.iinfo(dtype)
-    scaled = onnx("Add", onnx("Round", onnx("Div", x, scale)), cast(onnx, zero, x.dtype.name))
-    clipped = onnx("Min", onnx("Max", scaled, constant(x, limits.min)), constant(x, limits.max))
-    return cast(onnx, clipped, dtype)
+    scaled = onnx("Add", onnx("Round", onnx("Div", x, scale)), cast_to(onnx, zero, x.dtype.name))
+    clipped = onnx("Min", onnx("Max", scaled, to_constant(x, limits.min)), to_constant(x, limits.max))
+    return cast_to(onnx, clipped, dtype)
 
 
 def _dequantize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     x, scale, zero = (args[0], *(_per_channel(onnx, arg, args[0], attrs) for arg in args[1:]))
-    away = onnx("Sub", cast(onnx, x, "int64"), cast(onnx, zero, "int64"))
-    return onnx("Mul", cast(onnx, away, dtype), scale)
+    away = onnx("Sub", cast_to(onnx, x, "int64"), cast_to(onnx, zero, "int64"))
+    return onnx("Mul", cast_to(onnx, away, dtype), scale)
 
 
 def _bucketize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     """The number of bounds below a value, those that are equal to it included where `right` says so."""
     compared = "GreaterOrEqual" if attrs["right"] else "Greater"
-    below = onnx(compared, onnx("Unsqueeze", args[0], integers(-1)), args[1])
-    return onnx("ReduceSum", cast(onnx, below, dtype), integers(-1), keepdims=0)
+    below = onnx(compared, onnx("Unsqueeze", args[0], to_integers(-1)), args[1])
+    return onnx("ReduceSum", cast_to(onnx, below, dtype), to_integers(-1), keepdims=0)
 
 
 def _fma(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -170,24 +170,24 @@ SPELLINGS: Mapping[str, Spelling] = {
     "ceil": _rounded("Ceil"),
     "floor": _rounded("Floor"),
     "round": _rounded("Round"),
-    "trunc": unary(_trunc),
-    "rsqrt": unary(lambda onnx, x: onnx("Div", constant(x, 1), onnx("Sqrt", x))),
-    "square": unary(lambda onnx, x: onnx("Mul", x, x)),
-    "nn.relu": unary(_relu),
-    "nn.gelu": unary(_gelu),
-    "nn.gelu_tanh": unary(_gelu_tanh),
-    "nn.silu": unary(lambda onnx, x: onnx("Mul", x, onnx("Sigmoid", x))),
-    "nn.selu": unary(_selu),
-    "nn.dropout": unary(lambda onnx, x: (x, np.ones_like(x))),
-    "isfinite": unary(_isfinite),
-    "floor_divide": pair(_floor_divide),
-    "floor_mod": pair(_floor_mod),
-    "mod": pair(lambda onnx, x, y: onnx("Mod", x, y, fmod=1)),
-    "atan2": pair(_atan2),
-    "log_add_exp": pair(_log_add_exp),
-    "left_shift": pair(_left_shift),
-    "right_shift": pair(_right_shift),
-    "not_equal": pair(lambda onnx, x, y: onnx("Not", onnx("Equal", x, y))),
+    "trunc": spell_unary(_trunc),
+    "rsqrt": spell_unary(lambda onnx, x: onnx("Div", to_constant(x, 1), onnx("Sqrt", x))),
+    "square": spell_unary(lambda onnx, x: onnx("Mul", x, x)),
+    "nn.relu": spell_unary(_relu),
+    "nn.gelu": spell_unary(_gelu),
+    "nn.gelu_tanh": spell_unary(_gelu_tanh),
+    "nn.silu": spell_unary(lambda onnx, x: onnx("Mul", x, onnx("Sigmoid", x))),
+    "nn.selu": spell_unary(_selu),
+    "nn.dropout": spell_unary(lambda onnx, x: (x, np.ones_like(x))),
+    "isfinite": spell_unary(_isfinite),
+    "floor_divide": spell_pair(_floor_divide),
+    "floor_mod": spell_pair(_floor_mod),
+    "mod": spell_pair(lambda onnx, x, y: onnx("Mod", x, y, fmod=1)),
+    "atan2": spell_pair(_atan2),
+    "log_add_exp": spell_pair(_log_add_exp),
+    "left_shift": spell_pair(_left_shift),
+    "right_shift": spell_pair(_right_shift),
+    "not_equal": spell_pair(lambda onnx, x, y: onnx("Not", onnx("Equal", x, y))),
     "ewise_fma": _fma,
     "clip": _clip,
     "astype": _astype,

@@ -10,25 +10,25 @@ from opsieve.gen.irs.relax.spellings.spelling import (
     Attrs,
     Onnx,
     Spelling,
-    cast,
-    constant,
-    integers,
-    reshape,
+    cast_to,
+    reshape_to,
+    to_constant,
+    to_integers,
 )
 
 
 def _fold(operator: str) -> Spelling:
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         axes = attrs["axis"]
-        given = () if axes is None else (integers(axes),)
+        given = () if axes is None else (to_integers(axes),)
         return onnx(operator, args[0], *given, keepdims=int(bool(attrs["keepdims"])))
 
-    return spell
+    return spell_call
 
 
 def _variance(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     axes = range(args[0].ndim) if attrs["axis"] is None else attrs["axis"]
-    away = onnx("Sub", args[0], onnx("ReduceMean", args[0], integers(axes), keepdims=1))
+    away = onnx("Sub", args[0], onnx("ReduceMean", args[0], to_integers(axes), keepdims=1))
     return _fold("ReduceMean")(onnx, (onnx("Mul", away, away),), attrs, dtype)
 
 
@@ -37,20 +37,20 @@ def _std(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
 
 
 def _position(operator: str) -> Spelling:
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         x, axis, kept = args[0], attrs["axis"], int(bool(attrs["keepdims"]))
         if axis is not None:
-            return cast(onnx, onnx(operator, x, axis=axis, keepdims=kept), dtype)
-        flat = onnx(operator, reshape(onnx, x, [x.size]), axis=0, keepdims=0)
-        return cast(onnx, reshape(onnx, flat, [1] * x.ndim * kept), dtype)
+            return cast_to(onnx, onnx(operator, x, axis=axis, keepdims=kept), dtype)
+        flat = onnx(operator, reshape_to(onnx, x, [x.size]), axis=0, keepdims=0)
+        return cast_to(onnx, reshape_to(onnx, flat, [1] * x.ndim * kept), dtype)
 
-    return spell
+    return spell_call
 
 
 def _scanned(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> tuple[Any, int]:
     """The tensor in the element type of the result, and the axis that is scanned."""
-    x, axis = cast(onnx, args[0], dtype), attrs["axis"]
-    return (reshape(onnx, x, [x.size]), 0) if axis is None else (x, int(axis) % x.ndim)
+    x, axis = cast_to(onnx, args[0], dtype), attrs["axis"]
+    return (reshape_to(onnx, x, [x.size]), 0) if axis is None else (x, int(axis) % x.ndim)
 
 
 def _cumsum(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -64,7 +64,7 @@ def _cumprod(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     size = x.shape[axis]
     if not size:
         return x
-    pieces = onnx.outputs("Split", size, x, integers([1] * size), axis=axis) if size > 1 else (x,)
+    pieces = onnx.outputs("Split", size, x, to_integers([1] * size), axis=axis) if size > 1 else (x,)
     products = [np.ones_like(pieces[0]) if attrs["exclusive"] else pieces[0]]
     for piece in pieces[:-1] if attrs["exclusive"] else pieces[1:]:
         products.append(onnx("Mul", products[-1], piece))
@@ -75,14 +75,14 @@ def _softmax(operator: str) -> Spelling:
     return lambda onnx, args, attrs, dtype: onnx(operator, args[0], axis=attrs["axis"])
 
 
-def ordered(onnx: Onnx, x: Any, axis: int, largest: bool, count: int | None = None) -> tuple[Any, ...]:
+def sort_along(onnx: Onnx, x: Any, axis: int, largest: bool, count: int | None = None) -> tuple[Any, ...]:
     """The first elements along an axis in order, and their places; equal ones in the order of their places."""
-    many = integers(x.shape[axis] if count is None else count)
+    many = to_integers(x.shape[axis] if count is None else count)
     return onnx.outputs("TopK", 2, x, many, axis=axis, largest=int(largest), sorted=1)
 
 
 def _sort(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return ordered(onnx, args[0], _axis(attrs), bool(attrs["descending"]))[0]
+    return sort_along(onnx, args[0], _axis(attrs), bool(attrs["descending"]))[0]
 
 
 def _axis(attrs: Attrs) -> int:
@@ -91,13 +91,13 @@ def _axis(attrs: Attrs) -> int:
 
 
 def _argsort(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return cast(onnx, ordered(onnx, args[0], _axis(attrs), bool(attrs["descending"]))[1], dtype)
+    return cast_to(onnx, sort_along(onnx, args[0], _axis(attrs), bool(attrs["descending"]))[1], dtype)
 
 
 def _topk(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     k = attrs["k"]
-    values, places = ordered(onnx, args[0], _axis(attrs), bool(attrs["largest"]), k)
-    both = values, cast(onnx, places, str(attrs["dtype"]))
+    values, places = sort_along(onnx, args[0], _axis(attrs), bool(attrs["largest"]), k)
+    both = values, cast_to(onnx, places, str(attrs["dtype"]))
     return {"both": both, "values": both[0], "indices": both[1]}[str(attrs["ret_type"])]
 
 
@@ -106,23 +106,23 @@ def _median(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     axis = axes[0] if axes else 0
     middle = (args[0].shape[axis] - 1) // 2
     both = [
-        onnx("Gather", part, integers(middle), axis=axis)
-        for part in ordered(onnx, args[0], axis, False, middle + 1)
+        onnx("Gather", part, to_integers(middle), axis=axis)
+        for part in sort_along(onnx, args[0], axis, False, middle + 1)
     ]
-    return tuple(both if attrs["keepdims"] else (onnx("Squeeze", part, integers(axis)) for part in both))
+    return tuple(both if attrs["keepdims"] else (onnx("Squeeze", part, to_integers(axis)) for part in both))
 
 
 def _full(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     shape = args[0].shape if isinstance(args[0], np.ndarray) else args[0]
-    value = cast(onnx, constant(np.zeros((), dtype), args[1]), dtype)
-    return onnx("Expand", value, integers(shape))
+    value = cast_to(onnx, to_constant(np.zeros((), dtype), args[1]), dtype)
+    return onnx("Expand", value, to_integers(shape))
 
 
 def _filled(value: int) -> Spelling:
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         return np.full(args[0].shape if isinstance(args[0], np.ndarray) else args[0], value, dtype)
 
-    return spell
+    return spell_call
 
 
 def _arange(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -146,13 +146,13 @@ def _hamming(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
 
 def _normal(onnx: Onnx, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
     """x, less its mean over some axes, in units of its deviation."""
-    away = onnx("Sub", x, onnx("ReduceMean", x, integers(axes), keepdims=1))
+    away = onnx("Sub", x, onnx("ReduceMean", x, to_integers(axes), keepdims=1))
     return onnx("Div", away, _deviation(onnx, away, axes, attrs))
 
 
 def _deviation(onnx: Onnx, away: Any, axes: Sequence[int], attrs: Attrs) -> Any:
-    square = onnx("ReduceMean", onnx("Mul", away, away), integers(axes), keepdims=1)
-    return onnx("Sqrt", onnx("Add", square, constant(away, attrs["epsilon"])))
+    square = onnx("ReduceMean", onnx("Mul", away, away), to_integers(axes), keepdims=1)
+    return onnx("Sqrt", onnx("Add", square, to_constant(away, attrs["epsilon"])))
 
 
 def _scaled(onnx: Onnx, normal: Any, gamma: Any, beta: Any) -> Any:
@@ -175,14 +175,14 @@ def _rms_norm(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
 
 
 def _channels(onnx: Onnx, value: Any, ndim: int) -> Any:
-    return reshape(onnx, value, (1, value.size, *[1] * (ndim - 2)))
+    return reshape_to(onnx, value, (1, value.size, *[1] * (ndim - 2)))
 
 
 def _group_norm(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     x, gamma, beta = args
     groups = attrs["num_groups"]
-    split = reshape(onnx, x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-    normal = reshape(onnx, _normal(onnx, split, range(2, split.ndim), attrs), x.shape)
+    split = reshape_to(onnx, x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    normal = reshape_to(onnx, _normal(onnx, split, range(2, split.ndim), attrs), x.shape)
     return _scaled(onnx, normal, _channels(onnx, gamma, x.ndim), _channels(onnx, beta, x.ndim))
 
 
@@ -201,17 +201,17 @@ def _batch_norm(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> An
     running: tuple[Any, Any] = mean, variance
     if attrs["training"]:
         count = x.size // x.shape[1]
-        away = onnx("Sub", x, onnx("ReduceMean", x, integers(axes), keepdims=1))
-        batch_mean = onnx("ReduceMean", x, integers(axes), keepdims=0)
-        batch_variance = onnx("ReduceMean", onnx("Mul", away, away), integers(axes), keepdims=0)
-        unbiased = onnx("Mul", batch_variance, constant(x, count / max(1, count - 1)))
-        moves = constant(x, attrs["momentum"]), constant(x, 1 - attrs["momentum"])
+        away = onnx("Sub", x, onnx("ReduceMean", x, to_integers(axes), keepdims=1))
+        batch_mean = onnx("ReduceMean", x, to_integers(axes), keepdims=0)
+        batch_variance = onnx("ReduceMean", onnx("Mul", away, away), to_integers(axes), keepdims=0)
+        unbiased = onnx("Mul", batch_variance, to_constant(x, count / max(1, count - 1)))
+        moves = to_constant(x, attrs["momentum"]), to_constant(x, 1 - attrs["momentum"])
         running = tuple(
             onnx("Add", onnx("Mul", old, moves[1]), onnx("Mul", new, moves[0]))
             for old, new in ((mean, batch_mean), (variance, unbiased))
         )
         mean, variance = batch_mean, batch_variance
-    deviation = onnx("Sqrt", onnx("Add", _channels(onnx, variance, x.ndim), constant(x, attrs["epsilon"])))
+    deviation = onnx("Sqrt", onnx("Add", _channels(onnx, variance, x.ndim), to_constant(x, attrs["epsilon"])))
     normal = onnx("Div", onnx("Sub", x, _channels(onnx, mean, x.ndim)), deviation)
     return (
         _scaled(onnx, normal, _channels(onnx, gamma, x.ndim), _channels(onnx, beta, x.ndim)),
@@ -221,7 +221,7 @@ def _batch_norm(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> An
 
 def _cross_entropy(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     total = onnx("ReduceSum", onnx("Mul", args[0], args[1]), keepdims=0)
-    return onnx("Div", onnx("Neg", total), constant(args[0], args[0].shape[0]))
+    return onnx("Div", onnx("Neg", total), to_constant(args[0], args[0].shape[0]))
 
 
 def _nll(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -229,8 +229,8 @@ def _nll(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         raise NotImplementedError("no spelling of this negative log likelihood loss")
     predictions, targets, weights = args
     weight = onnx("Gather", weights, targets)
-    picked = onnx("GatherElements", predictions, onnx("Unsqueeze", targets, integers(1)), axis=1)
-    loss = onnx("Mul", onnx("Neg", onnx("Squeeze", picked, integers(1))), weight)
+    picked = onnx("GatherElements", predictions, onnx("Unsqueeze", targets, to_integers(1)), axis=1)
+    loss = onnx("Mul", onnx("Neg", onnx("Squeeze", picked, to_integers(1))), weight)
     total = onnx("ReduceSum", loss, keepdims=0)
     mean = attrs["reduction"] == "mean"
     return onnx("Div", total, onnx("ReduceSum", weight, keepdims=0)) if mean else total

@@ -10,25 +10,25 @@ from opsieve.gen.irs.relax.spellings.spelling import (
     Attrs,
     Onnx,
     Spelling,
-    cast,
-    constant,
-    integers,
-    reshape,
-    unary,
+    cast_to,
+    reshape_to,
+    spell_unary,
+    to_constant,
+    to_integers,
 )
 
 
 def _reshape(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return reshape(onnx, args[0], args[1])
+    return reshape_to(onnx, args[0], args[1])
 
 
 def _expand_dims(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("Unsqueeze", args[0], integers(attrs["axis"]))
+    return onnx("Unsqueeze", args[0], to_integers(attrs["axis"]))
 
 
 def _squeeze(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     axes = attrs["axis"]
-    return onnx("Squeeze", args[0], None if axes is None else integers(axes))
+    return onnx("Squeeze", args[0], None if axes is None else to_integers(axes))
 
 
 def _permute(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -47,32 +47,32 @@ def _concat(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
 
 def _stack(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     axis = attrs["axis"]
-    return onnx("Concat", *(onnx("Unsqueeze", part, integers(axis)) for part in args[0]), axis=axis)
+    return onnx("Concat", *(onnx("Unsqueeze", part, to_integers(axis)) for part in args[0]), axis=axis)
 
 
 def _split(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     given, axis = attrs["indices_or_sections"], attrs["axis"]
     parts = np.split(np.arange(args[0].shape[axis]), list(given) if isinstance(given, tuple) else given)
-    sizes = integers([len(part) for part in parts])
+    sizes = to_integers([len(part) for part in parts])
     return onnx.outputs("Split", len(sizes), args[0], sizes, axis=axis)
 
 
 def _tile(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     repeats = attrs["repeats"]
     x, more = args[0], len(repeats) - args[0].ndim
-    x = reshape(onnx, x, (*[1] * more, *x.shape)) if more > 0 else x
-    return onnx("Tile", x, integers([*[1] * -more, *repeats]))
+    x = reshape_to(onnx, x, (*[1] * more, *x.shape)) if more > 0 else x
+    return onnx("Tile", x, to_integers([*[1] * -more, *repeats]))
 
 
 def _repeat(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     x, axis = (args[0], attrs["axis"])
     if axis is None:
-        x, axis = reshape(onnx, x, [x.size]), 0
+        x, axis = reshape_to(onnx, x, [x.size]), 0
     return onnx("Gather", x, np.repeat(np.arange(x.shape[axis]), attrs["repeats"]), axis=axis)
 
 
 def _broadcast_to(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("Expand", args[0], integers(args[1]))
+    return onnx("Expand", args[0], to_integers(args[1]))
 
 
 def _collapse(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -80,9 +80,9 @@ def _collapse(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     value, shape = args[0], args[1].shape if isinstance(args[1], np.ndarray) else args[1]
     lead = value.ndim - len(shape)
     if lead:
-        value = onnx("ReduceSum", value, integers(range(lead)), keepdims=0)
+        value = onnx("ReduceSum", value, to_integers(range(lead)), keepdims=0)
     axes = [axis for axis, size in enumerate(shape) if size == 1 and value.shape[axis] != 1]
-    return onnx("ReduceSum", value, integers(axes), keepdims=1) if axes else value
+    return onnx("ReduceSum", value, to_integers(axes), keepdims=1) if axes else value
 
 
 def _flip(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -97,7 +97,7 @@ def _reverse(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     order = [*first, *(axis for axis in range(data.ndim) if axis not in first)]
     moved = onnx(
         "ReverseSequence",
-        _transpose(onnx, data, order), cast(onnx, lengths, "int64"), batch_axis=0, time_axis=1,
+        _transpose(onnx, data, order), cast_to(onnx, lengths, "int64"), batch_axis=0, time_axis=1,
     )  # fmt: skip
     return _transpose(onnx, moved, np.argsort(order).tolist())
 
@@ -107,10 +107,10 @@ def _meshgrid(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     order = [1, 0, *range(2, count)] if attrs["indexing"] == "xy" and count > 1 else list(range(count))
     shape = [sizes[axis] for axis in order]
     columns = (
-        reshape(onnx, part, [part.size if axis == place else 1 for axis in order])
+        reshape_to(onnx, part, [part.size if axis == place else 1 for axis in order])
         for place, part in enumerate(args[0])
     )
-    return tuple(onnx("Expand", column, integers(shape)) for column in columns)
+    return tuple(onnx("Expand", column, to_integers(shape)) for column in columns)
 
 
 _PAD_MODES = {"replicate": "edge", "circular": "wrap"}
@@ -119,17 +119,19 @@ _PAD_MODES = {"replicate": "edge", "circular": "wrap"}
 def _pad(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     flat = attrs["pad_width"]
     mode = str(attrs["pad_mode"])
-    value = (constant(args[0], attrs["pad_value"]),) if mode == "constant" else ()
-    return onnx("Pad", args[0], integers([*flat[::2], *flat[1::2]]), *value, mode=_PAD_MODES.get(mode, mode))
+    value = (to_constant(args[0], attrs["pad_value"]),) if mode == "constant" else ()
+    return onnx(
+        "Pad", args[0], to_integers([*flat[::2], *flat[1::2]]), *value, mode=_PAD_MODES.get(mode, mode)
+    )
 
 
 def _pixel_shuffle(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     *lead, channels, height, width = args[0].shape
     factor = attrs["upscale_factor"]
-    split = reshape(onnx, args[0], (*lead, channels // factor**2, factor, factor, height, width))
+    split = reshape_to(onnx, args[0], (*lead, channels // factor**2, factor, factor, height, width))
     n = len(lead)
     moved = _transpose(onnx, split, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return reshape(onnx, moved, (*lead, channels // factor**2, height * factor, width * factor))
+    return reshape_to(onnx, moved, (*lead, channels // factor**2, height * factor, width * factor))
 
 
 def _layout(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -142,10 +144,10 @@ def _layout(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
 
 
 def _tri(upper: int) -> Spelling:
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         return onnx("Trilu", args[0], np.array(args[1], np.int64), upper=upper)
 
-    return spell
+    return spell_call
 
 
 def _one_hot(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -156,25 +158,25 @@ def _one_hot(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     places = places.reshape(
         [depth if each == axis % (indices.ndim + 1) else 1 for each in range(indices.ndim + 1)]
     )
-    hot = onnx("Equal", onnx("Unsqueeze", indices, integers(axis)), places)
-    return onnx("Where", hot, *(constant(np.zeros((), dtype), value) for value in (on, off)))
+    hot = onnx("Equal", onnx("Unsqueeze", indices, to_integers(axis)), places)
+    return onnx("Where", hot, *(to_constant(np.zeros((), dtype), value) for value in (on, off)))
 
 
 def _take(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    x, indices, axis = args[0], constant(np.zeros((), np.int64), args[1]), attrs["axis"]
+    x, indices, axis = args[0], to_constant(np.zeros((), np.int64), args[1]), attrs["axis"]
     if axis is None:
-        x, axis = reshape(onnx, x, [x.size]), 0
+        x, axis = reshape_to(onnx, x, [x.size]), 0
     size = x.shape[axis]
     if attrs["mode"] == "wrap":
-        indices = onnx("Mod", indices, constant(indices, size))
+        indices = onnx("Mod", indices, to_constant(indices, size))
     elif attrs["mode"] == "clip":
-        indices = onnx("Max", onnx("Min", indices, constant(indices, size - 1)), constant(indices, 0))
+        indices = onnx("Max", onnx("Min", indices, to_constant(indices, size - 1)), to_constant(indices, 0))
     return onnx("Gather", x, indices, axis=axis)
 
 
 def _slice(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     data, axes, begins, ends, *steps = args
-    return onnx("Slice", data, *map(integers, (begins, ends, axes, *steps)))
+    return onnx("Slice", data, *map(to_integers, (begins, ends, axes, *steps)))
 
 
 def _gather_elements(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -182,7 +184,7 @@ def _gather_elements(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) 
 
 
 def _gather_nd(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("GatherND", args[0], cast(onnx, args[1], "int64"), batch_dims=attrs["batch_dims"])
+    return onnx("GatherND", args[0], cast_to(onnx, args[1], "int64"), batch_dims=attrs["batch_dims"])
 
 
 def _reduction(attrs: Attrs) -> str:
@@ -196,7 +198,7 @@ def _scatter_elements(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str)
 
 def _scatter_nd(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     data, indices, updates = args
-    return onnx("ScatterND", data, cast(onnx, indices, "int64"), updates, reduction=_reduction(attrs))
+    return onnx("ScatterND", data, cast_to(onnx, indices, "int64"), updates, reduction=_reduction(attrs))
 
 
 def _slice_scatter(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -212,7 +214,7 @@ def _places(onnx: Onnx, indices: Sequence[Any]) -> Any:
     """Indices of the leading axes, one tensor each, as those of GatherND and ScatterND."""
     shape = np.broadcast_shapes(*(index.shape for index in indices))
     columns = (
-        onnx("Unsqueeze", onnx("Expand", cast(onnx, index, "int64"), integers(shape)), integers(-1))
+        onnx("Unsqueeze", onnx("Expand", cast_to(onnx, index, "int64"), to_integers(shape)), to_integers(-1))
         for index in indices
     )
     return onnx("Concat", *columns, axis=-1)
@@ -226,14 +228,16 @@ def _index_put(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any
     data, indices, values = args
     places = _places(onnx, indices)
     shape = (*places.shape[:-1], *data.shape[len(indices) :])
-    updates = onnx("Expand", values, integers(shape))
+    updates = onnx("Expand", values, to_integers(shape))
     return onnx("ScatterND", data, places, updates, reduction="add" if attrs["accumulate"] else "none")
 
 
 SPELLINGS: Mapping[str, Spelling] = {
     "reshape": _reshape,
-    "flatten": unary(lambda onnx, x: reshape(onnx, x, [x.size])),
-    "nn.batch_flatten": unary(lambda onnx, x: reshape(onnx, x, [x.shape[0], math.prod(x.shape[1:])])),
+    "flatten": spell_unary(lambda onnx, x: reshape_to(onnx, x, [x.size])),
+    "nn.batch_flatten": spell_unary(
+        lambda onnx, x: reshape_to(onnx, x, [x.shape[0], math.prod(x.shape[1:])])
+    ),
     "expand_dims": _expand_dims,
     "squeeze": _squeeze,
     "permute_dims": _permute,
@@ -253,7 +257,7 @@ SPELLINGS: Mapping[str, Spelling] = {
     "layout_transform": _layout,
     "tril": _tri(0),
     "triu": _tri(1),
-    "shape_to_tensor": lambda onnx, args, attrs, dtype: integers(args[0]),
+    "shape_to_tensor": lambda onnx, args, attrs, dtype: to_integers(args[0]),
     "size": lambda onnx, args, attrs, dtype: np.array(args[0].size, np.int64),
     "one_hot": _one_hot,
     "take": _take,

@@ -32,42 +32,42 @@ Attrs = Mapping[str, Any]
 Spelling = Callable[[Onnx, Sequence[Any], Attrs, str], Any]
 
 
-def plain(operator: str) -> Spelling:
+def spell_as(operator: str) -> Spelling:
     """The operator of ONNX that takes the same arguments and has no attributes to set."""
 
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         like = next((arg for arg in args if isinstance(arg, np.ndarray)), np.zeros((), dtype))
-        return onnx(operator, *(constant(like, arg) for arg in args))
+        return onnx(operator, *(to_constant(like, arg) for arg in args))
 
-    return spell
+    return spell_call
 
 
-def unary(function: Callable[[Onnx, Any], Any]) -> Spelling:
+def spell_unary(function: Callable[[Onnx, Any], Any]) -> Spelling:
     """A spelling of one tensor."""
     return lambda onnx, args, attrs, dtype: function(onnx, args[0])
 
 
-def pair(function: Callable[[Onnx, Any, Any], Any]) -> Spelling:
+def spell_pair(function: Callable[[Onnx, Any, Any], Any]) -> Spelling:
     """A spelling of two tensors."""
 
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         like = next(arg for arg in args if isinstance(arg, np.ndarray))
-        return function(onnx, constant(like, args[0]), constant(like, args[1]))
+        return function(onnx, to_constant(like, args[0]), to_constant(like, args[1]))
 
-    return spell
+    return spell_call
 
 
-def constant(like: Any, value: Any) -> Any:
+def to_constant(like: Any, value: Any) -> Any:
     """A number in the element type of a tensor; a tensor as it is."""
     return value if isinstance(value, np.ndarray) else np.asarray(value, like.dtype)
 
 
-def integers(values: Any) -> Any:
+def to_integers(values: Any) -> Any:
     """A list of whole numbers, as operators of ONNX take axes and shapes."""
     return np.array(values, np.int64).reshape(-1)
 
 
-def cast(onnx: Onnx, value: Any, dtype: str) -> Any:
+def cast_to(onnx: Onnx, value: Any, dtype: str) -> Any:
     """A tensor in another element type; the same one where it has that type."""
     return value if value.dtype.name == dtype else onnx("Cast", value, to=NUMBER[dtype])
 
@@ -77,13 +77,6 @@ def is_float(value: Any) -> bool:
     return value.dtype.kind in "fV"
 
 
-def reshape(onnx: Onnx, value: Any, shape: Sequence[int]) -> Any:
+def reshape_to(onnx: Onnx, value: Any, shape: Sequence[int]) -> Any:
     """The same elements in another shape, whose sizes are all given."""
-    return onnx("Reshape", value, integers(shape), allowzero=1)
-
-
-def along(value: Any, axis: int, ndim: int) -> Any:
-    """A vector as a tensor of `ndim` axes, all but one of size 1."""
-    shape = [1] * ndim
-    shape[axis] = -1
-    return value.reshape(shape)
+    return onnx("Reshape", value, to_integers(shape), allowzero=1)

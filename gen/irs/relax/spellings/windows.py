@@ -10,25 +10,25 @@ from opsieve.gen.irs.relax.spellings.spelling import (
     Attrs,
     Onnx,
     Spelling,
-    cast,
-    constant,
-    integers,
+    cast_to,
     is_float,
-    pair,
-    reshape,
+    reshape_to,
+    spell_pair,
+    to_constant,
+    to_integers,
 )
 
 
 def _matmul(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("MatMul", *(cast(onnx, arg, dtype) for arg in args))
+    return onnx("MatMul", *(cast_to(onnx, arg, dtype) for arg in args))
 
 
 def _einsum(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
-    return onnx("Einsum", *(cast(onnx, arg, dtype) for arg in args[0]), equation=attrs["subscripts"])
+    return onnx("Einsum", *(cast_to(onnx, arg, dtype) for arg in args[0]), equation=attrs["subscripts"])
 
 
 def _outer(onnx: Onnx, x: Any, y: Any) -> Any:
-    return onnx("Mul", onnx("Unsqueeze", x, integers(1)), onnx("Unsqueeze", y, integers(0)))
+    return onnx("Mul", onnx("Unsqueeze", x, to_integers(1)), onnx("Unsqueeze", y, to_integers(0)))
 
 
 def _ordered(onnx: Onnx, value: Any, order: str, wanted: str) -> Any:
@@ -43,28 +43,28 @@ def _letters(dims: int) -> str:
 
 
 def _convolution(operator: str, kernel: str, more: str) -> Spelling:
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         space = _letters(args[0].ndim - 2)
         data = _ordered(onnx, args[0], str(attrs["data_layout"]), f"NC{space}")
         weight = _ordered(onnx, args[1], str(attrs["kernel_layout"]), f"{kernel}{space}")
         extra = {more: attrs[more]} if more else {}
         result = onnx(
-            operator, cast(onnx, data, dtype), cast(onnx, weight, dtype), strides=attrs["strides"],
+            operator, cast_to(onnx, data, dtype), cast_to(onnx, weight, dtype), strides=attrs["strides"],
             pads=attrs["padding"], dilations=attrs["dilation"], group=attrs["groups"], **extra,
         )  # fmt: skip
         return _ordered(onnx, result, f"NC{space}", str(attrs["out_layout"] or attrs["data_layout"]))
 
-    return spell
+    return spell_call
 
 
 def _pool(mean: bool) -> Spelling:
     """A pool over data that is padded before: `ceil_mode` of TVM adds windows that ONNX leaves out."""
 
-    def spell(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
+    def spell_call(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
         space = _letters(args[0].ndim - 2)
         data = _ordered(onnx, args[0], str(attrs["layout"]), f"NC{space}")
         # ONNX pools floats, and few of the integers.
-        data = data if is_float(data) else cast(onnx, data, "float64")
+        data = data if is_float(data) else cast_to(onnx, data, "float64")
         window = attrs["pool_size"]
         steps: dict[str, Any] = {
             "kernel_shape": window, "strides": attrs["strides"], "dilations": attrs["dilation"],
@@ -79,10 +79,10 @@ def _pool(mean: bool) -> Spelling:
             more = [(0, after - said) for (_, after), (_, said) in zip(widths, asked, strict=True)]
             shares = onnx("AveragePool", np.pad(counted, more), **steps)
             total = onnx("AveragePool", _padded(onnx, data, widths, 0), **steps)
-            result = onnx("Div", total, onnx("Max", shares, constant(data, 1 / math.prod(window))))
-        return _ordered(onnx, cast(onnx, result, dtype), f"NC{space}", str(attrs["out_layout"]))
+            result = onnx("Div", total, onnx("Max", shares, to_constant(data, 1 / math.prod(window))))
+        return _ordered(onnx, cast_to(onnx, result, dtype), f"NC{space}", str(attrs["out_layout"]))
 
-    return spell
+    return spell_call
 
 
 def _widths(data: Any, attrs: Attrs) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -112,7 +112,7 @@ def _padded(onnx: Onnx, data: Any, widths: Sequence[tuple[int, int]], value: flo
     if not any(map(any, widths)):
         return data
     befores, afters = zip(*widths, strict=True)
-    return onnx("Pad", data, integers([*befores, *afters]), constant(data, value))
+    return onnx("Pad", data, to_integers([*befores, *afters]), to_constant(data, value))
 
 
 def _adaptive(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -140,7 +140,7 @@ def _shares(size: int, count: int) -> Any:
 def _attention(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     query, key, value = args[:3]
     scale = attrs["scale"]
-    factor = constant(query, 1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    factor = to_constant(query, 1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     scores = onnx("Mul", onnx("Einsum", query, key, equation="bqhd,bkhd->bhqk"), factor)
     if len(args) > 3:
         scores = onnx("Add", scores, args[3])
@@ -148,7 +148,7 @@ def _attention(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any
         rows, columns = scores.shape[-2:]
         shift = columns - rows if attrs["causal_mask"] == "BottomRight" else 0
         seen = np.tril(np.ones((rows, columns), bool), shift)
-        scores = onnx("Where", seen, scores, constant(scores, -math.inf))
+        scores = onnx("Where", seen, scores, to_constant(scores, -math.inf))
     return onnx("Einsum", onnx("Softmax", scores, axis=-1), value, equation="bhqk,bkhd->bqhd")
 
 
@@ -162,12 +162,12 @@ def _resize(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
     method = str(attrs["method"])
     rounding = str(attrs["rounding_method"])
     result = onnx(
-        "Resize", data, None, None, integers([*data.shape[:2], *args[1]]), mode=_METHODS.get(method, method),
+        "Resize", data, None, None, to_integers([*data.shape[:2], *args[1]]), mode=_METHODS.get(method, method),
         coordinate_transformation_mode=attrs["coordinate_transformation_mode"],
         cubic_coeff_a=attrs["cubic_alpha"], exclude_outside=attrs["cubic_exclude"],
         nearest_mode=_ROUNDING.get(rounding, rounding),
     )  # fmt: skip
-    return _ordered(onnx, cast(onnx, result, dtype), f"NC{space}", str(attrs["layout"]))
+    return _ordered(onnx, cast_to(onnx, result, dtype), f"NC{space}", str(attrs["layout"]))
 
 
 def _grid_sample(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -188,7 +188,7 @@ def _affine_grid(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> A
     )
     rows, columns = np.meshgrid(y, x, indexing="ij")
     places = np.stack([columns.ravel(), rows.ravel(), np.ones(rows.size)]).astype(theta.dtype)
-    return reshape(onnx, onnx("MatMul", theta, places), (theta.shape[0], 2, height, width))
+    return reshape_to(onnx, onnx("MatMul", theta, places), (theta.shape[0], 2, height, width))
 
 
 def _roi_align(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any:
@@ -196,8 +196,8 @@ def _roi_align(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any
     if mode != "avg":
         raise NotImplementedError("the RoiAlign of ONNX takes another maximum")
     data = _ordered(onnx, args[0], str(attrs["layout"]), "NCHW")
-    images, corners = onnx.outputs("Split", 2, args[1], integers([1, 4]), axis=1)
-    images = cast(onnx, onnx("Squeeze", images, integers(1)), "int64")
+    images, corners = onnx.outputs("Split", 2, args[1], to_integers([1, 4]), axis=1)
+    images = cast_to(onnx, onnx("Squeeze", images, to_integers(1)), "int64")
     height, width = attrs["pooled_size"]
     taps = attrs["sample_ratio"]
     shift = "half_pixel" if attrs["aligned"] else "output_half_pixel"
@@ -211,7 +211,7 @@ def _roi_align(onnx: Onnx, args: Sequence[Any], attrs: Attrs, dtype: str) -> Any
 SPELLINGS: Mapping[str, Spelling] = {
     "matmul": _matmul,
     "einsum": _einsum,
-    "outer": pair(_outer),
+    "outer": spell_pair(_outer),
     **{f"nn.conv{n}d": _convolution("Conv", "OI", "") for n in (1, 2, 3)},
     **{f"nn.conv{n}d_transpose": _convolution("ConvTranspose", "IO", "output_padding") for n in (1, 2, 3)},
     **{f"nn.max_pool{n}d": _pool(mean=False) for n in (1, 2, 3)},
